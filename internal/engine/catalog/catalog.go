@@ -1,0 +1,51 @@
+// Package catalog is what can be bought: instance types, what they hold, and their offerings.
+//
+// It knows no cloud. A cloud adapter fills it (see internal/aws), the engine reads it.
+package catalog
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// InstanceType is one kind of machine as one node class would launch it.
+//
+// Values are shared between snapshots and must not be modified after construction.
+type InstanceType struct {
+	Name string
+	// Requirements holds every label that a node of this type carries; zone and capacity type hold
+	// the union over Offerings. A label that the type must not have is present as DoesNotExist.
+	Requirements requirement.Set
+	Offerings    []Offering
+	// Capacity is what the machine has, Allocatable what is left for pods after the reservations of
+	// kubelet, system and eviction threshold (0 <= Allocatable <= Capacity per resource).
+	Capacity    corev1.ResourceList
+	Allocatable corev1.ResourceList
+}
+
+// Offering is one way to buy an InstanceType.
+type Offering struct {
+	Zone         string
+	CapacityType string
+	// Requirements are the labels that hold for this offering only: zone, capacity type, zone ID, ...
+	Requirements requirement.Set
+	// Price in $/h. Meaningless unless Available.
+	Price float64
+	// Available is false when there is no price, no subnet, or no capacity at the moment.
+	Available bool
+}
+
+// Cheapest returns the lowest-priced available offering that set admits (well-known labels may be undefined in set).
+// The first of equals in the order of Offerings wins.
+func (t *InstanceType) Cheapest(set requirement.Set) (Offering, bool) {
+	var best Offering
+	found := false
+	for _, o := range t.Offerings {
+		if !o.Available || (found && o.Price >= best.Price) || !set.Overlaps(o.Requirements) {
+			continue
+		}
+		best, found = o, true
+	}
+	return best, found
+}

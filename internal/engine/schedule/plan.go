@@ -1,0 +1,87 @@
+// Package schedule turns a Snapshot into a Plan: which pods go onto nodes that exist or are on their way,
+// which claims to create for the others, and why the rest has no home. Equal snapshots give equal plans.
+package schedule
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Plan is the answer to a Snapshot. Each launch is final and independent of the others.
+type Plan struct {
+	Placements []Placement
+	Launches   []Launch
+	Rejected   []Rejection
+	Stats      Stats
+}
+
+// Placement puts pods on a node of the snapshot.
+type Placement struct {
+	// Node is the Name of the snapshot's Node, Claim its claim if it has one.
+	Node, Claim string
+	Pods        []*corev1.Pod
+}
+
+// Launch is a NodeClaim to create.
+type Launch struct {
+	Pool *karpv1.NodePool
+	// Requirements of the claim beyond instance type and capacity type, which are in InstanceTypes.
+	Requirements requirement.Set
+	// InstanceTypes that hold all Pods, cheapest first.
+	InstanceTypes []*catalog.InstanceType
+	// Offering is the cheapest available one of InstanceTypes[0].
+	Offering catalog.Offering
+	// Requests is the sum over Pods plus the daemon pods that come with the node.
+	Requests corev1.ResourceList
+	// Pods that the claim is bought for, in order of placement.
+	Pods []*corev1.Pod
+	// MinValuesRelaxed is true when a minValues of the pool was lowered (BestEffort).
+	MinValuesRelaxed bool
+}
+
+// Rejection is a pod without a home.
+type Rejection struct {
+	Pod *corev1.Pod
+	// Reasons say why not, one per rule and pool; never empty.
+	Reasons []Reason
+}
+
+// Reason is one cause, as data. Code is stable; Message is for people.
+type Reason struct {
+	Code     Code   `json:"code"`
+	NodePool string `json:"nodePool,omitempty"`
+	Message  string `json:"message"`
+}
+
+// Code names a rule of the scheduler.
+type Code string
+
+// The rules that can keep a pod off a node.
+const (
+	NoPools       Code = "NoNodePools"
+	NotManaged    Code = "OptedOut"
+	InvalidPod    Code = "InvalidPod"
+	Requirement   Code = "Requirements"
+	Taint         Code = "Taints"
+	Resources     Code = "Resources"
+	Offering      Code = "NoOffering"
+	Limits        Code = "Limits"
+	MinValues     Code = "MinValues"
+	HostPort      Code = "HostPort"
+	Topology      Code = "Topology"
+	Volume        Code = "Volume"
+	VolumePending Code = "VolumeUnbound"
+	Unsupported   Code = "Unsupported"
+)
+
+// Stats tells what the plan cost to make and what it costs to run.
+type Stats struct {
+	Pods          int     `json:"pods"`
+	Classes       int     `json:"classes"`
+	InstanceTypes int     `json:"instanceTypes"`
+	Steps         int     `json:"steps"`
+	HourlyCost    float64 `json:"hourlyCost"`
+}

@@ -1,0 +1,112 @@
+// Package snapshot is the world at an instant, as the engine sees it.
+//
+// A Snapshot is a value: whoever builds one sorts it (pools, nodes and pods by name or UID) and nobody
+// changes it afterwards, so that equal worlds give equal plans. It holds API objects by reference; the
+// engine only reads them.
+package snapshot
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// Snapshot is everything a decision may depend on.
+type Snapshot struct {
+	// Now is the only clock of the engine.
+	Now      time.Time
+	Settings Settings
+	// Pools that may launch, in any order; the engine orders them by weight.
+	Pools []Pool
+	// Nodes are the machines that exist or are on their way, managed by us or not.
+	Nodes []Node
+	// Pods are those to be placed: provisionable ones, and those of nodes that are going away.
+	Pods []*corev1.Pod
+	// DaemonSets weigh on every node that they would run on.
+	DaemonSets []DaemonSet
+	// What pods refer to. Keys are namespace/name for namespaced objects.
+	Volumes    Volumes
+	PDBs       []*policyv1.PodDisruptionBudget
+	Namespaces map[string]map[string]string // name -> labels
+}
+
+// Settings are the user's choices that change decisions.
+type Settings struct {
+	// PreferencePolicy is Respect or Ignore (soft pod constraints).
+	PreferencePolicy string
+	// MinValuesPolicy is Strict or BestEffort.
+	MinValuesPolicy string
+}
+
+// Pool is a NodePool together with what its node class can launch.
+type Pool struct {
+	NodePool *karpv1.NodePool
+	// NodeClassLabel is the label that marks nodes of this pool's class (key, value).
+	NodeClassLabel [2]string
+	InstanceTypes  []*catalog.InstanceType
+	// Used counts against spec.limits: capacity of the pool's live nodes and of claims on their way,
+	// with key "nodes" for their number.
+	Used corev1.ResourceList
+}
+
+// Node is a Node, a NodeClaim, or both merged by provider ID.
+type Node struct {
+	// Name of the Node object, or of the NodeClaim while no Node has registered.
+	Name string
+	// Claim is the NodeClaim's name; empty when nobody of ours launched this node.
+	Claim    string
+	ClaimUID types.UID
+	// Pool is the value of the label karpenter.sh/nodepool; empty on nodes of others.
+	Pool   string
+	Labels map[string]string
+	// Annotations of the Node once registered, of the claim before.
+	Annotations map[string]string
+	// Taints that scheduling must respect: while a node of ours is not initialized, startup taints and
+	// known ephemeral taints are already left out (spec scheduling §5.3).
+	Taints []corev1.Taint
+	// Allocatable, with what the claim promised filled in until the node is initialized.
+	Allocatable corev1.ResourceList
+	Capacity    corev1.ResourceList
+	// Pods bound here that still use resources, daemon pods included.
+	Pods []*corev1.Pod
+	// Nominated are pending pods promised to this claim. They use resources here and nowhere else.
+	Nominated []types.UID
+	// Launched is false for a claim that has no instance yet: its size is known only by what it
+	// promised its nominated pods, so it takes no others.
+	Launched    bool
+	Registered  bool
+	Initialized bool
+	// Ready is the Node's Ready condition.
+	Ready bool
+	// Deleting is true from the first decision to end the node until it is gone.
+	Deleting bool
+	// Consolidatable is the NodeClaim's condition of that name.
+	Consolidatable bool
+	// NominatedUntil protects a node that a pod was just promised to from disruption.
+	NominatedUntil time.Time
+	CreatedAt      time.Time
+	// Price in $/h of the offering that this node was bought from, 0 if unknown.
+	Price float64
+	// VolumeLimits is CSINode's allocatable count per driver.
+	VolumeLimits map[string]int32
+}
+
+// DaemonSet is a template of pods that come with nodes.
+type DaemonSet struct {
+	Namespace, Name string
+	// Pod is the newest live pod of the set, or its template.
+	Pod *corev1.Pod
+}
+
+// Volumes are the storage objects that pods of the snapshot refer to.
+type Volumes struct {
+	Claims         map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	Volumes        map[string]*corev1.PersistentVolume
+	StorageClasses map[string]*storagev1.StorageClass
+}

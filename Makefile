@@ -1,0 +1,64 @@
+# One command says what CI says: `make test`. `make help` lists the rest.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+BIN     := $(CURDIR)/bin
+
+# The kube components are the better part of a first build: -v feeds the progress line.
+define build
+	@go build -v -ldflags '$(LDFLAGS)' -o $(BIN)/$(notdir $(1)) $(1) 2>&1 | awk -v what=bin/$(notdir $(1)) -f hack/progress.awk
+endef
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/dovetail and bin/dovetail-lab (the first time takes some minutes)
+	$(call build,./cmd/dovetail)
+	$(call build,./lab/cmd/dovetail-lab)
+
+.PHONY: lab
+lab: build ## Boot a cluster and an AWS on this machine, and watch Dovetail buy nodes for pods
+	@$(BIN)/dovetail-lab up
+
+.PHONY: test
+test: build lint ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+	go test ./...
+	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -timeout 30m ./lab/...
+
+.PHONY: scenarios
+scenarios: build ## Run every lab scenario and print its steps
+	$(BIN)/dovetail-lab run --all
+
+.PHONY: lint
+lint: ## gofumpt, vet, staticcheck
+	@out=$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v zz_generated)); \
+	if [ -n "$$out" ]; then echo "not formatted (run: make fmt):"; echo "$$out"; exit 1; fi
+	go vet ./... ./lab/...
+	go tool staticcheck ./... ./lab/...
+
+.PHONY: fmt
+fmt: ## Format all Go code
+	go tool gofumpt -w $$(git ls-files '*.go' | grep -v zz_generated)
+
+.PHONY: generate
+generate: ## Regenerate deepcopy functions and CRDs
+	go generate ./api/...
+
+.PHONY: catalog
+catalog: ## Regenerate the offline catalog of EC2 types and prices
+	cd tools/ec2catalog && GOWORK=off go run . -out ../../internal/engine/catalog/offline
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: clean
+clean: ## Remove build output
+	rm -rf $(BIN)

@@ -1,0 +1,2 @@
+// Package lattice holds, as a test, the direction of imports in this repository.
+package lattice

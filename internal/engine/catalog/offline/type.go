@@ -1,0 +1,73 @@
+package offline
+
+// Type is one EC2 instance type, in the words of DescribeInstanceTypes.
+//
+// The zero value of a field means "not known or not there", as its comment says.
+type Type struct {
+	Name      string // m5.large
+	VCPUs     int    // default vCPUs
+	Cores     int    // default cores; VCPUs/Cores is 1 or 2
+	MemoryMiB int64
+
+	// Architectures in EC2's spelling and order: "i386", "x86_64", "arm64", "x86_64_mac", "arm64_mac".
+	Architectures []string
+	Manufacturer  string  // of the processor: "Intel", "AMD", "AWS", "Apple"; "" = unknown
+	ClockGHz      float64 // sustained; 0 = unknown
+
+	Hypervisor        string // "nitro", "xen"; "" on bare metal
+	BareMetal         bool
+	CurrentGeneration bool
+	Burstable         bool
+	NitroEnclaves     bool
+	UsageClasses      []string // "on-demand", "spot": how it is sold in any of the regions
+
+	NetworkPerformance  string        // in EC2's words: "Up to 10 Gigabit"
+	NetworkCards        []NetworkCard // at least one, by index
+	DefaultCard         int           // index of the card that the primary interface is on
+	IPv4PerENI          int
+	IPv6PerENI          int    // 0 = no IPv6
+	ENASupport          string // "required", "supported", "unsupported"
+	EFAMax              int    // EFA interfaces; 0 = EFA is unsupported
+	EncryptionInTransit bool
+
+	GPUs                  []GPU
+	InferenceAccelerators []Accelerator
+	Neuron                []Accelerator
+	FPGAs                 []Accelerator
+
+	Disks        Disks
+	EBSOptimized string // "default", "supported", "unsupported"
+	EBSMaxMbps   int    // 0 = unknown
+}
+
+// NetworkCard is one card and the interfaces that fit on it, the primary one included.
+type NetworkCard struct {
+	Index   int
+	MaxENIs int
+}
+
+// GPU is one kind of GPU of a type.
+type GPU struct {
+	Name         string // "A10G"
+	Manufacturer string // "NVIDIA", "AMD", "Habana"
+	Count        int
+	MemoryMiB    int64 // of each
+}
+
+// Accelerator is one kind of accelerator that is not a GPU.
+type Accelerator struct {
+	Name           string // "Inferentia2"
+	Manufacturer   string // "AWS", "Xilinx"
+	Count          int
+	CoresPerDevice int   // Neuron cores; 0 = not a Neuron device
+	MemoryMiB      int64 // of each; 0 = unknown
+}
+
+// Disks is the instance store: Count disks of SizeGB each. The zero value is none.
+type Disks struct {
+	TotalGB int64
+	Count   int64
+	SizeGB  int64
+	Kind    string // "hdd", "ssd"
+	NVMe    string // "required", "supported", "unsupported"
+}

@@ -1,0 +1,339 @@
+// Package requirement is the algebra of label constraints.
+//
+// A Requirement says which values one label may have; a Set holds at most one Requirement per key and
+// means their conjunction. Both are values: no operation changes its operands, so they can be shared
+// freely between snapshots, plans and goroutines.
+//
+// Everything that constrains or describes a node is brought into this one form: node selectors and
+// affinity of pods, requirements of node pools, labels of nodes, instance types and their offerings,
+// topologies of volumes. Labels parses these from API objects, because what a key means (its aliases,
+// whether it is well-known) is data that the caller hands in.
+package requirement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Operators in addition to those of corev1 that node pools, claims and (validated) pods may use.
+const (
+	OpGte corev1.NodeSelectorOperator = "Gte"
+	OpLte corev1.NodeSelectorOperator = "Lte"
+)
+
+// Requirement constrains the value of one label.
+//
+// Invariants: values is sorted and without duplicates; a concrete requirement (complement false) has
+// no bounds, all its values having been checked against them; with both bounds present, min <= max.
+type Requirement struct {
+	key string
+	// complement tells whether values are the excluded ones (true) or the only ones (false).
+	complement bool
+	values     []string
+	// present is true when the label must exist although some values are excluded. It tells
+	// "Exists and not a" from "not a", which a node without the label satisfies too. Only
+	// meaningful on complements.
+	present bool
+	// Inclusive integer bounds; with either, non-integers are no members. Only on complements.
+	min, max       int64
+	hasMin, hasMax bool
+	minValues      int
+}
+
+// In allows exactly the given values; without values it is DoesNotExist.
+func In(key string, values ...string) Requirement {
+	return Requirement{key: key, values: sortedUnique(values)}
+}
+
+// NotIn allows every value but the given ones, and the label's absence.
+func NotIn(key string, values ...string) Requirement {
+	return Requirement{key: key, complement: true, values: sortedUnique(values), present: len(values) == 0}
+}
+
+// Exists allows every value.
+func Exists(key string) Requirement { return Requirement{key: key, complement: true, present: true} }
+
+// DoesNotExist allows only the label's absence.
+func DoesNotExist(key string) Requirement { return Requirement{key: key} }
+
+// AtLeast allows integers n and above.
+func AtLeast(key string, n int64) Requirement {
+	return Requirement{key: key, complement: true, present: true, min: n, hasMin: true}
+}
+
+// AtMost allows integers n and below.
+func AtMost(key string, n int64) Requirement {
+	return Requirement{key: key, complement: true, present: true, max: n, hasMax: true}
+}
+
+// New builds the requirement that an API object spells as key, operator and values. It refuses what no
+// label can be compared with: an unknown operator, In or NotIn without values, a bound that is not one integer.
+func New(key string, op corev1.NodeSelectorOperator, values ...string) (Requirement, error) {
+	switch op {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+		if len(values) == 0 {
+			return Requirement{}, fmt.Errorf("label %q: operator %s needs at least one value", key, op)
+		}
+		if op == corev1.NodeSelectorOpIn {
+			return In(key, values...), nil
+		}
+		return NotIn(key, values...), nil
+	case corev1.NodeSelectorOpExists:
+		return Exists(key), nil
+	case corev1.NodeSelectorOpDoesNotExist:
+		return DoesNotExist(key), nil
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, OpGte, OpLte:
+		return newBound(key, op, values)
+	default:
+		return Requirement{}, fmt.Errorf("label %q: unknown operator %q", key, op)
+	}
+}
+
+func newBound(key string, op corev1.NodeSelectorOperator, values []string) (Requirement, error) {
+	if len(values) != 1 {
+		return Requirement{}, fmt.Errorf("label %q: operator %s needs exactly one value, has %d", key, op, len(values))
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil {
+		return Requirement{}, fmt.Errorf("label %q: operator %s needs an integer, has %q", key, op, values[0])
+	}
+	switch {
+	case op == corev1.NodeSelectorOpGt && n == math.MaxInt64, op == corev1.NodeSelectorOpLt && n == math.MinInt64:
+		return DoesNotExist(key), nil
+	case op == corev1.NodeSelectorOpGt:
+		return AtLeast(key, n+1), nil
+	case op == corev1.NodeSelectorOpLt:
+		return AtMost(key, n-1), nil
+	case op == OpGte:
+		return AtLeast(key, n), nil
+	default:
+		return AtMost(key, n), nil
+	}
+}
+
+// WithMinValues returns r with the minimum number of distinct values that must stay possible. Zero means none.
+func (r Requirement) WithMinValues(n int) Requirement {
+	r.minValues = n
+	return r
+}
+
+// Key is the label's name.
+func (r Requirement) Key() string { return r.key }
+
+// MinValues is the minimum number of distinct values that must stay possible, 0 if there is none.
+func (r Requirement) MinValues() int { return r.minValues }
+
+// Values are those allowed (operator In) or excluded (NotIn), sorted. The caller must not modify them.
+func (r Requirement) Values() []string { return r.values }
+
+// Bounds returns the inclusive integer bounds; nil means unbounded.
+func (r Requirement) Bounds() (lowest, highest *int64) {
+	if r.hasMin {
+		lowest = &r.min
+	}
+	if r.hasMax {
+		highest = &r.max
+	}
+	return lowest, highest
+}
+
+// Operator is the one of In, NotIn, Exists and DoesNotExist that describes r best; bounds do not show in it.
+func (r Requirement) Operator() corev1.NodeSelectorOperator {
+	switch {
+	case r.complement && len(r.values) > 0:
+		return corev1.NodeSelectorOpNotIn
+	case r.complement:
+		return corev1.NodeSelectorOpExists
+	case len(r.values) > 0:
+		return corev1.NodeSelectorOpIn
+	default:
+		return corev1.NodeSelectorOpDoesNotExist
+	}
+}
+
+// AllowsAbsent tells whether a node without the label satisfies r.
+func (r Requirement) AllowsAbsent() bool {
+	if r.complement {
+		return !r.present
+	}
+	return len(r.values) == 0
+}
+
+// Has tells whether the label may have this value.
+func (r Requirement) Has(value string) bool {
+	_, listed := slices.BinarySearch(r.values, value)
+	return listed != r.complement && r.inBounds(value)
+}
+
+func (r Requirement) inBounds(value string) bool {
+	if !r.hasMin && !r.hasMax {
+		return true
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return err == nil && (!r.hasMin || n >= r.min) && (!r.hasMax || n <= r.max)
+}
+
+// Single returns the only value that the label may have, if there is exactly one.
+func (r Requirement) Single() (string, bool) {
+	if r.complement || len(r.values) != 1 {
+		return "", false
+	}
+	return r.values[0], true
+}
+
+// Example returns one value that satisfies r: the first listed, or the smallest natural number
+// within the bounds that is not excluded. It is false when the label must not exist.
+func (r Requirement) Example() (string, bool) {
+	if !r.complement {
+		if len(r.values) == 0 {
+			return "", false
+		}
+		return r.values[0], true
+	}
+	n := int64(0)
+	if r.hasMax && r.max < 0 {
+		n = r.max - int64(len(r.values))
+	}
+	if r.hasMin && r.min > n {
+		n = r.min
+	}
+	for range len(r.values) + 1 {
+		if s := strconv.FormatInt(n, 10); r.Has(s) {
+			return s, true
+		}
+		if n == math.MaxInt64 {
+			break
+		}
+		n++
+	}
+	return "", false
+}
+
+// Intersect returns what satisfies both. Keys must be equal; the result has r's.
+func (r Requirement) Intersect(o Requirement) Requirement {
+	out := Requirement{key: r.key, minValues: max(r.minValues, o.minValues), complement: r.complement && o.complement}
+	out.min, out.hasMin, out.max, out.hasMax = commonBounds(r, o)
+	if out.hasMin && out.hasMax && out.min > out.max {
+		return DoesNotExist(r.key).WithMinValues(out.minValues)
+	}
+	if out.complement {
+		out.present = r.present || o.present
+		out.values = out.bounded(union(r.values, o.values))
+		return out
+	}
+	concrete, other := r, o
+	if concrete.complement {
+		concrete, other = o, r
+	}
+	if subset(concrete.values, other.Has) {
+		out.values = concrete.values
+	} else {
+		out.values = filter(concrete.values, other.Has)
+	}
+	out.min, out.hasMin, out.max, out.hasMax = 0, false, 0, false
+	return out
+}
+
+// bounded drops excluded values that the bounds exclude anyway.
+func (r Requirement) bounded(values []string) []string {
+	if !r.hasMin && !r.hasMax {
+		return values
+	}
+	return filter(values, r.inBounds)
+}
+
+func commonBounds(a, b Requirement) (lo int64, hasLo bool, hi int64, hasHi bool) {
+	lo, hasLo = a.min, a.hasMin
+	if b.hasMin && (!hasLo || b.min > lo) {
+		lo, hasLo = b.min, true
+	}
+	hi, hasHi = a.max, a.hasMax
+	if b.hasMax && (!hasHi || b.max < hi) {
+		hi, hasHi = b.max, true
+	}
+	return lo, hasLo, hi, hasHi
+}
+
+// Overlaps tells whether some value satisfies both. Absence is not a value.
+func (r Requirement) Overlaps(o Requirement) bool {
+	if r.complement && o.complement {
+		lo, hasLo, hi, hasHi := commonBounds(r, o)
+		return !hasLo || !hasHi || lo <= hi
+	}
+	concrete, other := r, o
+	if concrete.complement || (!other.complement && len(other.values) < len(concrete.values)) {
+		concrete, other = o, r
+	}
+	return slices.ContainsFunc(concrete.values, other.Has)
+}
+
+// agrees tells whether a node can satisfy both, with or without the label.
+func (r Requirement) agrees(o Requirement) bool {
+	return (r.AllowsAbsent() && o.AllowsAbsent()) || r.Overlaps(o)
+}
+
+// Equal tells whether r and o are the same requirement, minValues included.
+func (r Requirement) Equal(o Requirement) bool {
+	return r.key == o.key && r.complement == o.complement && r.present == o.present && r.minValues == o.minValues &&
+		r.hasMin == o.hasMin && r.hasMax == o.hasMax && r.min == o.min && r.max == o.max && slices.Equal(r.values, o.values)
+}
+
+// String is for people: "key In [a b]", "key Exists >=3 <=7".
+func (r Requirement) String() string {
+	var b strings.Builder
+	b.WriteString(r.key + " " + string(r.Operator()))
+	switch {
+	case len(r.values) > 5:
+		fmt.Fprintf(&b, " [%s and %d others]", strings.Join(r.values[:5], " "), len(r.values)-5)
+	case len(r.values) > 0:
+		fmt.Fprintf(&b, " [%s]", strings.Join(r.values, " "))
+	}
+	if r.hasMin {
+		fmt.Fprintf(&b, " >=%d", r.min)
+	}
+	if r.hasMax {
+		fmt.Fprintf(&b, " <=%d", r.max)
+	}
+	if r.minValues > 0 {
+		fmt.Fprintf(&b, " minValues %d", r.minValues)
+	}
+	return b.String()
+}
+
+func sortedUnique(values []string) []string {
+	if len(values) == 0 {
+		return nil
+	}
+	out := slices.Clone(values)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func union(a, b []string) []string {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	return sortedUnique(slices.Concat(a, b))
+}
+
+func subset(values []string, keep func(string) bool) bool {
+	return !slices.ContainsFunc(values, func(v string) bool { return !keep(v) })
+}
+
+func filter(values []string, keep func(string) bool) []string {
+	var out []string
+	for _, v := range values {
+		if keep(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

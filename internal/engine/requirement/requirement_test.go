@@ -1,0 +1,311 @@
+package requirement_test
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+func parse(t *testing.T, op corev1.NodeSelectorOperator, values ...string) requirement.Requirement {
+	t.Helper()
+	r, err := requirement.New("k", op, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestIntersect(t *testing.T) {
+	const gt, lt = corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt
+	for _, c := range []struct {
+		name string
+		a, b requirement.Requirement
+		want requirement.Requirement
+	}{
+		{"bounds that contradict leave nothing", parse(t, gt, "10"), parse(t, lt, "5"), requirement.DoesNotExist("k")},
+		{"values outside bounds or not integers go", parse(t, gt, "0"), requirement.In("k", "a", "3"), requirement.In("k", "3")},
+		{"bounds vanish once values are listed", requirement.In("k", "1", "9"), parse(t, gt, "4"), requirement.In("k", "9")},
+		{"exclusions add up", requirement.NotIn("k", "a"), requirement.NotIn("k", "b"), requirement.NotIn("k", "b", "a")},
+		{"exists and does not", requirement.Exists("k"), requirement.DoesNotExist("k"), requirement.DoesNotExist("k")},
+		{"more minValues win", requirement.In("k", "a").WithMinValues(2), requirement.Exists("k").WithMinValues(3), requirement.In("k", "a").WithMinValues(3)},
+		{"minValues survive a contradiction", parse(t, gt, "10").WithMinValues(2), parse(t, lt, "5"), requirement.DoesNotExist("k").WithMinValues(2)},
+		{"greater than the greatest", parse(t, gt, strconv.Itoa(math.MaxInt64)), requirement.Exists("k"), requirement.DoesNotExist("k")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, got := range []requirement.Requirement{c.a.Intersect(c.b), c.b.Intersect(c.a)} {
+				if !got.Equal(c.want) {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestOperatorOfCanonicalForm(t *testing.T) {
+	for want, r := range map[corev1.NodeSelectorOperator]requirement.Requirement{
+		corev1.NodeSelectorOpIn:           requirement.In("k", "a"),
+		corev1.NodeSelectorOpNotIn:        requirement.NotIn("k", "a"),
+		corev1.NodeSelectorOpExists:       requirement.AtLeast("k", 1).Intersect(requirement.AtMost("k", 9)),
+		corev1.NodeSelectorOpDoesNotExist: requirement.In("k"),
+	} {
+		if r.Operator() != want {
+			t.Errorf("%v has operator %s, want %s", r, r.Operator(), want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		op     corev1.NodeSelectorOperator
+		values []string
+	}{
+		{corev1.NodeSelectorOpIn, nil},
+		{corev1.NodeSelectorOpNotIn, nil},
+		{corev1.NodeSelectorOpGt, nil},
+		{corev1.NodeSelectorOpLt, []string{"1", "2"}},
+		{requirement.OpGte, []string{"many"}},
+		{"Near", []string{"a"}},
+	} {
+		if r, err := requirement.New("k", c.op, c.values...); err == nil {
+			t.Errorf("%s %v: accepted as %v", c.op, c.values, r)
+		}
+	}
+}
+
+func TestCompatible(t *testing.T) {
+	in, notIn := requirement.In("k", "a"), requirement.NotIn("k", "a")
+	exists, absent := requirement.Exists("k"), requirement.DoesNotExist("k")
+	for _, c := range []struct {
+		name               string
+		existing, incoming requirement.Requirement
+		want               bool
+	}{
+		{"exists, absent", absent, exists, false},
+		{"in, absent", absent, in, false},
+		{"not in, absent", absent, notIn, true},
+		{"absent, absent", absent, absent, true},
+		{"absent, not in", notIn, absent, true},
+		{"not in, not in", notIn, requirement.NotIn("k", "b"), true},
+		{"absent, in", in, absent, false},
+		{"absent, exists", exists, absent, false},
+		{"not in, same value", in, notIn, false},
+		{"not in, other value", in, requirement.NotIn("k", "b"), true},
+		{"in, same value", in, in, true},
+		{"in, other value", in, requirement.In("k", "b"), false},
+		{"exists, in", in, exists, true},
+		{"exists but not a, absent", absent, exists.Intersect(notIn), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := requirement.NewSet(c.existing).Compatible(requirement.NewSet(c.incoming), nil); got != c.want {
+				t.Errorf("%v against %v: %v", c.incoming, c.existing, got)
+			}
+		})
+	}
+}
+
+func TestUndefinedKeys(t *testing.T) {
+	known := map[string]bool{"topology.kubernetes.io/zone": true}
+	for _, c := range []struct {
+		name     string
+		incoming requirement.Requirement
+		want     bool
+	}{
+		{"in", requirement.In("team", "a"), false},
+		{"exists", requirement.Exists("team"), false},
+		{"greater", requirement.AtLeast("team", 1), false},
+		{"not in", requirement.NotIn("team", "a"), true},
+		{"does not exist", requirement.DoesNotExist("team"), true},
+		{"exists but not a", requirement.Exists("team").Intersect(requirement.NotIn("team", "a")), false},
+		{"well-known", requirement.In("topology.kubernetes.io/zone", "z1"), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := (requirement.Set{}).Compatible(requirement.NewSet(c.incoming), known); got != c.want {
+				t.Errorf("%v: %v", c.incoming, got)
+			}
+		})
+	}
+}
+
+func TestConflictSuggestsTheKnownKey(t *testing.T) {
+	known := map[string]bool{"topology.kubernetes.io/zone": true}
+	c, found := (requirement.Set{}).Conflict(requirement.NewSet(requirement.In("example.com/zone", "z1")), known)
+	const want = `asks for example.com/zone In [z1], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`
+	if !found || c.String() != want {
+		t.Errorf("got %q, want %q", c, want)
+	}
+}
+
+func TestAliases(t *testing.T) {
+	labels := requirement.CoreLabels()
+	got, err := labels.Parse("beta.kubernetes.io/arch", corev1.NodeSelectorOpIn, "arm64")
+	if err != nil || !got.Equal(requirement.In("kubernetes.io/arch", "arm64")) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	labels = labels.Join(requirement.Labels{ValueAliases: map[string]map[string]string{"kubernetes.io/arch": {"x86_64": "amd64"}}})
+	set := labels.FromLabels(map[string]string{"beta.kubernetes.io/arch": "x86_64", "kubernetes.io/os": "linux"})
+	want := requirement.NewSet(requirement.In("kubernetes.io/arch", "amd64"), requirement.In("kubernetes.io/os", "linux"))
+	if !set.Equal(want) {
+		t.Errorf("got %v, want %v", set, want)
+	}
+}
+
+func TestFromPodOrdersPreferencesByWeight(t *testing.T) {
+	term := func(zone string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
+		}}}
+	}
+	spec := &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term("z1"), {}, term("z2")}},
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+			{Weight: 1, Preference: term("a")},
+			{Weight: 50, Preference: term("b")},
+			{Weight: 50, Preference: term("c")},
+		},
+	}}}
+	pod, err := requirement.CoreLabels().FromPod(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zones := func(sets []requirement.Set) (out []string) {
+		for _, s := range sets {
+			out = append(out, s.Get(corev1.LabelTopologyZone).Values()...)
+		}
+		return out
+	}
+	if got := zones(pod.Required); !slices.Equal(got, []string{"z1", "z2"}) {
+		t.Errorf("required terms %v: an empty term matches nothing", got)
+	}
+	if got := zones(pod.Preferred); !slices.Equal(got, []string{"b", "c", "a"}) {
+		t.Errorf("preferred terms %v", got)
+	}
+}
+
+// universe is what the oracle tries; together with the values drawn below it tells any two requirements apart.
+var universe = []string{"a", "b", "c", "0", "1", "2", "3", "4", "5", "6", "7", "-1"}
+
+// rule is the oracle's idea of a requirement: a predicate on "the label has this value" and on its absence.
+type rule struct {
+	has    func(string) bool
+	absent bool
+}
+
+func drawRule(t *rapid.T, name string) (requirement.Requirement, rule) {
+	op := rapid.SampledFrom([]corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"}).Draw(t, name+" op")
+	var values []string
+	want := rule{}
+	number := func(cmp func(v, n int) bool) func(string) bool {
+		n := rapid.IntRange(0, 6).Draw(t, name+" n")
+		values = []string{strconv.Itoa(n)}
+		return func(v string) bool {
+			i, err := strconv.Atoi(v)
+			return err == nil && cmp(i, n)
+		}
+	}
+	switch op {
+	case "In", "NotIn":
+		values = rapid.SliceOfN(rapid.SampledFrom(universe[:8]), 1, 4).Draw(t, name+" values")
+		want.has = func(v string) bool { return slices.Contains(values, v) == (op == "In") }
+		want.absent = op == "NotIn"
+	case "Exists", "DoesNotExist":
+		want.has = func(string) bool { return op == "Exists" }
+		want.absent = op == "DoesNotExist"
+	case "Gt":
+		want.has = number(func(v, n int) bool { return v > n })
+	case "Lt":
+		want.has = number(func(v, n int) bool { return v < n })
+	case "Gte":
+		want.has = number(func(v, n int) bool { return v >= n })
+	case "Lte":
+		want.has = number(func(v, n int) bool { return v <= n })
+	}
+	r, err := requirement.New("k", op, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, want
+}
+
+func TestAlgebraAgreesWithTheOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "n")
+		got, first := drawRule(t, "0")
+		rules := []rule{first}
+		for i := range n - 1 {
+			r, o := drawRule(t, strconv.Itoa(i+1))
+			rules = append(rules, o)
+			before := got
+			got = got.Intersect(r)
+			if swapped := r.Intersect(before); !swapped.Equal(got) {
+				t.Fatalf("%v ∧ %v: %v, the other way round %v", before, r, got, swapped)
+			}
+		}
+		for _, v := range universe {
+			want := !slices.ContainsFunc(rules, func(o rule) bool { return !o.has(v) })
+			if got.Has(v) != want {
+				t.Fatalf("%v: Has(%q) = %v", got, v, got.Has(v))
+			}
+		}
+		// Absence: all must allow it. An empty set of values is spelt DoesNotExist, so there the
+		// algebra cannot tell "nothing satisfies this" from "the label must be absent".
+		allAbsent := !slices.ContainsFunc(rules, func(o rule) bool { return !o.absent })
+		if got.Operator() != corev1.NodeSelectorOpDoesNotExist && got.AllowsAbsent() != allAbsent {
+			t.Fatalf("%v: AllowsAbsent() = %v", got, got.AllowsAbsent())
+		}
+		if v, ok := got.Example(); ok && !got.Has(v) {
+			t.Fatalf("%v: example %q does not satisfy it", got, v)
+		}
+		if again := got.Intersect(got); !again.Equal(got) {
+			t.Fatalf("%v with itself: %v", got, again)
+		}
+	})
+}
+
+func TestOverlapAgreesWithTheOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, ruleA := drawRule(t, "a")
+		b, ruleB := drawRule(t, "b")
+		common := slices.ContainsFunc(universe, func(v string) bool { return ruleA.has(v) && ruleB.has(v) })
+		if got := a.Overlaps(b); got != common || b.Overlaps(a) != common {
+			t.Fatalf("%v, %v: overlap %v, oracle %v", a, b, got, common)
+		}
+		want := common || (ruleA.absent && ruleB.absent)
+		if got := requirement.NewSet(a).Compatible(requirement.NewSet(b), nil); got != want {
+			t.Fatalf("%v, %v: compatible %v, oracle %v", a, b, got, want)
+		}
+		if got := requirement.NewSet(a).Overlaps(requirement.NewSet(b)); got != want {
+			t.Fatalf("%v, %v: sets overlap %v, oracle %v", a, b, got, want)
+		}
+	})
+}
+
+func TestSetsDoNotChangeTheirOperands(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) requirement.Set {
+			keys := rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 5).Draw(t, name)
+			var reqs []requirement.Requirement
+			for i, k := range keys {
+				reqs = append(reqs, requirement.NotIn(k, rapid.SampledFrom(universe).Draw(t, name+strconv.Itoa(i))))
+			}
+			return requirement.NewSet(reqs...)
+		}
+		a, b := draw("a"), draw("b")
+		before := a.String() + b.String()
+		ab, ba := a.Intersect(b), b.Intersect(a)
+		if !ab.Equal(ba) || !ab.Equal(a.With(b.All()...)) {
+			t.Fatalf("%v, %v: %v, %v", a, b, ab, ba)
+		}
+		if !slices.IsSorted(ab.Keys()) {
+			t.Fatalf("keys %v", ab.Keys())
+		}
+		if a.String()+b.String() != before {
+			t.Fatal("an operand changed")
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package requirement
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Set is a conjunction of requirements with different keys. The zero Set requires nothing.
+type Set struct {
+	// list is sorted by key and never modified once it is reachable from a Set.
+	list []Requirement
+}
+
+// NewSet returns the conjunction of reqs; those of one key are intersected.
+func NewSet(reqs ...Requirement) Set { return Set{}.With(reqs...) }
+
+// FromExactLabels reads each label as "key In [value]", keys taken as they are. Use Labels.FromLabels for
+// labels of API objects, whose keys may be aliases.
+func FromExactLabels(labels map[string]string) Set {
+	list := make([]Requirement, 0, len(labels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, Requirement{key: k, values: []string{labels[k]}})
+	}
+	return Set{list: list}
+}
+
+func (s Set) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.list, key, func(r Requirement, k string) int { return cmp.Compare(r.key, k) })
+}
+
+// Get returns the requirement on key; Exists when there is none, since any value will do then.
+func (s Set) Get(key string) Requirement {
+	if i, ok := s.find(key); ok {
+		return s.list[i]
+	}
+	return Exists(key)
+}
+
+// Defines tells whether the set says anything about key.
+func (s Set) Defines(key string) bool {
+	_, ok := s.find(key)
+	return ok
+}
+
+// Len is the number of keys.
+func (s Set) Len() int { return len(s.list) }
+
+// All are the requirements, sorted by key. The caller must not modify them.
+func (s Set) All() []Requirement { return s.list }
+
+// Keys of the set, sorted.
+func (s Set) Keys() []string {
+	keys := make([]string, len(s.list))
+	for i, r := range s.list {
+		keys[i] = r.key
+	}
+	return keys
+}
+
+// With returns s and reqs, intersected key by key.
+func (s Set) With(reqs ...Requirement) Set {
+	if len(reqs) == 0 {
+		return s
+	}
+	add := slices.Clone(reqs)
+	slices.SortStableFunc(add, func(a, b Requirement) int { return cmp.Compare(a.key, b.key) })
+	merged := add[:0]
+	for _, r := range add {
+		if n := len(merged); n > 0 && merged[n-1].key == r.key {
+			merged[n-1] = merged[n-1].Intersect(r)
+			continue
+		}
+		merged = append(merged, r)
+	}
+	return s.Intersect(Set{list: merged})
+}
+
+// Intersect returns the conjunction of both.
+func (s Set) Intersect(o Set) Set {
+	switch {
+	case len(o.list) == 0:
+		return s
+	case len(s.list) == 0:
+		return o
+	}
+	out := make([]Requirement, 0, len(s.list)+len(o.list))
+	i, j := 0, 0
+	for i < len(s.list) && j < len(o.list) {
+		switch c := cmp.Compare(s.list[i].key, o.list[j].key); {
+		case c < 0:
+			out = append(out, s.list[i])
+			i++
+		case c > 0:
+			out = append(out, o.list[j])
+			j++
+		default:
+			out = append(out, s.list[i].Intersect(o.list[j]))
+			i, j = i+1, j+1
+		}
+	}
+	out = append(out, s.list[i:]...)
+	return Set{list: append(out, o.list[j:]...)}
+}
+
+// Replace returns s with r in place of whatever it required of r's key.
+func (s Set) Replace(r Requirement) Set {
+	return s.Without(r.key).With(r)
+}
+
+// Without returns s with nothing required of keys.
+func (s Set) Without(keys ...string) Set {
+	out := make([]Requirement, 0, len(s.list))
+	for _, r := range s.list {
+		if !slices.Contains(keys, r.key) {
+			out = append(out, r)
+		}
+	}
+	return Set{list: out}
+}
+
+// Overlaps tells whether one node can satisfy both as far as the keys that both define go.
+// This is how an instance type or an offering is matched, each being silent about labels it has no part in.
+func (s Set) Overlaps(o Set) bool {
+	i, j := 0, 0
+	for i < len(s.list) && j < len(o.list) {
+		switch c := cmp.Compare(s.list[i].key, o.list[j].key); {
+		case c < 0:
+			i++
+		case c > 0:
+			j++
+		default:
+			if !s.list[i].agrees(o.list[j]) {
+				return false
+			}
+			i, j = i+1, j+1
+		}
+	}
+	return true
+}
+
+// Compatible tells whether a node described by s can satisfy incoming. A key that s does not define must be
+// in undefined (labels that the node may still get), or incoming must be content with its absence.
+func (s Set) Compatible(incoming Set, undefined map[string]bool) bool {
+	_, conflict := s.Conflict(incoming, undefined)
+	return !conflict
+}
+
+// Conflict is the first reason, in the order of keys, why s is not Compatible with a set.
+type Conflict struct {
+	// Incoming is what was asked for.
+	Incoming Requirement
+	// Existing is what contradicts it; meaningless when the key is Undefined.
+	Existing  Requirement
+	Undefined bool
+	// Hint is a known key that the undefined one may have been meant to be; empty if none.
+	Hint string
+}
+
+// String is for people.
+func (c Conflict) String() string {
+	if !c.Undefined {
+		return fmt.Sprintf("asks for %s, but there is only %s", c.Incoming, c.Existing)
+	}
+	s := fmt.Sprintf("asks for %s, but no such label is known", c.Incoming)
+	if c.Hint != "" {
+		s += fmt.Sprintf(" (did you mean %q?)", c.Hint)
+	}
+	return s
+}
+
+// Conflict explains why s is not Compatible with incoming; unknown labels come first.
+func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) {
+	for _, q := range incoming.list {
+		if undefined[q.key] || q.AllowsAbsent() || s.Defines(q.key) {
+			continue
+		}
+		return Conflict{Incoming: q, Undefined: true, Hint: s.hint(q.key, undefined)}, true
+	}
+	for _, q := range incoming.list {
+		if i, ok := s.find(q.key); ok && !s.list[i].agrees(q) {
+			return Conflict{Incoming: q, Existing: s.list[i]}, true
+		}
+	}
+	return Conflict{}, false
+}
+
+// hint finds a known key that contains the unknown one or ends like it.
+func (s Set) hint(key string, known map[string]bool) string {
+	_, name, slash := strings.Cut(key, "/")
+	candidates := append(slices.Sorted(maps.Keys(known)), s.Keys()...)
+	for _, k := range candidates {
+		if key != "" && strings.Contains(k, key) || slash && name != "" && strings.HasSuffix(k, name) {
+			return k
+		}
+	}
+	return ""
+}
+
+// HasMinValues tells whether any requirement has a minimum number of values.
+func (s Set) HasMinValues() bool {
+	return slices.ContainsFunc(s.list, func(r Requirement) bool { return r.minValues > 0 })
+}
+
+// Equal tells whether both sets hold the same requirements.
+func (s Set) Equal(o Set) bool { return slices.EqualFunc(s.list, o.list, Requirement.Equal) }
+
+// String is for people: requirements in the order of keys.
+func (s Set) String() string {
+	parts := make([]string, len(s.list))
+	for i, r := range s.list {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, ", ")
+}

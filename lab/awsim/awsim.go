@@ -1,0 +1,125 @@
+// Package awsim is an AWS account in memory that any AWS client can talk to.
+//
+// Sim serves EC2, IAM, STS, SSM, EKS, SQS and Pricing of one account and region on one endpoint (AWS_ENDPOINT_URL),
+// each in its own wire protocol (package wire); one package per service holds state and rules. It accepts what the real
+// APIs document and answers anything else with their errors, so that a client that works here was not told what it
+// wanted to hear. Besides the wire there is a Go API for what a test or a lab does that no client of AWS can: watch
+// instances, take a role's credentials, arm faults, set capacity.
+//
+// Everything is deterministic for a seed, a clock and an order of calls. Prices on demand are real, those of spot are
+// simulated: the regional average times a factor per type and zone.
+package awsim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+// What callers of this package handle; the packages below define them.
+type (
+	Instance      = ec2.Instance
+	InstanceEvent = ec2.InstanceEvent
+	Call          = wire.Call
+	Credentials   = credential.Credentials
+	Fault         = wire.Fault
+	Pool          = ec2.Pool
+)
+
+// Options are the settings of an account; the zero value is usable.
+type Options struct {
+	Region    string // default us-east-1
+	AccountID string // twelve digits, default 111122223333
+	// Seed decides IDs, spot prices, and which zones lack which types.
+	Seed   uint64
+	Clock  clock.Clock // default clock.System
+	Timing Timing      // default DefaultTiming()
+	Log    *slog.Logger
+}
+
+var accountPattern = regexp.MustCompile(`^\d{12}$`)
+
+func (o Options) withDefaults() (Options, error) {
+	o.Region = cmp.Or(o.Region, "us-east-1")
+	o.AccountID = cmp.Or(o.AccountID, "111122223333")
+	if !accountPattern.MatchString(o.AccountID) {
+		return o, fmt.Errorf("account ID %q: not twelve digits", o.AccountID)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Timing == (Timing{}) {
+		o.Timing = DefaultTiming()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// Sim is the account. It is an http.Handler and safe for concurrent use.
+type Sim struct {
+	options Options
+	server  *wire.Server
+	keys    *credential.Ring
+	ec2     *ec2.EC2
+}
+
+// New returns an empty account: no network, no roles, no clusters. See SeedCluster.
+func New(o Options) (*Sim, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sim{options: o, keys: credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)}
+	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log})
+	s.ec2, err = ec2.New(ec2.Config{
+		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.server.Register(s.ec2.Service())
+	return s, nil
+}
+
+// ServeHTTP answers AWS API requests.
+func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
+
+// EC2 is the part of the account that holds network, images and instances.
+func (s *Sim) EC2() *ec2.EC2 { return s.ec2 }
+
+// Now is the time in the account.
+func (s *Sim) Now() time.Time { return s.options.Clock.Now() }
+
+// Instances returns all instances, terminated ones included, in the order of their launch.
+func (s *Sim) Instances() []Instance { return s.ec2.Instances() }
+
+// Watch reports every change of an instance's state, beginning with all instances as they are. The channel is closed
+// when ctx ends; a slow reader loses nothing.
+func (s *Sim) Watch(ctx context.Context) <-chan InstanceEvent { return s.ec2.Watch(ctx) }
+
+// AppendConsole adds to the console output of an instance, as its kernel and boot scripts do.
+func (s *Sim) AppendConsole(id, text string) { s.ec2.AppendConsole(id, text) }
+
+// Calls is the log of API calls, oldest first.
+func (s *Sim) Calls() []Call { return s.server.Calls() }
+
+// Inject makes the next calls of an action fail, or lose their answer after the effect.
+func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
+
+// ClearFaults disarms what Inject armed.
+func (s *Sim) ClearFaults() { s.server.ClearFaults() }
+
+// SetCapacity limits how many more instances a pool yields before EC2 answers InsufficientInstanceCapacity; a negative
+// count lifts the limit.
+func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }

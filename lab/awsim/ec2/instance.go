@@ -1,0 +1,87 @@
+package ec2
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// States of an instance.
+const (
+	Pending      = "pending"
+	Running      = "running"
+	ShuttingDown = "shutting-down"
+	Terminated   = "terminated"
+	Stopping     = "stopping"
+	Stopped      = "stopped"
+)
+
+// Instance is a virtual machine at one moment.
+type Instance struct {
+	ID                 string
+	Type               string
+	State              string
+	Zone               string
+	ZoneID             string
+	VPCID              string
+	SubnetID           string
+	PrivateIP          string
+	PrivateDNSName     string
+	ImageID            string
+	InstanceProfileARN string
+	RoleARN            string // of the profile's role at launch; empty = none
+	Lifecycle          string // "" or "spot"
+	Architecture       string // "x86_64", "arm64"
+	UserData           []byte // decoded; empty = none
+	SecurityGroupIDs   []string
+	Tags               map[string]string
+	LaunchedAt         time.Time
+	StateChangedAt     time.Time
+
+	VCPUs       int
+	MemoryMiB   int64
+	GPUs        []GPU
+	MaxENIs     int // on the default network card
+	IPv4PerENI  int
+	LocalDiskGB int64 // instance store, all disks
+	RootDiskGiB int   // size of the root volume
+}
+
+// GPU is one model of GPU in an instance.
+type GPU struct {
+	Name         string
+	Manufacturer string
+	Count        int
+	MemoryMiB    int64 // of each
+}
+
+// clone returns a copy that shares nothing that could be modified.
+func (i Instance) clone() Instance {
+	i.UserData = slices.Clone(i.UserData)
+	i.SecurityGroupIDs = slices.Clone(i.SecurityGroupIDs)
+	i.GPUs = slices.Clone(i.GPUs)
+	i.Tags = maps.Clone(i.Tags)
+	return i
+}
+
+// InstanceEvent says that an instance is in a state.
+type InstanceEvent struct {
+	Instance Instance
+}
+
+// Pool is what capacity is counted by.
+type Pool struct {
+	InstanceType string
+	Zone         string
+	Lifecycle    string // "spot" or "on-demand"
+}
+
+// privateDNSName is the IP-based name that EC2 gives in a region.
+func privateDNSName(region, ip string) string {
+	host := "ip-" + strings.ReplaceAll(ip, ".", "-")
+	if region == "us-east-1" {
+		return host + ".ec2.internal"
+	}
+	return host + "." + region + ".compute.internal"
+}

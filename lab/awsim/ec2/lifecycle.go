@@ -1,0 +1,255 @@
+package ec2
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// instances are the region's machines.
+type instances struct {
+	byID     map[string]*record
+	order    []*record // by launch; entries whose record was replaced are looked up in byID
+	due      transitions
+	cancel   func() bool // of the timer for the first transition
+	timerAt  time.Time
+	watchers map[*watcher]struct{}
+	limits   map[Pool]int
+	consoles map[string]*console
+}
+
+func newInstances() instances {
+	return instances{
+		byID: map[string]*record{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]*console{},
+	}
+}
+
+// record is one version of an instance; it is never modified once others can see it.
+type record struct {
+	Instance
+	serial uint64 // number of the launch
+}
+
+// transition is a change that will happen by itself.
+type transition struct {
+	at     time.Time
+	serial uint64 // order among equals
+	id     string
+	from   string // the change is void when the instance is in another state by then
+	to     string // empty = the instance is forgotten
+}
+
+type transitions []transition
+
+func (t transitions) Len() int { return len(t) }
+func (t transitions) Less(i, j int) bool {
+	if !t[i].at.Equal(t[j].at) {
+		return t[i].at.Before(t[j].at)
+	}
+	return t[i].serial < t[j].serial
+}
+func (t transitions) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *transitions) Push(x any)   { *t = append(*t, x.(transition)) }
+func (t *transitions) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
+}
+
+// watcher is one reader of events: a queue without bound and the goroutine that empties it.
+type watcher struct {
+	mu     sync.Mutex
+	queue  []InstanceEvent
+	signal chan struct{} // holds a token while the queue may be non-empty
+}
+
+func (w *watcher) add(events ...InstanceEvent) {
+	w.mu.Lock()
+	w.queue = append(w.queue, events...)
+	w.mu.Unlock()
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) take() []InstanceEvent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.queue
+	w.queue = nil
+	return taken
+}
+
+// run delivers until ctx ends, then closes out.
+func (w *watcher) run(ctx context.Context, out chan<- InstanceEvent) {
+	defer close(out)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.signal:
+		}
+		for _, event := range w.take() {
+			select {
+			case out <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Watch reports every change of an instance's state, beginning with all instances as they are. The channel is closed
+// when ctx ends; a slow reader loses nothing.
+func (e *EC2) Watch(ctx context.Context) <-chan InstanceEvent {
+	w := &watcher{signal: make(chan struct{}, 1)}
+	e.settle()
+	e.mu.Lock()
+	for _, i := range e.fleet.list() {
+		w.add(InstanceEvent{Instance: i.clone()})
+	}
+	e.fleet.watchers[w] = struct{}{}
+	e.mu.Unlock()
+	out := make(chan InstanceEvent)
+	go func() {
+		w.run(ctx, out)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.fleet.watchers, w)
+	}()
+	return out
+}
+
+// Instances returns all instances, terminated ones included, in the order of their launch.
+func (e *EC2) Instances() []Instance {
+	e.settle()
+	e.mu.RLock()
+	records := e.fleet.list()
+	e.mu.RUnlock()
+	out := make([]Instance, len(records))
+	for i, r := range records {
+		out[i] = r.clone()
+	}
+	return out
+}
+
+// list returns the present records in the order of their launch.
+func (f *instances) list() []*record {
+	out := make([]*record, 0, len(f.byID))
+	for _, r := range f.order {
+		if current := f.byID[r.ID]; current != nil {
+			out = append(out, current)
+		}
+	}
+	return out
+}
+
+// put replaces the record of an instance by an edited copy and returns it.
+func (f *instances) put(old *record, edit func(*record)) *record {
+	changed := *old
+	edit(&changed)
+	f.byID[old.ID] = &changed
+	return &changed
+}
+
+// settle makes everything happen that is due, in order and at its own time, and returns the present.
+func (e *EC2) settle() time.Time {
+	now := e.cfg.Clock.Now()
+	e.mu.RLock()
+	idle := len(e.fleet.due) == 0 || e.fleet.due[0].at.After(now)
+	e.mu.RUnlock()
+	if idle {
+		return now
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.fleet.due) > 0 && !e.fleet.due[0].at.After(now) {
+		e.happen(heap.Pop(&e.fleet.due).(transition))
+	}
+	e.arm()
+	return now
+}
+
+// happen performs one transition. The lock must be held.
+func (e *EC2) happen(t transition) {
+	r := e.fleet.byID[t.id]
+	if r == nil || r.State != t.from {
+		return
+	}
+	if t.to == "" {
+		delete(e.fleet.byID, t.id)
+		delete(e.fleet.consoles, t.id)
+		e.fleet.order = slices.DeleteFunc(e.fleet.order, func(o *record) bool { return o.ID == t.id })
+		return
+	}
+	e.enter(r, t.to, t.at)
+}
+
+// enter puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must be
+// held; the caller arms the timer.
+func (e *EC2) enter(r *record, state string, at time.Time) *record {
+	r = e.fleet.put(r, func(r *record) { r.State, r.StateChangedAt = state, at })
+	switch state {
+	case Pending:
+		e.plan(transition{at: at.Add(e.cfg.Timing.Boot), id: r.ID, from: Pending, to: Running})
+	case ShuttingDown:
+		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: ShuttingDown, to: Terminated})
+	case Terminated:
+		e.plan(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
+	}
+	event := InstanceEvent{Instance: r.clone()}
+	for w := range e.fleet.watchers {
+		w.add(event)
+	}
+	return r
+}
+
+func (e *EC2) plan(t transition) {
+	e.counter++
+	t.serial = e.counter
+	heap.Push(&e.fleet.due, t)
+}
+
+// arm sets the timer to the first transition. The lock must be held.
+func (e *EC2) arm() {
+	if len(e.fleet.due) == 0 {
+		return
+	}
+	first := e.fleet.due[0].at
+	if e.fleet.cancel != nil {
+		if e.fleet.timerAt.Equal(first) {
+			return
+		}
+		e.fleet.cancel()
+	}
+	e.fleet.timerAt = first
+	e.fleet.cancel = e.cfg.Clock.AfterFunc(first.Sub(e.cfg.Clock.Now()), func() {
+		e.mu.Lock()
+		if e.fleet.timerAt.Equal(first) {
+			e.fleet.cancel = nil
+		}
+		e.mu.Unlock()
+		e.settle()
+	})
+}
+
+// AppendConsole adds to the console output of an instance.
+func (e *EC2) AppendConsole(id, text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fleet.append(id, text)
+}
+
+// SetCapacity limits how many more instances a pool yields; a negative count lifts the limit.
+func (e *EC2) SetCapacity(p Pool, count int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if count < 0 {
+		delete(e.fleet.limits, p)
+		return
+	}
+	e.fleet.limits[p] = count
+}

@@ -1,0 +1,56 @@
+package wire
+
+import "sync"
+
+// Fault is an error that the next calls of an action meet.
+type Fault struct {
+	Service string // "ec2"; empty = any
+	Action  string // "CreateFleet"; empty = any
+	Error   *Error
+	// Times is how many calls fail; 0 = one.
+	Times int
+	// AfterEffect performs the action first and then answers with Error: the lost answer. A call that fails by itself
+	// answers with its own error.
+	AfterEffect bool
+}
+
+// Inject arms a fault. Faults for one action are used up in the order in which they were injected.
+func (s *Server) Inject(f Fault) { s.faults.add(f) }
+
+// ClearFaults disarms all faults.
+func (s *Server) ClearFaults() { s.faults.clear() }
+
+type faults struct {
+	mu    sync.Mutex
+	armed []Fault
+}
+
+func (f *faults) add(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fault.Times = max(1, fault.Times)
+	f.armed = append(f.armed, fault)
+}
+
+func (f *faults) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = nil
+}
+
+// take returns the fault that is armed for this call and uses it up.
+func (f *faults) take(r *Request) (Fault, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, fault := range f.armed {
+		if fault.Service != "" && fault.Service != r.Service || fault.Action != "" && fault.Action != r.Action {
+			continue
+		}
+		f.armed[i].Times--
+		if f.armed[i].Times == 0 {
+			f.armed = append(f.armed[:i:i], f.armed[i+1:]...)
+		}
+		return fault, true
+	}
+	return Fault{}, false
+}

@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
+)
+
+// Protocol is how a service reads requests and writes answers.
+type Protocol int
+
+// The protocols.
+const (
+	EC2Query Protocol = iota + 1
+	AWSQuery
+	JSON10
+	JSON11
+	RESTJSON
+)
+
+// Service is one AWS API.
+type Service struct {
+	// Name as in the credential scope: "ec2", "iam", "sts", "ssm", "eks", "sqs", "pricing".
+	Name     string
+	Protocol Protocol
+	// Version is the API version of the query protocols (parameter Version and the XML namespace).
+	Version string
+	// Namespace is the XML namespace of answers in the query protocols.
+	Namespace string
+	// Global services accept a signature for any region.
+	Global bool
+	// Handlers by action name.
+	Handlers map[string]Handler
+	// Routes find the action of a RESTJSON request.
+	Routes []Route
+	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
+	Unsigned []string
+}
+
+// Handler performs one action. The result is encoded in the service's protocol; nil is the empty answer.
+// An error that is not an *Error is answered as an internal error.
+type Handler func(r *Request) (any, error)
+
+// Route gives the action of a REST request.
+type Route struct {
+	Method string
+	// Path with variables in braces: "/clusters/{name}/access-entries/{principalArn}". A variable matches one
+	// segment, percent-decoded.
+	Path   string
+	Action string
+}
+
+// Request is one API call on its way to a handler.
+type Request struct {
+	HTTP    *http.Request
+	Service string
+	Region  string
+	Action  string
+	// Principal is who signed; Anonymous for the unsigned actions.
+	Principal credential.Principal
+	// Presigned says that the signature came in the query string.
+	Presigned bool
+	Body      []byte
+	// Form holds the parameters of the query protocols, without Action, Version and signature.
+	Form url.Values
+	// Path holds the variables of the route in RESTJSON.
+	Path map[string]string
+	// ID is the request ID in the answer.
+	ID string
+
+	resources []string
+}
+
+// Touch records the IDs of resources that the call was about, for the log of calls.
+func (r *Request) Touch(ids ...string) { r.resources = append(r.resources, ids...) }
+
+// route returns the action and path variables of a REST request.
+func (s *Service) route(r *http.Request) (string, map[string]string, bool) {
+	segments := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+	for _, candidate := range s.Routes {
+		if candidate.Method != r.Method {
+			continue
+		}
+		if vars, ok := matchPath(strings.Split(strings.Trim(candidate.Path, "/"), "/"), segments); ok {
+			return candidate.Action, vars, true
+		}
+	}
+	return "", nil, false
+}
+
+func matchPath(pattern, segments []string) (map[string]string, bool) {
+	if len(pattern) != len(segments) {
+		return nil, false
+	}
+	vars := map[string]string{}
+	for i, p := range pattern {
+		if !strings.HasPrefix(p, "{") {
+			if p != segments[i] {
+				return nil, false
+			}
+			continue
+		}
+		value, err := url.PathUnescape(segments[i])
+		if err != nil || value == "" {
+			return nil, false
+		}
+		vars[strings.Trim(p, "{}")] = value
+	}
+	return vars, true
+}

@@ -26,7 +26,7 @@ import (
 	_ "k8s.io/client-go/kubernetes"
 	_ "pgregory.net/rapid"
 	_ "sigs.k8s.io/controller-runtime/pkg/client"
-	_ "sigs.k8s.io/kwok/pkg/utils/lifecycle"
 	_ "sigs.k8s.io/kwok/pkg/apis/v1alpha1"
+	_ "sigs.k8s.io/kwok/pkg/utils/lifecycle"
 	_ "sigs.k8s.io/yaml"
 )

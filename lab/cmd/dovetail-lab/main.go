@@ -1,5 +1,33 @@
+// Command dovetail-lab is a laboratory for node autoscalers: a real Kubernetes control plane and
+// a simulated AWS on one machine.
 package main
 
-import _ "github.com/dovetail-k8s/dovetail/lab/controlplane/component"
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
-func main() {}
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "dovetail-lab:", err)
+		os.Exit(1)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "dovetail-lab",
+		Short:         "A real Kubernetes control plane and a simulated AWS, on one machine",
+		SilenceErrors: true, // main prints them
+		SilenceUsage:  true,
+	}
+	root.AddCommand(newComponent())
+	return root
+}

@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+)
+
+// The components, by the names they have as programs, in log files and in messages.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+)
+
+const (
+	tokenWebhookFile = "token-webhook.kubeconfig"
+	schedulerFile    = "scheduler.yaml"
+	issuer           = "https://kubernetes.default.svc.cluster.local"
+)
+
+// The lab's clients wait for controllers all the time, and nobody shares the API server with them:
+// the throttles that protect a large cluster from its own controllers would only slow it down.
+const (
+	clientQPS   = 1000
+	clientBurst = 2000
+)
+
+func (c *Cluster) etcdArgs() []string {
+	return []string{
+		"--data-dir=" + c.state.data(),
+		"--listen-client-url=" + c.ports[etcd].url(),
+		"--cert-file=" + c.state.cert(etcdServer),
+		"--key-file=" + c.state.key(etcdServer),
+		"--trusted-ca-file=" + c.state.cert(etcdCA),
+	}
+}
+
+func (c *Cluster) apiServerArgs() []string {
+	s := c.state
+	args := []string{
+		"--etcd-servers=" + c.ports[etcd].url(),
+		"--etcd-cafile=" + s.cert(etcdCA),
+		"--etcd-certfile=" + s.cert(etcdClient),
+		"--etcd-keyfile=" + s.key(etcdClient),
+		"--service-cluster-ip-range=" + c.cfg.ServiceCIDR,
+		// The endpoints of the service "kubernetes" cannot be loopback addresses, and no pod of
+		// the lab could follow them anyway.
+		"--endpoint-reconciler-type=none",
+		"--allow-privileged=true",
+		"--profiling=false",
+
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--client-ca-file=" + s.cert(clusterCA),
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=" + s.cert(serviceAccount),
+		"--service-account-signing-key-file=" + s.key(serviceAccount),
+
+		"--requestheader-client-ca-file=" + s.cert(proxyCA),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + s.cert(proxyClient),
+		"--proxy-client-key-file=" + s.key(proxyClient),
+		// Nothing routes cluster IPs: webhooks and aggregated APIs are reached by their endpoints.
+		"--enable-aggregator-routing=true",
+	}
+	if c.cfg.TokenWebhook != "" {
+		args = append(args,
+			"--authentication-token-webhook-config-file="+s.file(tokenWebhookFile),
+			"--authentication-token-webhook-version=v1",
+			// A role that was just mapped may enter soon, and one that was unmapped may not for long.
+			"--authentication-token-webhook-cache-ttl=5s")
+	}
+	return append(args, c.servingArgs(apiServer)...)
+}
+
+func (c *Cluster) controllerManagerArgs() []string {
+	s := c.state
+	return append([]string{
+		"--cluster-name=" + c.cfg.Name,
+		"--kubeconfig=" + s.kubeconfig(controllerManager),
+		fmt.Sprintf("--kube-api-qps=%d", clientQPS),
+		fmt.Sprintf("--kube-api-burst=%d", clientBurst),
+		"--kube-api-content-type=application/vnd.kubernetes.protobuf",
+		"--leader-elect=false",
+		"--profiling=false",
+		// Addresses and routes of nodes are the cloud's business.
+		"--cloud-provider=external",
+		"--allocate-node-cidrs=false",
+		"--use-service-account-credentials=true",
+		"--root-ca-file=" + s.cert(clusterCA),
+		"--service-account-private-key-file=" + s.key(serviceAccount),
+		"--cluster-signing-cert-file=" + s.cert(clusterCA),
+		"--cluster-signing-key-file=" + s.key(clusterCA),
+	}, c.servingArgs(controllerManager)...)
+}
+
+func (c *Cluster) schedulerArgs() []string {
+	return append([]string{
+		"--config=" + c.state.file(schedulerFile),
+	}, c.servingArgs(scheduler)...)
+}
+
+// servingArgs are the flags for serving HTTPS that the Kubernetes components have in common.
+func (c *Cluster) servingArgs(component string) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.ports[component].Port),
+		"--permit-port-sharing=true", // with the socket that reserves the port
+		"--tls-cert-file=" + c.state.cert(component),
+		"--tls-private-key-file=" + c.state.key(component),
+	}
+}
+
+// writeSchedulerConfig writes what the scheduler no longer takes as flags.
+func (c *Cluster) writeSchedulerConfig() error {
+	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %q
+  contentType: application/vnd.kubernetes.protobuf
+  qps: %d
+  burst: %d
+leaderElection:
+  leaderElect: false
+enableProfiling: false
+`, c.state.kubeconfig(scheduler), clientQPS, clientBurst)
+	if err := os.WriteFile(c.state.file(schedulerFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("configuration of the scheduler: %w", err)
+	}
+	return nil
+}

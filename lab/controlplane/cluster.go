@@ -1,0 +1,255 @@
+// Package controlplane runs the control plane of a Kubernetes cluster on this machine: etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler, each in a process of its own, with
+// TLS between all of them, RBAC, and the Node authorizer. Everything listens on the loopback
+// interface only, on ports of its own, so that several clusters run side by side.
+//
+// The components are not linked into this package. It executes a binary that holds them, once for
+// each (see the package component), and ties their lives to its own process: when that one ends,
+// even by SIGKILL, they do.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
+)
+
+const (
+	// version is the minor version of Kubernetes that the components are.
+	version = "1.36"
+	// startWithin is how long a start may take on a busy machine. It takes a few seconds.
+	startWithin = 2 * time.Minute
+	// kubeconfigName names the administrator's kubeconfig file in the state directory.
+	kubeconfigName = "admin"
+)
+
+// Cluster is a control plane that runs.
+type Cluster struct {
+	cfg      Config
+	state    state
+	ports    map[string]*reservation // by component
+	endpoint string
+	ca       *pki.Authority
+	admin    *rest.Config
+	client   kubernetes.Interface
+
+	mu        sync.Mutex
+	processes map[string]*process // by component; nil once stopped
+	stopping  bool
+	err       error
+	done      chan struct{}
+	doneOnce  sync.Once
+}
+
+// Start starts a cluster and returns when it is healthy: the API server is ready, pods are
+// accepted, and the scheduler has seen the cluster. If ctx ends before, or a component fails,
+// nothing is left running, and the error holds the last lines of that component's log. Once
+// started, a cluster does not depend on ctx; it has to be stopped.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		cfg:   cfg,
+		state: state{dir: cfg.Dir},
+		ports: map[string]*reservation{},
+		done:  make(chan struct{}),
+
+		processes: map[string]*process{},
+	}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start cluster %q: %w", cfg.Name, err), c.Stop(ctx))
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	return c.boot(ctx)
+}
+
+// prepare writes everything that the components read.
+func (c *Cluster) prepare() error {
+	if err := c.state.create(); err != nil {
+		return err
+	}
+	for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
+		port, err := reservePort()
+		if err != nil {
+			return err
+		}
+		c.ports[component] = port
+	}
+	c.endpoint = c.ports[apiServer].url()
+	var err error
+	if c.ca, err = c.state.credentials(c.cfg.ServiceCIDR); err != nil {
+		return err
+	}
+	if c.admin, err = c.ClientConfig("kubernetes-admin", "system:masters"); err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return err
+	}
+	if err := c.WriteKubeconfig(c.state.kubeconfig(kubeconfigName), c.admin); err != nil {
+		return err
+	}
+	for _, component := range []string{controllerManager, scheduler} {
+		cfg, err := c.ClientConfig("system:" + component)
+		if err != nil {
+			return err
+		}
+		if err := c.WriteKubeconfig(c.state.kubeconfig(component), cfg); err != nil {
+			return err
+		}
+	}
+	if c.cfg.TokenWebhook != "" {
+		if err := c.state.tokenWebhook(c.cfg.TokenWebhook, c.cfg.TokenWebhookCA); err != nil {
+			return err
+		}
+	}
+	return c.writeSchedulerConfig()
+}
+
+// boot starts the components, those that do not need one another at the same time.
+func (c *Cluster) boot(ctx context.Context) error {
+	etcdHTTP, err := c.state.etcdHTTP()
+	if err != nil {
+		return err
+	}
+	http := anonymousHTTP(c.ca)
+	ready := func(component, path string) probe { return answers(http, c.ports[component].url()+path) }
+
+	if err := c.run(ctx, etcd, c.etcdArgs(), answers(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
+		return err
+	}
+	if err := c.run(ctx, apiServer, c.apiServerArgs(), ready(apiServer, "/readyz")); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.createDNS(ctx) })
+	group.Go(func() error { return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted) })
+	group.Go(func() error { return c.run(ctx, scheduler, c.schedulerArgs(), ready(scheduler, "/readyz")) })
+	return group.Wait()
+}
+
+// run starts a component and waits until it is healthy.
+func (c *Cluster) run(ctx context.Context, component string, args []string, healthy probe) error {
+	begin := time.Now()
+	c.cfg.Progress(component, "starting")
+	p, err := startProcess(c.cfg.Executable, component, args, c.state.log(component))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.processes[component] = p
+	c.mu.Unlock()
+	go c.watch(p)
+	if err := await(ctx, p, healthy); err != nil {
+		return err
+	}
+	c.cfg.Log.Info("component is healthy", "cluster", c.cfg.Name, "component", component, "took", time.Since(begin))
+	c.cfg.Progress(component, "healthy")
+	return nil
+}
+
+// watch reports the end of a process that was not asked to end.
+func (c *Cluster) watch(p *process) {
+	<-p.done
+	c.mu.Lock()
+	unasked := !c.stopping && c.err == nil
+	if unasked {
+		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.death())
+	}
+	c.mu.Unlock()
+	if unasked {
+		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", p.name, "error", p.err)
+		c.doneOnce.Do(func() { close(c.done) })
+	}
+}
+
+// Done is closed when the cluster no longer works: a component ended by itself (Err says which) or
+// the cluster was stopped.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// Err names the component that ended by itself, with the last lines of its log. It is nil as long
+// as all of them run, and after a Stop. The others keep running until then.
+func (c *Cluster) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Stop ends the components, those first that need the others. One that does not end within ten
+// seconds, or by the end of ctx, is killed: when Stop returns, none is left. It may be called
+// again.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	c.stopping = true
+	processes, ports := c.processes, c.ports
+	c.processes, c.ports = nil, nil
+	c.mu.Unlock()
+	defer c.doneOnce.Do(func() { close(c.done) })
+
+	var errs []error
+	for _, together := range [][]string{{scheduler, controllerManager}, {apiServer}, {etcd}} {
+		var group errgroup.Group
+		for _, component := range together {
+			if p := processes[component]; p != nil {
+				group.Go(func() error { return p.stop(ctx) })
+			}
+		}
+		errs = append(errs, group.Wait())
+	}
+	for _, port := range ports {
+		errs = append(errs, port.release())
+	}
+	return errors.Join(errs...)
+}
+
+// RESTConfig is a client of the group system:masters, without a limit of its own on the rate of
+// requests. The caller may change the copy it gets.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// Kubeconfig is the path of a kubeconfig file that holds RESTConfig.
+func (c *Cluster) Kubeconfig() string { return c.state.kubeconfig(kubeconfigName) }
+
+// Endpoint is the URL of the API server.
+func (c *Cluster) Endpoint() string { return c.endpoint }
+
+// CA is the authority of the API server's certificate, as PEM.
+func (c *Cluster) CA() []byte { return c.ca.CA() }
+
+// Version is the minor version of Kubernetes, as "1.36".
+func (c *Cluster) Version() string { return version }
+
+// ClientConfig makes a client that the API server knows as the given user with the given groups,
+// by a certificate made for it.
+func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {
+	pair, err := c.ca.Client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: c.endpoint,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   c.ca.CA(),
+			CertData: pair.Cert,
+			KeyData:  pair.Key,
+		},
+		QPS: -1, // fairness among clients is the server's part
+	}, nil
+}

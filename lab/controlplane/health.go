@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
+)
+
+// pollEvery is short against a component's start and long against the cost of a question.
+const pollEvery = 25 * time.Millisecond
+
+// probe answers nil once what it asks about is so.
+type probe func(ctx context.Context) error
+
+// await repeats a probe until it answers nil. It gives up when p ends or ctx does.
+func await(ctx context.Context, p *process, ready probe) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return p.death()
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not healthy: %w (%w); %s", p.name, err, context.Cause(ctx), p.lastWords())
+		case <-ticker.C:
+		}
+	}
+}
+
+// answers is a probe for a URL that answers 200.
+func answers(client *http.Client, url string) probe {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", url, resp.Status)
+		}
+		return nil
+	}
+}
+
+// podsAccepted is a probe for the controllers being at work: admission refuses a pod until the
+// controller manager has made its namespace's service account.
+func (c *Cluster) podsAccepted(ctx context.Context) error {
+	for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		if _, err := c.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// etcdHTTP is an HTTP client that etcd accepts.
+func (s state) etcdHTTP() (*http.Client, error) {
+	ca, err := os.ReadFile(s.cert(etcdCA))
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(s.cert(etcdClient), s.key(etcdClient))
+	if err != nil {
+		return nil, err
+	}
+	return httpsClient(ca, pair), nil
+}
+
+// anonymousHTTP is an HTTP client that trusts the cluster's servers and does not say who it is.
+func anonymousHTTP(ca *pki.Authority) *http.Client { return httpsClient(ca.CA()) }
+
+func httpsClient(ca []byte, own ...tls.Certificate) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS12},
+		// A probe is asked for as long as a start takes; nothing is to stay open after it.
+		DisableKeepAlives: true,
+	}}
+}

@@ -1,0 +1,10 @@
+package controlplane
+
+import "syscall"
+
+// childAttributes gives a child a process group of its own, so that an interrupt from the keyboard
+// reaches only the parent, which then stops its children in order; and has the kernel kill it when
+// the thread that started it is gone.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

@@ -14,7 +14,7 @@ type Type struct {
 	Manufacturer  string  // of the processor: "Intel", "AMD", "AWS", "Apple"; "" = unknown
 	ClockGHz      float64 // sustained; 0 = unknown
 
-	Hypervisor        string // "nitro", "xen"; "" on bare metal
+	Hypervisor        string // "nitro", "xen"; "" on most bare metal types
 	BareMetal         bool
 	CurrentGeneration bool
 	Burstable         bool

@@ -1,0 +1,109 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+)
+
+// Labels that describe an instance type. All are well-known but LabelNodeClass.
+const (
+	LabelInstanceCategory            = Group + "/instance-category"
+	LabelInstanceGeneration          = Group + "/instance-generation"
+	LabelInstanceFamily              = Group + "/instance-family"
+	LabelInstanceSize                = Group + "/instance-size"
+	LabelInstanceCapabilityFlex      = Group + "/instance-capability-flex"
+	LabelInstanceCPU                 = Group + "/instance-cpu"
+	LabelInstanceCPUManufacturer     = Group + "/instance-cpu-manufacturer"
+	LabelInstanceCPUClockSpeed       = Group + "/instance-cpu-sustained-clock-speed-mhz" // MHz
+	LabelInstanceMemory              = Group + "/instance-memory"                        // MiB
+	LabelInstanceEBSBandwidth        = Group + "/instance-ebs-bandwidth"                 // Mbps
+	LabelInstanceNetworkBandwidth    = Group + "/instance-network-bandwidth"             // Mbps
+	LabelInstanceHypervisor          = Group + "/instance-hypervisor"
+	LabelInstanceEncryptionInTransit = Group + "/instance-encryption-in-transit-supported"
+	LabelNitroSandbox                = Group + "/nitro-sandbox"
+	LabelInstanceLocalNVMe           = Group + "/instance-local-nvme" // GB
+	LabelInstanceGPUName             = Group + "/instance-gpu-name"
+	LabelInstanceGPUManufacturer     = Group + "/instance-gpu-manufacturer"
+	LabelInstanceGPUCount            = Group + "/instance-gpu-count"
+	LabelInstanceGPUMemory           = Group + "/instance-gpu-memory" // MiB
+	LabelInstanceAcceleratorName     = Group + "/instance-accelerator-name"
+	LabelInstanceAcceleratorManuf    = Group + "/instance-accelerator-manufacturer"
+	LabelInstanceAcceleratorCount    = Group + "/instance-accelerator-count"
+	LabelInstanceTenancy             = Group + "/instance-tenancy"
+	LabelReservationID               = Group + "/capacity-reservation-id"
+	LabelReservationType             = Group + "/capacity-reservation-type"
+	LabelReservationInterruptible    = Group + "/capacity-reservation-interruptible"
+	LabelPlacementGroupID            = Group + "/placement-group-id"
+	LabelPlacementGroupPartition     = Group + "/placement-group-partition"
+	// LabelNodeClass is the EC2NodeClass of a NodeClaim or Node. A Node that carries it is managed.
+	LabelNodeClass = Group + "/ec2nodeclass"
+	// LabelZoneID is the zone's name that means the same zone in every account, for example euw1-az2.
+	LabelZoneID = "topology.k8s.aws/zone-id"
+	// LabelEBSZone is how the EBS CSI driver spells the zone in volumes' node affinity.
+	LabelEBSZone = "topology.ebs.csi.aws.com/zone"
+)
+
+// Values of LabelInstanceTenancy.
+const (
+	TenancyDefault   = "default"
+	TenancyDedicated = "dedicated"
+)
+
+// Annotations.
+const (
+	AnnotationNodeClassHash        = Group + "/ec2nodeclass-hash"
+	AnnotationNodeClassHashVersion = Group + "/ec2nodeclass-hash-version"
+	// AnnotationInstanceProfileName is the profile a claim was launched with; it protects the profile from collection.
+	AnnotationInstanceProfileName = Group + "/instance-profile-name"
+	// AnnotationTagged is "true" on a claim whose instance got its tags after registration.
+	AnnotationTagged            = Group + "/tagged"
+	AnnotationClusterNameTagged = "compatibility." + Group + "/cluster-name-tagged"
+)
+
+// FinalizerTermination is on every EC2NodeClass until what was made for it in AWS is gone.
+const FinalizerTermination = Group + "/termination"
+
+// Tags on AWS resources.
+const (
+	// TagClusterUID holds the UID of the cluster's kube-system namespace: whose the resource is, even
+	// when two clusters bear one name.
+	TagClusterUID  = "dovetail.sh/cluster-uid"
+	TagClusterName = "eks:eks-cluster-name"
+	TagNodePool    = "karpenter.sh/nodepool"
+	TagNodeClaim   = "karpenter.sh/nodeclaim"
+	TagNodeClass   = LabelNodeClass
+	TagName        = "Name"
+	TagRegion      = corev1.LabelTopologyRegion
+	// TagClusterPrefix followed by the cluster's name, with value TagOwned, is the tag of resources that
+	// live and die with the cluster.
+	TagClusterPrefix = "kubernetes.io/cluster/"
+	TagOwned         = "owned"
+)
+
+// Extended resources of EC2 instances.
+const (
+	ResourcePodENI            corev1.ResourceName = "vpc.amazonaws.com/pod-eni"
+	ResourceEFA               corev1.ResourceName = "vpc.amazonaws.com/efa"
+	ResourcePrivateIPv4       corev1.ResourceName = "vpc.amazonaws.com/PrivateIPv4Address"
+	ResourceNVIDIAGPU         corev1.ResourceName = "nvidia.com/gpu"
+	ResourceAMDGPU            corev1.ResourceName = "amd.com/gpu"
+	ResourceNeuron            corev1.ResourceName = "aws.amazon.com/neuron"
+	ResourceNeuronCore        corev1.ResourceName = "aws.amazon.com/neuroncore"
+	ResourceHabanaGaudi       corev1.ResourceName = "habana.ai/gaudi"
+	ResourceNitroSandbox      corev1.ResourceName = "eks.amazonaws.com/nitro-sandbox"
+	ResourceNitroSandboxSlots corev1.ResourceName = "eks.amazonaws.com/nip-slots"
+)
+
+// Condition types of EC2NodeClass. All decide about Ready.
+const (
+	ConditionReady                = condition.Ready
+	ConditionAMIsReady            = "AMIsReady"
+	ConditionSubnetsReady         = "SubnetsReady"
+	ConditionSecurityGroupsReady  = "SecurityGroupsReady"
+	ConditionInstanceProfileReady = "InstanceProfileReady"
+	ConditionPlacementGroupReady  = "PlacementGroupReady"
+	ConditionValidationSucceeded  = "ValidationSucceeded"
+	// ConditionCapacityReservationsReady exists only while capacity reservations are in use.
+	ConditionCapacityReservationsReady = "CapacityReservationsReady"
+)

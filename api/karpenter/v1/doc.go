@@ -1,0 +1,10 @@
+// Package v1 holds NodePool and NodeClaim of the API group karpenter.sh, version v1: their Go types, the
+// names on the wire (labels, annotations, taints, finalizers, condition types), and the rules that the
+// API server cannot check.
+//
+// A NodePool says which nodes may be bought for whom; a NodeClaim is one node, from the decision to buy
+// it until its instance is gone. Both are compatible with Karpenter's.
+//
+// +kubebuilder:object:generate=true
+// +groupName=karpenter.sh
+package v1

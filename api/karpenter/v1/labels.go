@@ -1,0 +1,107 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+)
+
+// Labels on NodeClaims and Nodes.
+const (
+	// LabelNodePool is the name of the pool that a claim or node belongs to.
+	LabelNodePool = Group + "/nodepool"
+	// LabelCapacityType is one of the CapacityType values.
+	LabelCapacityType = Group + "/capacity-type"
+	// LabelRegistered is "true" on a Node once registration is complete.
+	LabelRegistered = Group + "/registered"
+	// LabelInitialized is "true" on a Node once initialization is complete.
+	LabelInitialized = Group + "/initialized"
+	// LabelDoNotSyncTaints is "true" on a Node whose bootstrap has already applied the claim's taints.
+	LabelDoNotSyncTaints = Group + "/do-not-sync-taints"
+	// LabelExcludeFromExternalLoadBalancers keeps new connections off a Node that is being terminated;
+	// its value is then ExcludedByTermination.
+	LabelExcludeFromExternalLoadBalancers = corev1.LabelNodeExcludeBalancers
+	// ExcludedByTermination tells our exclusion from load balancers from anybody else's.
+	ExcludedByTermination = "karpenter"
+)
+
+// Values of LabelCapacityType.
+const (
+	CapacityTypeOnDemand = "on-demand"
+	CapacityTypeSpot     = "spot"
+	CapacityTypeReserved = "reserved"
+)
+
+// Annotations.
+const (
+	// AnnotationDoNotDisrupt blocks voluntary disruption: "true", or on pods also a duration since start.
+	AnnotationDoNotDisrupt = Group + "/do-not-disrupt"
+	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.
+	AnnotationNodePoolHash = Group + "/nodepool-hash"
+	// AnnotationNodePoolHashVersion says how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
+	AnnotationNodePoolHashVersion = Group + "/nodepool-hash-version"
+	// AnnotationTerminationTimestamp is the RFC 3339 deadline by which a NodeClaim's node must be gone.
+	AnnotationTerminationTimestamp = Group + "/nodeclaim-termination-timestamp"
+	// AnnotationMinValuesRelaxed is "true" on a claim whose pool's minValues could not be met.
+	AnnotationMinValuesRelaxed = Group + "/nodeclaim-min-values-relaxed"
+	// AnnotationRequestedDRADrivers lists, sorted and comma-separated, drivers that must publish before initialization.
+	AnnotationRequestedDRADrivers = Group + "/requested-dra-drivers"
+	// AnnotationPriceOverlayApplied is "true" on a claim one of whose types had its price overlaid.
+	AnnotationPriceOverlayApplied = Group + "/price-overlay-applied"
+	// AnnotationCapacityOverlayApplied is "true" on a claim one of whose types had its capacity overlaid.
+	AnnotationCapacityOverlayApplied = Group + "/capacity-overlay-applied"
+	// AnnotationCapacityBufferFakePod and the two below mark the virtual pods of a CapacityBuffer.
+	AnnotationCapacityBufferFakePod   = Group + "/capacity-buffer-fake-pod"
+	AnnotationCapacityBufferName      = Group + "/capacity-buffer-name"
+	AnnotationCapacityBufferNamespace = Group + "/capacity-buffer-namespace"
+	// AnnotationNominatedPods lists, comma-separated, the UIDs of the pods that a claim was bought for.
+	AnnotationNominatedPods = "dovetail.sh/nominated-pods"
+)
+
+// Keys of taints.
+const (
+	// TaintKeyDisrupted is on nodes that are about to go.
+	TaintKeyDisrupted = Group + "/disrupted"
+	// TaintKeyUnregistered is on nodes from their bootstrap until registration.
+	TaintKeyUnregistered = Group + "/unregistered"
+)
+
+// TaintDisrupted returns the taint that keeps new pods off a node that is about to go.
+func TaintDisrupted() corev1.Taint {
+	return corev1.Taint{Key: TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// TaintUnregistered returns the taint that every node must boot with; registration removes it.
+func TaintUnregistered() corev1.Taint {
+	return corev1.Taint{Key: TaintKeyUnregistered, Effect: corev1.TaintEffectNoExecute}
+}
+
+// FinalizerTermination is on every NodeClaim before its launch, and on its Node from registration on.
+const FinalizerTermination = Group + "/termination"
+
+// ResourceNodes is the key by which limits and status count nodes.
+const ResourceNodes corev1.ResourceName = "nodes"
+
+// ConditionReady is the root condition of both kinds.
+const ConditionReady = condition.Ready
+
+// Condition types of NodePool. The first two decide about Ready.
+const (
+	ConditionValidationSucceeded     = "ValidationSucceeded"
+	ConditionNodeClassReady          = "NodeClassReady"
+	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+)
+
+// Condition types of NodeClaim. The first three decide about Ready.
+const (
+	ConditionLaunched             = "Launched"
+	ConditionRegistered           = "Registered"
+	ConditionInitialized          = "Initialized"
+	ConditionConsolidatable       = "Consolidatable"
+	ConditionDrifted              = "Drifted"
+	ConditionDisruptionReason     = "DisruptionReason"
+	ConditionDrained              = "Drained"
+	ConditionVolumesDetached      = "VolumesDetached"
+	ConditionInstanceTerminating  = "InstanceTerminating"
+	ConditionConsistentStateFound = "ConsistentStateFound"
+)

@@ -31,7 +31,7 @@ var lattice = []layer{
 	{"api/crds", []string{"api"}, []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 	{"deploy", nil, []string{"-"}},
 
-	{"internal/engine", []string{"api"}, []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/scheduling/"}},
+	{"internal/engine", []string{"api"}, []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/"}},
 	// Budgets of disruption are cron schedules.
 	{"internal/engine/disrupt", []string{"api", "internal/engine"}, []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/robfig/cron/v3"}},
 	// Bulk data about EC2; reads its own file and nothing else.

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
 // Labels is what label keys mean in this cluster. It is data: core Kubernetes, the node pool API and the
@@ -27,8 +30,8 @@ type Labels struct {
 func CoreLabels() Labels {
 	return Labels{
 		WellKnown: map[string]bool{
-			labelNodePool:                  true,
-			labelCapacityType:              true,
+			karpv1.LabelNodePool:           true,
+			karpv1.LabelCapacityType:       true,
 			corev1.LabelTopologyZone:       true,
 			corev1.LabelTopologyRegion:     true,
 			corev1.LabelInstanceTypeStable: true,
@@ -43,15 +46,10 @@ func CoreLabels() Labels {
 			"beta.kubernetes.io/os":             corev1.LabelOSStable,
 			corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
 		},
-		RestrictedDomains: []string{"karpenter.sh"},
-		KnownValues:       map[string][]string{labelCapacityType: {"on-demand", "spot", "reserved"}},
+		RestrictedDomains: []string{karpv1.Group},
+		KnownValues:       map[string][]string{karpv1.LabelCapacityType: {karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeReserved, karpv1.CapacityTypeSpot}},
 	}
 }
-
-const (
-	labelNodePool     = "karpenter.sh/nodepool"
-	labelCapacityType = "karpenter.sh/capacity-type"
-)
 
 // Join returns l with what o adds. Where both define an alias or known values, o's hold.
 func (l Labels) Join(o Labels) Labels {
@@ -199,4 +197,15 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 		}
 	}
 	return out, nil
+}
+
+// Restricted tells whether users must not select by key.
+func (l Labels) Restricted(key string) bool {
+	if l.WellKnown[key] {
+		return false
+	}
+	domain, _, qualified := strings.Cut(key, "/")
+	return key == corev1.LabelHostname || qualified && slices.ContainsFunc(l.RestrictedDomains, func(d string) bool {
+		return domain == d || strings.HasSuffix(domain, "."+d)
+	})
 }

@@ -18,12 +18,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// Operators in addition to those of corev1 that node pools, claims and (validated) pods may use.
-const (
-	OpGte corev1.NodeSelectorOperator = "Gte"
-	OpLte corev1.NodeSelectorOperator = "Lte"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
 // Requirement constrains the value of one label.
@@ -87,7 +83,7 @@ func New(key string, op corev1.NodeSelectorOperator, values ...string) (Requirem
 		return Exists(key), nil
 	case corev1.NodeSelectorOpDoesNotExist:
 		return DoesNotExist(key), nil
-	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, OpGte, OpLte:
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, karpv1.OperatorGte, karpv1.OperatorLte:
 		return newBound(key, op, values)
 	default:
 		return Requirement{}, fmt.Errorf("label %q: unknown operator %q", key, op)
@@ -109,7 +105,7 @@ func newBound(key string, op corev1.NodeSelectorOperator, values []string) (Requ
 		return AtLeast(key, n+1), nil
 	case op == corev1.NodeSelectorOpLt:
 		return AtMost(key, n-1), nil
-	case op == OpGte:
+	case op == karpv1.OperatorGte:
 		return AtLeast(key, n), nil
 	default:
 		return AtMost(key, n), nil

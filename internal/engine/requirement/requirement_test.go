@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -69,7 +71,7 @@ func TestNewRefuses(t *testing.T) {
 		{corev1.NodeSelectorOpNotIn, nil},
 		{corev1.NodeSelectorOpGt, nil},
 		{corev1.NodeSelectorOpLt, []string{"1", "2"}},
-		{requirement.OpGte, []string{"many"}},
+		{karpv1.OperatorGte, []string{"many"}},
 		{"Near", []string{"a"}},
 	} {
 		if r, err := requirement.New("k", c.op, c.values...); err == nil {
@@ -129,6 +131,34 @@ func TestUndefinedKeys(t *testing.T) {
 				t.Errorf("%v: %v", c.incoming, got)
 			}
 		})
+	}
+}
+
+func TestSpellingForClaims(t *testing.T) {
+	n := 2
+	set := requirement.NewSet(
+		requirement.Exists("z"),
+		requirement.AtLeast("cpu", 3).Intersect(requirement.AtMost("cpu", 8)).WithMinValues(n),
+		requirement.In("arch", "b", "a"),
+		requirement.Exists("team").Intersect(requirement.NotIn("team", "x")),
+		requirement.DoesNotExist("gpu"),
+	)
+	want := []karpv1.Requirement{
+		{Key: "arch", Operator: "In", Values: []string{"a", "b"}},
+		{Key: "cpu", Operator: "Gte", Values: []string{"3"}, MinValues: &n},
+		{Key: "cpu", Operator: "Lte", Values: []string{"8"}, MinValues: &n},
+		{Key: "gpu", Operator: "DoesNotExist"},
+		{Key: "team", Operator: "Exists"},
+		{Key: "team", Operator: "NotIn", Values: []string{"x"}},
+		{Key: "z", Operator: "Exists"},
+	}
+	got := set.API()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	back, err := requirement.CoreLabels().FromAPI(got)
+	if err != nil || !back.Equal(set) {
+		t.Errorf("read back as %v, %v", back, err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package snapshot is the world at an instant, as the engine sees it.
 //
-// A Snapshot is a value: whoever builds one sorts it (pools, nodes and pods by name or UID) and nobody
-// changes it afterwards, so that equal worlds give equal plans. It holds API objects by reference; the
+// A Snapshot is a value: nobody changes one once it is built. The order of its lists carries no meaning;
+// whoever reads one sorts first, so that equal worlds give equal plans. It holds API objects by reference; the
 // engine only reads them.
 package snapshot
 
@@ -15,6 +15,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // Snapshot is everything a decision may depend on.
@@ -22,6 +23,8 @@ type Snapshot struct {
 	// Now is the only clock of the engine.
 	Now      time.Time
 	Settings Settings
+	// Labels is what label keys mean on this cloud.
+	Labels requirement.Labels
 	// Pools that may launch, in any order; the engine orders them by weight.
 	Pools []Pool
 	// Nodes are the machines that exist or are on their way, managed by us or not.
@@ -68,7 +71,7 @@ type Node struct {
 	// Annotations of the Node once registered, of the claim before.
 	Annotations map[string]string
 	// Taints that scheduling must respect: while a node of ours is not initialized, startup taints and
-	// known ephemeral taints are already left out (spec scheduling §5.3).
+	// known ephemeral taints are already left out.
 	Taints []corev1.Taint
 	// Allocatable, with what the claim promised filled in until the node is initialized.
 	Allocatable corev1.ResourceList

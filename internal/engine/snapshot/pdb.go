@@ -1,0 +1,53 @@
+package snapshot
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Budget is a PodDisruptionBudget with its selector compiled.
+type Budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// Budgets compiles PodDisruptionBudgets; one whose selector cannot be parsed selects nothing.
+func Budgets(pdbs []*policyv1.PodDisruptionBudget) []Budget {
+	out := make([]Budget, 0, len(pdbs))
+	for _, p := range pdbs {
+		selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
+		if err != nil {
+			selector = labels.Nothing()
+		}
+		out = append(out, Budget{p, selector})
+	}
+	return out
+}
+
+// Selects tells whether the budget speaks about the pod.
+func (b Budget) Selects(p *corev1.Pod) bool {
+	return b.Namespace == p.Namespace && b.selector.Matches(labels.Set(p.Labels))
+}
+
+// Blocks tells whether the budget as it stands forbids evicting the pod.
+func (b Budget) Blocks(p *corev1.Pod) bool {
+	return b.Status.DisruptionsAllowed == 0 && !b.waivedFor(p)
+}
+
+// waivedFor tells whether the pod, being unhealthy, may go whatever the budget allows.
+func (b Budget) waivedFor(p *corev1.Pod) bool {
+	return b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow &&
+		podReady(p) == corev1.ConditionFalse
+}
+
+// neverAllows tells whether no state of the workload lets the budget allow an eviction.
+func (b Budget) neverAllows() bool {
+	if m := b.Spec.MaxUnavailable; m != nil && (m.Type == intstr.Int && m.IntVal == 0 || m.Type == intstr.String && m.StrVal == "0%") {
+		return true
+	}
+	m := b.Spec.MinAvailable
+	return m != nil && m.Type == intstr.String && m.StrVal == "100%"
+}

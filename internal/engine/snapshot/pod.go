@@ -1,0 +1,232 @@
+package snapshot
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// Terminal tells whether the pod has run to its end.
+func Terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
+// Terminating tells whether the pod is being deleted.
+func Terminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
+
+// Active tells whether the pod runs, or will, with nobody having decided to end it.
+func Active(p *corev1.Pod) bool { return !Terminal(p) && !Terminating(p) }
+
+func ownedBy(p *corev1.Pod, apiVersion, kind string) bool {
+	for _, o := range p.OwnerReferences {
+		if o.APIVersion == apiVersion && o.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// DaemonOwned tells whether the pod belongs to a DaemonSet: it comes and goes with its node.
+func DaemonOwned(p *corev1.Pod) bool { return ownedBy(p, "apps/v1", "DaemonSet") }
+
+// Mirror tells whether the pod stands for a static pod of its node's kubelet.
+func Mirror(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
+
+// Provisionable tells whether the pod waits for a node that only we can bring: the scheduler has found
+// none, it is not about to preempt others, and it does not come with nodes anyway.
+func Provisionable(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+			return true
+		}
+	}
+	return false
+}
+
+// Reschedulable tells whether the pod will need another node when its own goes: it is active, or about to
+// be re-created under its name by a StatefulSet.
+func Reschedulable(p *corev1.Pod) bool {
+	if DaemonOwned(p) || Mirror(p) {
+		return false
+	}
+	return Active(p) || (Terminating(p) && ownedBy(p, "apps/v1", "StatefulSet"))
+}
+
+// Protection is what a pod's do-not-disrupt annotation says at some instant.
+type Protection string
+
+// The states of Protection.
+const (
+	Unprotected Protection = ""
+	// ProtectedForever is the value "true".
+	ProtectedForever Protection = "forever"
+	// ProtectedUntil is a duration since the pod's start that has not passed, or whose pod has not started.
+	ProtectedUntil Protection = "until"
+	// ProtectionElapsed is a duration that has passed.
+	ProtectionElapsed Protection = "elapsed"
+	// ProtectionInvalid is any other value; it protects nothing.
+	ProtectionInvalid Protection = "invalid"
+)
+
+// Holds tells whether the pod must not be disrupted.
+func (p Protection) Holds() bool { return p == ProtectedForever || p == ProtectedUntil }
+
+// DoNotDisrupt reads the pod's annotation. The time is when a protection by duration ends, zero if the pod
+// has not started or there is none.
+func DoNotDisrupt(p *corev1.Pod, now time.Time) (Protection, time.Time) {
+	value, ok := p.Annotations[karpv1.AnnotationDoNotDisrupt]
+	if !ok {
+		return Unprotected, time.Time{}
+	}
+	if value == "true" {
+		return ProtectedForever, time.Time{}
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return ProtectionInvalid, time.Time{}
+	}
+	if p.Status.StartTime == nil {
+		return ProtectedUntil, time.Time{}
+	}
+	if end := p.Status.StartTime.Add(d); now.Before(end) {
+		return ProtectedUntil, end
+	}
+	return ProtectionElapsed, time.Time{}
+}
+
+// Disruptable tells whether nothing on the pod forbids ending it.
+func Disruptable(p *corev1.Pod, now time.Time) bool {
+	protection, _ := DoNotDisrupt(p, now)
+	return !Active(p) || !protection.Holds()
+}
+
+// Evictable tells whether draining would evict the pod, so that PodDisruptionBudgets have a say.
+func Evictable(p *corev1.Pod, now time.Time) bool {
+	return Active(p) && !ToleratesDisruption(p) && !Mirror(p) && Disruptable(p, now)
+}
+
+// ToleratesDisruption tells whether the pod stays on a node that is marked as going away.
+func ToleratesDisruption(p *corev1.Pod) bool {
+	taint := karpv1.TaintDisrupted()
+	return Tolerates(p.Spec.Tolerations, &taint)
+}
+
+// Requests is what the pod takes of a node's allocatable resources: init containers, sidecars, pod-level
+// resources, overhead and in-place resizing considered, and one of "pods".
+func Requests(p *corev1.Pod) corev1.ResourceList {
+	out := resource.PodRequests(p, resource.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	out[corev1.ResourcePods] = *resourceapi.NewQuantity(1, resourceapi.DecimalSI)
+	return out
+}
+
+// DaemonRequests is Requests of a pod made from a template that no API server has defaulted: limits count
+// where requests are missing.
+func DaemonRequests(p *corev1.Pod) corev1.ResourceList {
+	p = p.DeepCopy()
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			r := &list[i].Resources
+			for name, limit := range r.Limits {
+				if _, ok := r.Requests[name]; !ok {
+					if r.Requests == nil {
+						r.Requests = corev1.ResourceList{}
+					}
+					r.Requests[name] = limit
+				}
+			}
+		}
+	}
+	return Requests(p)
+}
+
+// KnownEphemeral tells whether the taint is one that a joining node carries and loses by itself. Such
+// taints do not keep pods off a node of ours before it is initialized.
+func KnownEphemeral(t *corev1.Taint) bool {
+	if strings.HasPrefix(t.Key, "readiness.k8s.io/") {
+		return true
+	}
+	switch t.Key {
+	case corev1.TaintNodeNotReady:
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	case corev1.TaintNodeUnreachable, "node.cloudprovider.kubernetes.io/uninitialized":
+		return t.Effect == corev1.TaintEffectNoSchedule
+	case karpv1.TaintKeyUnregistered:
+		return t.Effect == corev1.TaintEffectNoExecute
+	}
+	return false
+}
+
+// SchedulingTaints are those that pods must tolerate. While a node of ours is not initialized, taints that
+// will go by themselves do not count: known ephemeral ones and the claim's startup taints.
+func SchedulingTaints(taints, startup []corev1.Taint, initialized bool) []corev1.Taint {
+	if initialized {
+		return taints
+	}
+	var out []corev1.Taint
+	for i := range taints {
+		t := &taints[i]
+		if KnownEphemeral(t) || hasTaint(startup, t) {
+			continue
+		}
+		out = append(out, *t)
+	}
+	return out
+}
+
+func hasTaint(list []corev1.Taint, t *corev1.Taint) bool {
+	for i := range list {
+		if list[i].Key == t.Key && list[i].Effect == t.Effect {
+			return true
+		}
+	}
+	return false
+}
+
+// FullyBlocked tells whether budgets forbid evicting the pod now and always: one that allows no disruption
+// whatever happens, or more than one.
+func FullyBlocked(p *corev1.Pod, budgets []Budget, now time.Time) bool {
+	if !Evictable(p, now) {
+		return false
+	}
+	var matching []Budget
+	for _, b := range budgets {
+		if b.Selects(p) {
+			matching = append(matching, b)
+		}
+	}
+	switch len(matching) {
+	case 0:
+		return false
+	case 1:
+		return matching[0].neverAllows() && !matching[0].waivedFor(p)
+	default:
+		return true
+	}
+}
+
+// CurrentlyReschedulable tells whether the pod of a node that goes away needs a place at this moment: those
+// that nothing can move yet stay where they are.
+func CurrentlyReschedulable(p *corev1.Pod, budgets []Budget, now time.Time) bool {
+	return Reschedulable(p) && Disruptable(p, now) && !FullyBlocked(p, budgets, now)
+}
+
+// podReady is the status of the pod's Ready condition, empty if it has none.
+func podReady(p *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
+}

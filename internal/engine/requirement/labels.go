@@ -4,105 +4,32 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Labels is what label keys mean in this cluster. It is data: core Kubernetes, the node pool API and the
-// cloud each contribute, and whoever builds a snapshot joins them.
+// Labels reads API objects with a vocabulary: what label keys mean in this cluster. It is data; core
+// Kubernetes, the node pool API and the cloud each contribute, and whoever builds a snapshot hands it in.
 type Labels struct {
-	// WellKnown keys need no definition in a pool: instance types and offerings supply their values.
-	WellKnown map[string]bool
-	// Aliases maps an old or foreign key to the one that means the same.
-	Aliases map[string]string
-	// ValueAliases maps, per canonical key, one spelling of a value to another.
-	ValueAliases map[string]map[string]string
-	// RestrictedDomains are those whose keys users must not select by, sub-domains included, unless well-known.
-	RestrictedDomains []string
-	// KnownValues lists, per key, all the values that it can have at all.
-	KnownValues map[string][]string
+	karpv1.Vocabulary
 }
 
-// CoreLabels are those every cluster has, whatever its cloud.
-func CoreLabels() Labels {
-	return Labels{
-		WellKnown: map[string]bool{
-			karpv1.LabelNodePool:           true,
-			karpv1.LabelCapacityType:       true,
-			corev1.LabelTopologyZone:       true,
-			corev1.LabelTopologyRegion:     true,
-			corev1.LabelInstanceTypeStable: true,
-			corev1.LabelArchStable:         true,
-			corev1.LabelOSStable:           true,
-			corev1.LabelWindowsBuild:       true,
-		},
-		Aliases: map[string]string{
-			corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
-			corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
-			"beta.kubernetes.io/arch":           corev1.LabelArchStable,
-			"beta.kubernetes.io/os":             corev1.LabelOSStable,
-			corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
-		},
-		RestrictedDomains: []string{karpv1.Group},
-		KnownValues:       map[string][]string{karpv1.LabelCapacityType: {karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeReserved, karpv1.CapacityTypeSpot}},
-	}
-}
-
-// Join returns l with what o adds. Where both define an alias or known values, o's hold.
-func (l Labels) Join(o Labels) Labels {
-	return Labels{
-		WellKnown:         joinMaps(l.WellKnown, o.WellKnown),
-		Aliases:           joinMaps(l.Aliases, o.Aliases),
-		ValueAliases:      joinMaps(l.ValueAliases, o.ValueAliases),
-		RestrictedDomains: sortedUnique(slices.Concat(l.RestrictedDomains, o.RestrictedDomains)),
-		KnownValues:       joinMaps(l.KnownValues, o.KnownValues),
-	}
-}
-
-func joinMaps[V any](a, b map[string]V) map[string]V {
-	out := maps.Clone(a)
-	if out == nil {
-		out = map[string]V{}
-	}
-	maps.Copy(out, b)
-	return out
-}
-
-// Key returns the canonical key for key.
-func (l Labels) Key(key string) string {
-	if k, ok := l.Aliases[key]; ok {
-		return k
-	}
-	return key
-}
+// CoreLabels knows only the keys that every cluster has, whatever its cloud.
+func CoreLabels() Labels { return Labels{karpv1.CoreVocabulary()} }
 
 // Parse builds the requirement that an API object spells as key, operator and values, under its canonical
-// key and values. See New for what it refuses.
+// key. See New for what it refuses.
 func (l Labels) Parse(key string, op corev1.NodeSelectorOperator, values ...string) (Requirement, error) {
-	key = l.Key(key)
-	if translate := l.ValueAliases[key]; len(translate) > 0 {
-		values = slices.Clone(values)
-		for i, v := range values {
-			if canonical, ok := translate[v]; ok {
-				values[i] = canonical
-			}
-		}
-	}
-	return New(key, op, values...)
+	return New(l.Normalize(key), op, values...)
 }
 
 // FromLabels reads labels of a node, or a pod's nodeSelector, each as "key In [value]".
 func (l Labels) FromLabels(labels map[string]string) Set {
 	reqs := make([]Requirement, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		key, v := l.Key(k), labels[k]
-		if canonical, ok := l.ValueAliases[key][v]; ok {
-			v = canonical
-		}
-		reqs = append(reqs, In(key, v))
+		reqs = append(reqs, In(l.Normalize(k), labels[k]))
 	}
 	return NewSet(reqs...)
 }
@@ -112,15 +39,11 @@ func (l Labels) FromLabels(labels map[string]string) Set {
 func (l Labels) FromNode(labels map[string]string) Set {
 	canonical := make(map[string]string, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		key := l.Key(k)
+		key := l.Normalize(k)
 		if _, shadowed := labels[key]; shadowed && key != k {
 			continue
 		}
-		v := labels[k]
-		if alias, ok := l.ValueAliases[key][v]; ok {
-			v = alias
-		}
-		canonical[key] = v
+		canonical[key] = labels[k]
 	}
 	return FromExactLabels(canonical)
 }
@@ -144,7 +67,7 @@ func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	for _, e := range term.MatchLabelExpressions {
 		r, err := l.Parse(e.Key, corev1.NodeSelectorOpIn, e.Values...)
 		if err != nil {
-			r = DoesNotExist(l.Key(e.Key)) // no value allowed: nothing satisfies the term
+			r = DoesNotExist(l.Normalize(e.Key)) // no value allowed: nothing satisfies the term
 		}
 		reqs = append(reqs, r)
 	}
@@ -197,15 +120,4 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 		}
 	}
 	return out, nil
-}
-
-// Restricted tells whether users must not select by key.
-func (l Labels) Restricted(key string) bool {
-	if l.WellKnown[key] {
-		return false
-	}
-	domain, _, qualified := strings.Cut(key, "/")
-	return key == corev1.LabelHostname || qualified && slices.ContainsFunc(l.RestrictedDomains, func(d string) bool {
-		return domain == d || strings.HasSuffix(domain, "."+d)
-	})
 }

@@ -177,8 +177,7 @@ func TestAliases(t *testing.T) {
 	if err != nil || !got.Equal(requirement.In("kubernetes.io/arch", "arm64")) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	labels = labels.Join(requirement.Labels{ValueAliases: map[string]map[string]string{"kubernetes.io/arch": {"x86_64": "amd64"}}})
-	set := labels.FromLabels(map[string]string{"beta.kubernetes.io/arch": "x86_64", "kubernetes.io/os": "linux"})
+	set := labels.FromLabels(map[string]string{"beta.kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"})
 	want := requirement.NewSet(requirement.In("kubernetes.io/arch", "amd64"), requirement.In("kubernetes.io/os", "linux"))
 	if !set.Equal(want) {
 		t.Errorf("got %v, want %v", set, want)

@@ -87,6 +87,8 @@ func (c *Cluster) controllerManagerArgs() []string {
 		"--kube-api-content-type=application/vnd.kubernetes.protobuf",
 		"--leader-elect=false",
 		"--profiling=false",
+		// It creates this directory, wherever it is.
+		"--flex-volume-plugin-dir=" + s.file("flexvolume"),
 		// Addresses and routes of nodes are the cloud's business.
 		"--cloud-provider=external",
 		"--allocate-node-cidrs=false",

@@ -35,6 +35,8 @@ func etcd(ctx context.Context, args []string) error {
 	cfg.ClientTLSInfo.ClientCertAuth = true
 	cfg.SocketOpts.ReusePort = true // the parent holds the port with a socket of its own
 	cfg.UnsafeNoFsync = true        // a lab outlives no crash of the machine
+	cfg.EnableGRPCGateway = false   // would dial the server with the server's own certificate
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.LogOutputs = []string{"stderr"}
 	cfg.LogLevel = "warn"
 	// With no one to wait for, a quick election saves most of a second at each start.

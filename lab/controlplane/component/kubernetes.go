@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	apiserverapp "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	managerapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	manageroptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -25,33 +22,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as the released programs have them
 )
 
-// The three functions below do what the commands of the released programs do, but end with ctx:
-// those commands handle signals themselves, and one of them not at all.
-
-func apiServer(ctx context.Context, args []string) error {
-	s := apiserveroptions.NewServerRunOptions()
-	if err := parse("kube-apiserver", s.Flags(), args); err != nil {
-		return err
-	}
-	globals := s.GenericServerRunOptions.ComponentGlobalsRegistry
-	if err := globals.Set(); err != nil {
-		return err
-	}
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // its own loopback client would log them
-	logs.InitLogs()
-	defer logs.FlushLogs()
-	if err := logsapi.ValidateAndApply(s.Logs, globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
-		return err
-	}
-	completed, err := s.Complete(ctx)
-	if err != nil {
-		return err
-	}
-	if errs := completed.Validate(); len(errs) != 0 {
-		return utilerrors.NewAggregate(errs)
-	}
-	return apiserverapp.Run(ctx, completed)
-}
+// The functions that run the Kubernetes components do what the commands of the released programs
+// do, but end with ctx: those commands handle signals themselves, and one of them not at all.
 
 func controllerManager(ctx context.Context, args []string) error {
 	s, err := manageroptions.NewKubeControllerManagerOptions()

@@ -1,0 +1,196 @@
+package instancetype
+
+import (
+	"math"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+)
+
+// armReservedMiB is what the firmware of Arm instances keeps in addition to the hypervisor's share.
+const armReservedMiB = 64
+
+// defaultDisk is assumed where neither the node class nor the family tells the size of the disk.
+const defaultDiskGiB = 20
+
+// resources returns what a node of the type has, and what of it is left for pods.
+func (r *Resolver) resources(m machine, market Market) (capacity, allocatable corev1.ResourceList) {
+	computed := m.computedMemory()
+	capacity = r.capacity(m, computed)
+	if market.Memory != nil {
+		if seen, ok := market.Memory(m.name); ok {
+			capacity[corev1.ResourceMemory] = seen
+		}
+	}
+	overhead := m.overhead(capacity, computed)
+	allocatable = corev1.ResourceList{}
+	for name, has := range capacity {
+		left := has.DeepCopy()
+		for _, taken := range overhead {
+			left.Sub(taken[name])
+		}
+		if left.Sign() < 0 {
+			left = resource.Quantity{Format: has.Format}
+		}
+		allocatable[name] = left
+	}
+	return capacity, allocatable
+}
+
+// capacity holds the extended resources that the type has; those it has none of are left out.
+func (r *Resolver) capacity(m machine, memory resource.Quantity) corev1.ResourceList {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(m.vcpus(), resource.DecimalSI),
+		corev1.ResourceMemory:           memory,
+		corev1.ResourceEphemeralStorage: m.ephemeralStorage(),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(m.pods()), resource.DecimalSI),
+	}
+	branch, _ := r.branch.lookup(m.name)
+	extended := map[corev1.ResourceName]int64{
+		awsv1.ResourcePodENI:      branch,
+		awsv1.ResourceNVIDIAGPU:   m.gpus("NVIDIA"),
+		awsv1.ResourceAMDGPU:      m.gpus("AMD"),
+		awsv1.ResourceHabanaGaudi: m.gpus("Habana"),
+		awsv1.ResourceNeuron:      m.neuronDevices(),
+		awsv1.ResourceNeuronCore:  m.neuronCores(),
+		awsv1.ResourceEFA:         m.efaInterfaces(),
+		awsv1.ResourcePrivateIPv4: r.windowsAddresses(m),
+	}
+	for name, n := range extended {
+		if n > 0 {
+			list[name] = *resource.NewQuantity(n, resource.DecimalSI)
+		}
+	}
+	return list
+}
+
+// computedMemory is what the operating system will see of the type's memory, estimated.
+func (m machine) computedMemory() resource.Quantity {
+	mib := m.memoryMiB()
+	if p := m.ProcessorInfo; p != nil && len(p.SupportedArchitectures) > 0 && p.SupportedArchitectures[0] == ec2types.ArchitectureTypeArm64 {
+		mib -= armReservedMiB
+	}
+	mib -= int64(math.Ceil(float64(mib) * m.settings.MemoryOverhead))
+	return *resource.NewQuantity(mib<<20, resource.BinarySI)
+}
+
+// ephemeralStorage is the size of the disk that the kubelet's directory will be on.
+func (m machine) ephemeralStorage() resource.Quantity {
+	if s := m.InstanceStorageInfo; m.class.InstanceStorePolicy == awsv1.InstanceStoreRAID0 && s != nil && s.TotalSizeInGB != nil {
+		return *resource.NewScaledQuantity(*s.TotalSizeInGB, resource.Giga)
+	}
+	disks, family := m.class.BlockDevices, m.class.Family
+	for _, d := range disks {
+		if size, ok := volumeSize(d); ok && d.RootVolume {
+			return size
+		}
+	}
+	if family.EphemeralDevice == "" && len(disks) > 0 { // only the AMI knows; the last is as good a guess as any
+		if size, ok := volumeSize(disks[len(disks)-1]); ok {
+			return size
+		}
+		return gibibytes(defaultDiskGiB)
+	}
+	for _, list := range [][]awsv1.BlockDeviceMapping{disks, family.BlockDevices} {
+		for _, d := range list {
+			if size, ok := volumeSize(d); ok && d.DeviceName == family.EphemeralDevice {
+				return size
+			}
+		}
+	}
+	return gibibytes(defaultDiskGiB)
+}
+
+func volumeSize(d awsv1.BlockDeviceMapping) (resource.Quantity, bool) {
+	if d.EBS == nil || d.EBS.VolumeSize == nil {
+		return resource.Quantity{}, false
+	}
+	return d.EBS.VolumeSize.DeepCopy(), true
+}
+
+// pods is how many pods the kubelet takes. A maxPods that is an expression counts as none.
+func (m machine) pods() int {
+	kubelet, n := m.class.Kubelet, podsWithoutENI
+	switch {
+	case kubelet.MaxPods != nil && kubelet.MaxPods.Type == intstr.Int:
+		n = int(kubelet.MaxPods.IntVal)
+	case m.class.Family.ENILimitedPods:
+		n = m.podsOfENIs(m.settings.ReservedENIs)
+	}
+	if perCore := aws.ToInt32(kubelet.PodsPerCore); perCore > 0 && m.class.Family.PodsPerCore {
+		n = min(n, int(perCore)*int(m.vcpus()))
+	}
+	return n
+}
+
+// podsOfENIs is how many pods can have an address of their own: the first address of each interface
+// is the node's, and two pods share the node's network.
+func (m machine) podsOfENIs(reserved int) int {
+	if m.NetworkInfo == nil {
+		return 0
+	}
+	card, _ := m.card(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
+	enis := int(aws.ToInt32(card.MaximumNetworkInterfaces)) - reserved - m.efaOnly(0)
+	if enis <= 0 {
+		return 0
+	}
+	return enis*(int(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface))-1) + 2
+}
+
+func (m machine) gpus(manufacturer string) int64 {
+	n := int64(0)
+	if m.GpuInfo != nil {
+		for _, g := range m.GpuInfo.Gpus {
+			if aws.ToString(g.Manufacturer) == manufacturer {
+				n += int64(aws.ToInt32(g.Count))
+			}
+		}
+	}
+	return n
+}
+
+func (m machine) neuronDevices() int64 {
+	n := int64(0)
+	if m.NeuronInfo != nil {
+		for _, d := range m.NeuronInfo.NeuronDevices {
+			n += int64(aws.ToInt32(d.Count))
+		}
+	}
+	return n
+}
+
+func (m machine) neuronCores() int64 {
+	if m.NeuronInfo == nil || len(m.NeuronInfo.NeuronDevices) == 0 || m.NeuronInfo.NeuronDevices[0].CoreInfo == nil {
+		return 0
+	}
+	d := m.NeuronInfo.NeuronDevices[0]
+	return int64(aws.ToInt32(d.Count)) * int64(aws.ToInt32(d.CoreInfo.Count))
+}
+
+func (m machine) efaInterfaces() int64 {
+	if len(m.class.NetworkInterfaces) > 0 {
+		return int64(m.efaOnly(-1 /* all cards */))
+	}
+	return m.efaMaximum()
+}
+
+func (m machine) efaMaximum() int64 {
+	if m.NetworkInfo == nil || m.NetworkInfo.EfaInfo == nil {
+		return 0
+	}
+	return int64(aws.ToInt32(m.NetworkInfo.EfaInfo.MaximumEfaInterfaces))
+}
+
+// windowsAddresses is how many pods of a Windows node can have an address: those of one interface,
+// on the types that the VPC resource controller knows.
+func (r *Resolver) windowsAddresses(m machine) int64 {
+	if _, known := r.branch.lookup(m.name); !known || m.class.Family.OS != corev1.Windows || len(m.os()) == 0 || m.NetworkInfo == nil {
+		return 0
+	}
+	return int64(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface)) - 1
+}

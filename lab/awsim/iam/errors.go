@@ -1,0 +1,35 @@
+package iam
+
+import (
+	"net/http"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+func noSuchEntity(format string, args ...any) error {
+	return wire.Errorf("NoSuchEntity", format, args...).WithStatus(http.StatusNotFound)
+}
+
+func noRole(name string) error {
+	return noSuchEntity("The role with name %s cannot be found.", name)
+}
+
+func noProfile(name string) error {
+	return noSuchEntity("Instance Profile %s cannot be found.", name)
+}
+
+func alreadyExists(format string, args ...any) error {
+	return wire.Errorf("EntityAlreadyExists", format, args...).WithStatus(http.StatusConflict)
+}
+
+func deleteConflict(what string) error {
+	return wire.Errorf("DeleteConflict", "Cannot delete entity, must %s first.", what).WithStatus(http.StatusConflict)
+}
+
+func limitExceeded(quota string, limit int) error {
+	return wire.Errorf("LimitExceeded", "Cannot exceed quota for %s: %d", quota, limit).WithStatus(http.StatusConflict)
+}
+
+func invalid(format string, args ...any) error {
+	return wire.Errorf("ValidationError", format, args...)
+}

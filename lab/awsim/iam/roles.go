@@ -1,0 +1,314 @@
+package iam
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+const (
+	longestRoleName   = 64
+	longestPolicyName = 128
+)
+
+var policyARN = regexp.MustCompile(`^arn:aws[\w-]*:iam::(aws|\d{12}):policy/[!-~]+$`)
+
+type roleName struct {
+	RoleName string `query:"RoleName,required"`
+}
+
+type roleOutput struct {
+	Role xmlRole
+}
+
+// findRole returns the named role. The caller holds the lock.
+func (a *Account) findRole(name string) (*Role, error) {
+	if err := checkName("roleName", name, longestRoleName); err != nil {
+		return nil, err
+	}
+	r, ok := a.roles[name]
+	if !ok {
+		return nil, noRole(name)
+	}
+	return r, nil
+}
+
+func (a *Account) checkRole(name string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, err := a.findRole(name)
+	return err
+}
+
+func (a *Account) getRole(_ *wire.Request, in *roleName) (*roleOutput, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	return &roleOutput{roleXML(*role)}, nil
+}
+
+type createRoleInput struct {
+	roleName
+	Path                     string    `query:"Path"`
+	AssumeRolePolicyDocument string    `query:"AssumeRolePolicyDocument,required"`
+	Description              string    `query:"Description"`
+	MaxSessionDuration       *int      `query:"MaxSessionDuration"`
+	PermissionsBoundary      *struct{} `query:"PermissionsBoundary,unsupported"`
+	Tags                     []xmlTag  `query:"Tags"`
+}
+
+func (a *Account) createRole(r *wire.Request, in *createRoleInput) (*roleOutput, error) {
+	seconds := 3600
+	if in.MaxSessionDuration != nil {
+		seconds = *in.MaxSessionDuration
+	}
+	if seconds < 3600 || seconds > 43200 {
+		return nil, invalid("1 validation error detected: Value '%d' at 'maxSessionDuration' failed to satisfy constraint: Member must be between 3600 and 43200", seconds)
+	}
+	role, err := a.CreateRole(Role{
+		Name: in.RoleName, Path: in.Path, Description: in.Description, TrustPolicy: in.AssumeRolePolicyDocument,
+		MaxSession: time.Duration(seconds) * time.Second, Tags: tagsOf(in.Tags),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Touch(role.ARN)
+	return &roleOutput{roleXML(role)}, nil
+}
+
+func (a *Account) deleteRole(r *wire.Request, in *roleName) (*none, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range a.profiles {
+		if p.role == role.Name {
+			return nil, deleteConflict("remove roles from instance profile")
+		}
+	}
+	if len(role.Attached) > 0 {
+		return nil, deleteConflict("detach all policies")
+	}
+	if len(role.Inline) > 0 {
+		return nil, deleteConflict("delete policies")
+	}
+	delete(a.roles, role.Name)
+	r.Touch(role.ARN)
+	return nil, nil
+}
+
+type listRolesInput struct {
+	PathPrefix string `query:"PathPrefix"`
+	paging
+}
+
+type rolesOutput struct {
+	Roles []xmlRole `xml:"Roles>member"`
+	truncation
+}
+
+func (a *Account) listRoles(_ *wire.Request, in *listRolesInput) (*rolesOutput, error) {
+	prefix, err := pathPrefix(in.PathPrefix)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	items := map[string]xmlRole{}
+	for name, role := range a.roles {
+		if strings.HasPrefix(role.Path, prefix) {
+			x := roleXML(*role)
+			x.Tags = nil
+			items[name] = x
+		}
+	}
+	roles, more, err := paged(in.paging, items)
+	if err != nil {
+		return nil, err
+	}
+	return &rolesOutput{roles, more}, nil
+}
+
+type rolePolicyARN struct {
+	roleName
+	PolicyARN string `query:"PolicyArn,required"`
+}
+
+func (in *rolePolicyARN) check() error {
+	if err := checkName("roleName", in.RoleName, longestRoleName); err != nil {
+		return err
+	}
+	if !policyARN.MatchString(in.PolicyARN) {
+		return wire.Errorf("InvalidInput", "ARN %s is not valid.", in.PolicyARN)
+	}
+	return nil
+}
+
+func (a *Account) attachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	return nil, a.AttachRolePolicy(in.RoleName, in.PolicyARN)
+}
+
+func (a *Account) detachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	at, found := slices.BinarySearch(role.Attached, in.PolicyARN)
+	if !found {
+		return nil, noSuchEntity("Policy %s was not found.", in.PolicyARN)
+	}
+	role.Attached = slices.Delete(role.Attached, at, at+1)
+	return nil, nil
+}
+
+type listAttachedInput struct {
+	roleName
+	PathPrefix string `query:"PathPrefix"`
+	paging
+}
+
+type attachedPolicy struct {
+	PolicyName string
+	PolicyARN  string `xml:"PolicyArn"`
+}
+
+type attachedOutput struct {
+	AttachedPolicies []attachedPolicy `xml:"AttachedPolicies>member"`
+	truncation
+}
+
+func (a *Account) listAttachedRolePolicies(_ *wire.Request, in *listAttachedInput) (*attachedOutput, error) {
+	prefix, err := pathPrefix(in.PathPrefix)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	items := map[string]attachedPolicy{}
+	for _, arn := range role.Attached {
+		_, resource, _ := strings.Cut(arn, ":policy")
+		slash := strings.LastIndex(resource, "/")
+		if strings.HasPrefix(resource[:slash+1], prefix) {
+			items[arn] = attachedPolicy{PolicyName: resource[slash+1:], PolicyARN: arn}
+		}
+	}
+	policies, more, err := paged(in.paging, items)
+	if err != nil {
+		return nil, err
+	}
+	return &attachedOutput{policies, more}, nil
+}
+
+type rolePolicyName struct {
+	roleName
+	PolicyName string `query:"PolicyName,required"`
+}
+
+func (in *rolePolicyName) check() error {
+	return cmp.Or(checkName("roleName", in.RoleName, longestRoleName), checkName("policyName", in.PolicyName, longestPolicyName))
+}
+
+type rolePolicyOutput struct {
+	RoleName       string
+	PolicyName     string
+	PolicyDocument string
+}
+
+func (a *Account) getRolePolicy(_ *wire.Request, in *rolePolicyName) (*rolePolicyOutput, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	document, ok := role.Inline[in.PolicyName]
+	if !ok {
+		return nil, noPolicy(in.PolicyName)
+	}
+	return &rolePolicyOutput{RoleName: role.Name, PolicyName: in.PolicyName, PolicyDocument: escape(document)}, nil
+}
+
+func (a *Account) deleteRolePolicy(_ *wire.Request, in *rolePolicyName) (*none, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := role.Inline[in.PolicyName]; !ok {
+		return nil, noPolicy(in.PolicyName)
+	}
+	delete(role.Inline, in.PolicyName)
+	return nil, nil
+}
+
+type putRolePolicyInput struct {
+	rolePolicyName
+	PolicyDocument string `query:"PolicyDocument,required"`
+}
+
+func (a *Account) putRolePolicyAction(_ *wire.Request, in *putRolePolicyInput) (*none, error) {
+	if err := cmp.Or(in.check(), checkPolicy("policyDocument", in.PolicyDocument)); err != nil {
+		return nil, err
+	}
+	return nil, a.PutRolePolicy(in.RoleName, in.PolicyName, in.PolicyDocument)
+}
+
+type listRolePoliciesInput struct {
+	roleName
+	paging
+}
+
+type policyNamesOutput struct {
+	PolicyNames []string `xml:"PolicyNames>member"`
+	truncation
+}
+
+func (a *Account) listRolePolicies(_ *wire.Request, in *listRolePoliciesInput) (*policyNamesOutput, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	role, err := a.findRole(in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+	items := map[string]string{}
+	for name := range role.Inline {
+		items[name] = name
+	}
+	names, more, err := paged(in.paging, items)
+	if err != nil {
+		return nil, err
+	}
+	return &policyNamesOutput{names, more}, nil
+}
+
+func noPolicy(name string) error {
+	return noSuchEntity("The role policy with name %s cannot be found.", name)
+}

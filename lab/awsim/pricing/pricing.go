@@ -1,0 +1,276 @@
+// Package pricing simulates the AWS Price List: GetProducts for Amazon EC2, filled from the offline catalog.
+//
+// Only what a buyer of Linux machines asks for is listed: each type in each region with on-demand prices, in shared
+// tenancy, or in dedicated tenancy where the machine is bare metal.
+package pricing
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+const (
+	serviceCode = "AmazonEC2"
+	largestPage = 100
+)
+
+// PriceList is the products on sale. It is safe for concurrent use.
+type PriceList struct{ list func() (*list, error) }
+
+// list is immutable.
+type list struct {
+	products []product // sorted by region, then type
+	fields   map[string]bool
+}
+
+type product struct {
+	sku        string
+	attributes map[string]string // as they are filtered on, productFamily and serviceCode included
+	document   string            // as GetProducts returns it
+}
+
+// New returns the price list of a catalog, which is loaded when somebody asks for the first time.
+func New(load func() (*offline.Catalog, error)) *PriceList {
+	return &PriceList{list: sync.OnceValues(func() (*list, error) {
+		catalog, err := load()
+		if err != nil {
+			return nil, err
+		}
+		return newList(catalog)
+	})}
+}
+
+func newList(catalog *offline.Catalog) (*list, error) {
+	l := &list{fields: map[string]bool{}}
+	for _, region := range catalog.Regions() {
+		for _, t := range catalog.Types() {
+			price, sold := catalog.OnDemand(region, t.Name)
+			if !sold {
+				continue
+			}
+			p, err := productOf(region, t, price)
+			if err != nil {
+				return nil, fmt.Errorf("list %s in %s: %w", t.Name, region, err)
+			}
+			for name := range p.attributes {
+				l.fields[name] = true
+			}
+			l.products = append(l.products, p)
+		}
+	}
+	return l, nil
+}
+
+// Service is the price list at the wire. Its endpoints stand in a few regions only and sell all the others.
+func (l *PriceList) Service() wire.Service {
+	return wire.Service{
+		Name: "pricing", Protocol: wire.JSON11, Global: true,
+		Handlers: map[string]wire.Handler{"GetProducts": wire.JSON(l.getProducts)},
+	}
+}
+
+func productOf(region string, t offline.Type, price float64) (product, error) {
+	tenancy, family, usage := "Shared", "Compute Instance", "BoxUsage:"
+	if t.BareMetal {
+		tenancy, family, usage = "Dedicated", "Compute Instance (bare metal)", "DedicatedUsage:"
+	}
+	if prefix := usagePrefixes[region]; prefix != "" {
+		usage = prefix + "-" + usage
+	}
+	attributes := map[string]string{
+		"instanceType": t.Name, "regionCode": region, "location": locations[region], "locationType": "AWS Region",
+		"servicecode": serviceCode, "servicename": "Amazon Elastic Compute Cloud", "tenancy": tenancy, "operatingSystem": "Linux",
+		"preInstalledSw": "NA", "licenseModel": "No License required", "capacitystatus": "Used", "marketoption": "OnDemand",
+		"operation": "RunInstances", "usagetype": usage + t.Name, "vcpu": strconv.Itoa(t.VCPUs), "memory": gib(t.MemoryMiB),
+		"currentGeneration": yesNo(t.CurrentGeneration), "networkPerformance": t.NetworkPerformance,
+		"instancefamily": instanceFamily(t), "storage": storage(t.Disks),
+	}
+	sku := code("product", region, t.Name)
+	offer, rate := sku+"."+onDemandOffer, sku+"."+onDemandOffer+"."+hourlyRate
+	document, err := json.Marshal(map[string]any{
+		"product":     map[string]any{"productFamily": family, "attributes": attributes, "sku": sku},
+		"serviceCode": serviceCode, "version": "20260720000000", "publicationDate": "2026-07-20T00:00:00Z",
+		"terms": map[string]any{"OnDemand": map[string]any{offer: map[string]any{
+			"priceDimensions": map[string]any{rate: map[string]any{
+				"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": []string{}, "rateCode": rate,
+				"description":  fmt.Sprintf("$%s per On Demand Linux %s Instance Hour", strconv.FormatFloat(price, 'f', -1, 64), t.Name),
+				"pricePerUnit": map[string]string{"USD": strconv.FormatFloat(price, 'f', 10, 64)},
+			}},
+			"sku": sku, "offerTermCode": onDemandOffer, "effectiveDate": "2026-07-01T00:00:00Z", "termAttributes": map[string]string{},
+		}}},
+	})
+	attributes["productFamily"], attributes["serviceCode"], attributes["sku"] = family, serviceCode, sku
+	return product{sku: sku, attributes: attributes, document: string(document)}, err
+}
+
+// The codes of on-demand terms are the same for all products.
+const (
+	onDemandOffer = "JRTCKXETXF"
+	hourlyRate    = "6YS6EN2CT7"
+)
+
+// locations are the names of regions in the price list, usagePrefixes what their usage types begin with.
+var (
+	locations = map[string]string{
+		"us-east-1": "US East (N. Virginia)", "us-west-2": "US West (Oregon)", "eu-west-1": "EU (Ireland)",
+	}
+	usagePrefixes = map[string]string{"us-west-2": "USW2", "eu-west-1": "EU"}
+)
+
+func code(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, " ")))
+	return base32.StdEncoding.EncodeToString(sum[:])[:16]
+}
+
+func gib(mib int64) string { return strconv.FormatFloat(float64(mib)/1024, 'f', -1, 64) + " GiB" }
+
+func yesNo(b bool) string {
+	if b {
+		return "Yes"
+	}
+	return "No"
+}
+
+func instanceFamily(t offline.Type) string {
+	switch {
+	case len(t.GPUs) > 0:
+		return "GPU instance"
+	case len(t.Neuron) > 0 || len(t.InferenceAccelerators) > 0:
+		return "Machine Learning ASIC Instances"
+	case len(t.FPGAs) > 0:
+		return "FPGA Instances"
+	}
+	return cmp.Or(familyNames[t.Name[:1]], "General purpose")
+}
+
+var familyNames = map[string]string{
+	"c": "Compute optimized", "h": "Compute optimized", "r": "Memory optimized", "x": "Memory optimized", "z": "Memory optimized",
+	"u": "Memory optimized", "i": "Storage optimized", "d": "Storage optimized",
+}
+
+func storage(d offline.Disks) string {
+	if d.Count == 0 {
+		return "EBS only"
+	}
+	kind := strings.ToUpper(d.Kind)
+	if d.NVMe == "required" {
+		kind = "NVMe " + kind
+	}
+	return fmt.Sprintf("%d x %d %s", d.Count, d.SizeGB, kind)
+}
+
+type filter struct{ Type, Field, Value string }
+
+type getInput struct {
+	Filters       []filter
+	FormatVersion string
+	MaxResults    *int
+	NextToken     string
+	ServiceCode   string
+}
+
+type getOutput struct {
+	FormatVersion string
+	NextToken     string `json:",omitempty"`
+	PriceList     []string
+}
+
+func (l *PriceList) getProducts(_ *wire.Request, in *getInput) (*getOutput, error) {
+	products, err := l.list()
+	if err != nil {
+		return nil, err
+	}
+	size, err := products.check(in)
+	if err != nil {
+		return nil, err
+	}
+	from, err := readToken(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &getOutput{FormatVersion: "aws_v1", PriceList: []string{}}
+	if in.ServiceCode != serviceCode {
+		return out, nil
+	}
+	for _, p := range products.products {
+		if p.key() <= from || !p.matches(in.Filters) {
+			continue
+		}
+		if len(out.PriceList) == size {
+			out.NextToken = writeToken(in, from)
+			break
+		}
+		out.PriceList = append(out.PriceList, p.document)
+		from = p.key()
+	}
+	return out, nil
+}
+
+func (p product) key() string { return p.attributes["regionCode"] + "/" + p.attributes["instanceType"] }
+
+func (p product) matches(filters []filter) bool {
+	return !slices.ContainsFunc(filters, func(f filter) bool { return !strings.EqualFold(p.attributes[f.Field], f.Value) })
+}
+
+// check returns the size of a page.
+func (l *list) check(in *getInput) (int, error) {
+	if in.ServiceCode == "" {
+		return 0, invalid("ServiceCode must not be null")
+	}
+	if in.FormatVersion != "" && in.FormatVersion != "aws_v1" {
+		return 0, invalid("Invalid format version: %s", in.FormatVersion)
+	}
+	for _, f := range in.Filters {
+		switch {
+		case f.Type != "TERM_MATCH":
+			return 0, invalid("The simulator supports filters of type TERM_MATCH alone, not %q", f.Type)
+		case f.Field == "" || f.Value == "":
+			return 0, invalid("Field and Value of a filter must not be empty")
+		case in.ServiceCode == serviceCode && !l.fields[f.Field]:
+			return 0, wire.Errorf("NotFoundException", "Attribute %s is not found for service %s", f.Field, in.ServiceCode)
+		}
+	}
+	size := largestPage
+	if in.MaxResults != nil {
+		size = *in.MaxResults
+	}
+	if size < 1 || size > largestPage {
+		return 0, invalid("MaxResults must be between 1 and %d", largestPage)
+	}
+	return size, nil
+}
+
+func invalid(format string, args ...any) error {
+	return wire.Errorf("InvalidParameterException", format, args...)
+}
+
+// A token holds the last product of the page before, and is good for the same question only.
+
+func writeToken(in *getInput, last string) string {
+	return base64.StdEncoding.EncodeToString([]byte(question(in) + " " + last))
+}
+
+func readToken(in *getInput) (string, error) {
+	if in.NextToken == "" {
+		return "", nil
+	}
+	token, err := base64.StdEncoding.DecodeString(in.NextToken)
+	last, ok := strings.CutPrefix(string(token), question(in)+" ")
+	if err != nil || !ok {
+		return "", wire.Errorf("InvalidNextTokenException", "The pagination token is invalid")
+	}
+	return last, nil
+}
+
+func question(in *getInput) string { return code(fmt.Sprint(in.ServiceCode, in.Filters)) }

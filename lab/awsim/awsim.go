@@ -68,6 +68,8 @@ func (o Options) withDefaults() (Options, error) {
 
 // Sim is the account. It is an http.Handler and safe for concurrent use.
 type Sim struct {
+	services
+	seeds   seeds
 	options Options
 	server  *wire.Server
 	keys    *credential.Ring
@@ -80,15 +82,17 @@ func New(o Options) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sim{options: o, keys: credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)}
+	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
+	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
 	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log})
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
+		Profiles: profiles{s.iam},
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.server.Register(s.ec2.Service())
+	s.server.Register(append(s.wired(), s.ec2.Service())...)
 	return s, nil
 }
 

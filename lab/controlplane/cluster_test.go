@@ -148,6 +148,11 @@ func TestServiceAccountToken(t *testing.T) {
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "dovetail"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := accounts.Delete(context.Background(), "dovetail", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	bind(t, admin, "dovetail-view", "view", rbacv1.Subject{Kind: "ServiceAccount", Namespace: "kube-system", Name: "dovetail"})
 
 	with := func(audiences ...string) *rest.Config {
@@ -196,7 +201,8 @@ func whoAmI(t *testing.T, client kubernetes.Interface) string {
 
 func bind(t *testing.T, admin kubernetes.Interface, name, role string, to rbacv1.Subject) {
 	t.Helper()
-	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	bindings := admin.RbacV1().ClusterRoleBindings()
+	_, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{to},
@@ -204,4 +210,9 @@ func bind(t *testing.T, admin kubernetes.Interface, name, role string, to rbacv1
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := bindings.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }

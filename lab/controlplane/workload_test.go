@@ -172,8 +172,8 @@ func addNode(t *testing.T, client kubernetes.Interface, name string, pods int64)
 func deleteNodes(t *testing.T, nodes clientcorev1.NodeInterface, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		// A test's context has ended when its clean-up runs.
-		err := nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		// Not the test's context, which has ended when its clean-up runs.
+		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}

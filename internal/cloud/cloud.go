@@ -20,8 +20,10 @@ type Instance struct {
 	Zone         string
 	ZoneID       string
 	CapacityType string
-	ImageID      string
-	SubnetID     string
+	// Tenancy is default or dedicated.
+	Tenancy  string
+	ImageID  string
+	SubnetID string
 	// SecurityGroupIDs are sorted.
 	SecurityGroupIDs []string
 	State            State
@@ -72,13 +74,17 @@ var ErrNotFound = errors.New("instance not found")
 // InsufficientCapacityError means that none of the claim's offerings can be had at the moment.
 type InsufficientCapacityError struct{ Err error }
 
-func (e *InsufficientCapacityError) Error() string { return fmt.Sprintf("insufficient capacity: %v", e.Err) }
+func (e *InsufficientCapacityError) Error() string {
+	return fmt.Sprintf("insufficient capacity: %v", e.Err)
+}
 func (e *InsufficientCapacityError) Unwrap() error { return e.Err }
 
 // NodeClassNotReadyError means that the claim's node class cannot launch as it stands.
 type NodeClassNotReadyError struct{ Err error }
 
-func (e *NodeClassNotReadyError) Error() string { return fmt.Sprintf("node class not ready: %v", e.Err) }
+func (e *NodeClassNotReadyError) Error() string {
+	return fmt.Sprintf("node class not ready: %v", e.Err)
+}
 func (e *NodeClassNotReadyError) Unwrap() error { return e.Err }
 
 // CreateError is a launch that failed for a reason fit for the condition Launched.

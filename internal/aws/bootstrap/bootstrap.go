@@ -1,0 +1,147 @@
+// Package bootstrap renders the user data by which an instance joins the cluster, in the form that the
+// family of its image understands.
+//
+// Everything is a pure function of its input, and equal inputs give equal bytes: maps are written in the
+// order of their keys.
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// Cluster is what a node must know of the cluster that it joins.
+type Cluster struct {
+	Name     string
+	Endpoint string
+	// CABundle is base64 of the PEM bundle.
+	CABundle string
+	// ServiceCIDR is needed by AL2023 only.
+	ServiceCIDR string
+	// DNS is the cluster IP of kube-dns, empty if unknown.
+	DNS string
+}
+
+// Input is all that user data is made of.
+type Input struct {
+	Cluster Cluster
+	// Labels and Taints with which the node registers, as they are to be; see NodeLabels and NodeTaints.
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Kubelet is what of spec.kubelet is interpreted, RawKubelet the JSON of all of it; nil when there is none.
+	Kubelet    awsv1.KubeletConfiguration
+	RawKubelet []byte
+	// MaxPods is the number of pods that the instance type was planned with.
+	MaxPods int64
+	// UserData is the user's own, spec.userData.
+	UserData string
+	// RAID0 stripes the instance store for kubelet and containerd.
+	RAID0 bool
+	// BottlerocketBindsDirs is true when the image binds the usual directories to the instance store by itself.
+	BottlerocketBindsDirs bool
+}
+
+// Rendered is the text of the user data, not yet in base64.
+type Rendered struct {
+	Text string
+	// Dropped are keys of the user's settings that were left out because they are not known.
+	Dropped []string
+}
+
+// MissingCIDRError means that AL2023 user data cannot be made before the service CIDR is known.
+type MissingCIDRError struct{}
+
+func (MissingCIDRError) Error() string { return "the cluster's service CIDR is not known yet" }
+
+// Render returns the user data for an image family.
+func Render(family string, in Input) (Rendered, error) {
+	k, err := resolve(in)
+	if err != nil {
+		return Rendered{}, err
+	}
+	var out Rendered
+	switch family {
+	case awsv1.AMIFamilyAL2:
+		out.Text, err = al2(in, k)
+	case awsv1.AMIFamilyAL2023:
+		out.Text, err = al2023(in, k)
+	case awsv1.AMIFamilyBottlerocket:
+		out, err = bottlerocket(in, k)
+	case awsv1.AMIFamilyWindows2019, awsv1.AMIFamilyWindows2022, awsv1.AMIFamilyWindows2025:
+		out.Text = windows(in, k)
+	case awsv1.AMIFamilyCustom:
+		out.Text = in.UserData
+	default:
+		return Rendered{}, fmt.Errorf("user data for unknown image family %q", family)
+	}
+	if err != nil {
+		return Rendered{}, fmt.Errorf("user data for %s: %w", family, err)
+	}
+	return out, nil
+}
+
+// NodeLabels returns the labels that a kubelet may register with: those of the domains kubernetes.io,
+// k8s.io and node-restriction.kubernetes.io are for others to set.
+func NodeLabels(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.DeleteFunc(out, func(key, _ string) bool { return restricted(key) })
+	return out
+}
+
+func restricted(key string) bool {
+	domain, _, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return false
+	}
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(d string) bool {
+		return domain == d || strings.HasSuffix(domain, "."+d)
+	})
+}
+
+// NodeTaints returns the taints that a node of the claim registers with: its own, its startup taints, and
+// the one that keeps pods away until registration is complete.
+func NodeTaints(taints, startupTaints []corev1.Taint) []corev1.Taint {
+	all := slices.Concat(taints, startupTaints)
+	unregistered := karpv1.TaintUnregistered()
+	if !slices.ContainsFunc(all, func(t corev1.Taint) bool { return t.MatchTaint(&unregistered) }) {
+		all = append(all, unregistered)
+	}
+	return all
+}
+
+// kubelet is the kubelet's configuration with what is resolved per instance type and cluster.
+type kubelet struct {
+	awsv1.KubeletConfiguration
+	maxPods int64
+	// raw is the whole of spec.kubelet, with the fields that only nodeadm can pass on.
+	raw map[string]any
+}
+
+// resolve fills in what the user left open. A maxPods that is an expression has come to in.MaxPods.
+func resolve(in Input) (kubelet, error) {
+	k := kubelet{KubeletConfiguration: in.Kubelet, maxPods: in.MaxPods}
+	if k.MaxPods != nil && k.MaxPods.Type == intstr.Int {
+		k.maxPods = int64(k.MaxPods.IntVal)
+	}
+	if len(k.ClusterDNS) == 0 && in.Cluster.DNS != "" {
+		k.ClusterDNS = []string{in.Cluster.DNS}
+	}
+	if len(in.RawKubelet) > 0 {
+		if err := json.Unmarshal(in.RawKubelet, &k.raw); err != nil {
+			return kubelet{}, fmt.Errorf("parse spec.kubelet: %w", err)
+		}
+	}
+	return k, nil
+}

@@ -1,0 +1,260 @@
+// Package instance reads and ends EC2 instances.
+//
+// EC2 shows a new instance a little late. What this process launched is therefore remembered for a while,
+// and an ID that EC2 does not know is believed to be gone only when it cannot be such a late one.
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// VisibleWithin is the time after which every instance that exists is visible to reads.
+const VisibleWithin = 2 * time.Minute
+
+// ErrNotVisible means that EC2 does not know an instance which may be too new for it. Try again.
+var ErrNotVisible = errors.New("instance is not visible yet")
+
+// API is what Instances calls of EC2.
+type API interface {
+	ec2.DescribeInstancesAPIClient
+	TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput, optFns ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
+}
+
+// Instances are those of one cluster.
+type Instances struct {
+	api      API
+	identity identity.Identity
+	known    func(providerID string) bool
+	now      func() time.Time
+	started  time.Time
+	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
+	fresh *memo.Memo[string, cloud.Instance]
+	shown *memo.Memo[string, struct{}]
+}
+
+// New returns the Instances of a cluster. known reports whether a Node and a NodeClaim of this API server
+// have a provider ID; it decides which instances without identity can be adopted. Nil knows none.
+func New(api API, id identity.Identity, known func(providerID string) bool, now func() time.Time) *Instances {
+	if known == nil {
+		known = func(string) bool { return false }
+	}
+	return &Instances{
+		api:      api,
+		identity: id,
+		known:    known,
+		now:      now,
+		started:  now(),
+		fresh:    memo.New[string, cloud.Instance](VisibleWithin, now),
+		shown:    memo.New[string, struct{}](VisibleWithin, now),
+	}
+}
+
+// ProviderID is how Kubernetes names an instance.
+func ProviderID(zone, id string) string { return fmt.Sprintf("aws:///%s/%s", zone, id) }
+
+var providerID = regexp.MustCompile(`^(.*):///(.*)/(.*)$`)
+
+// ParseProviderID returns the instance ID in a provider ID.
+func ParseProviderID(s string) (string, error) {
+	match := providerID.FindStringSubmatch(s)
+	if match == nil || match[3] == "" {
+		return "", fmt.Errorf("provider ID %q is not aws:///ZONE/INSTANCE", s)
+	}
+	return match[3], nil
+}
+
+// Remember notes an instance that has just been launched.
+func (s *Instances) Remember(i cloud.Instance) { s.fresh.Put(i.ID, i) }
+
+// Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
+// ErrNotVisible when that cannot be told yet.
+func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
+	id, err := ParseProviderID(providerID)
+	if err != nil {
+		return cloud.Instance{}, err
+	}
+	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && len(found) == 0:
+		return s.unknown(id)
+	case err != nil:
+		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
+	case found[0].State == cloud.Terminated:
+		s.fresh.Drop(id)
+		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
+// may still be invisible, so for a while after the start nothing is believed to be gone.
+func (s *Instances) unknown(id string) (cloud.Instance, error) {
+	if i, ok := s.fresh.Get(id); ok {
+		return i, nil
+	}
+	if s.now().Sub(s.started) < VisibleWithin {
+		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
+	}
+	return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
+}
+
+// alive are the states of an instance that is not gone.
+var alive = network.Filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
+
+// List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
+// by ID. Those that are not ours are there to be named, not to be touched.
+func (s *Instances) List(ctx context.Context) ([]cloud.Instance, error) {
+	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
+		Filters: []ec2types.Filter{
+			network.Filter("tag-key", awsv1.TagNodePool),
+			network.Filter("tag-key", awsv1.TagNodeClass),
+			network.Filter("tag:"+awsv1.TagClusterName, s.identity.ClusterName),
+			alive,
+		},
+		MaxResults: aws.Int32(1000),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	return s.withFresh(found, func(cloud.Instance) bool { return true }), nil
+}
+
+// OfClaim returns our instances that were launched for the NodeClaim of a UID and are not on their way
+// out, oldest first.
+func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Instance, error) {
+	mine := func(i cloud.Instance) bool {
+		return i.Tags[identity.TagNodeClaimUID] == claimUID && i.Owner == cloud.Ours && i.State != cloud.ShuttingDown
+	}
+	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
+		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagNodeClaimUID, claimUID), alive},
+		MaxResults: aws.Int32(1000),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the instance of claim %s: %w", claimUID, err)
+	}
+	found = slices.DeleteFunc(s.withFresh(found, mine), func(i cloud.Instance) bool { return !mine(i) })
+	slices.SortFunc(found, func(a, b cloud.Instance) int {
+		return cmp.Or(a.LaunchedAt.Compare(b.LaunchedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return found, nil
+}
+
+// withFresh adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
+// and does not list any more is gone or on its way.
+func (s *Instances) withFresh(found []cloud.Instance, wanted func(cloud.Instance) bool) []cloud.Instance {
+	for _, i := range found {
+		s.shown.Put(i.ID, struct{}{})
+	}
+	for _, i := range s.fresh.Values() {
+		if _, shown := s.shown.Get(i.ID); !shown && wanted(i) {
+			found = append(found, i)
+		}
+	}
+	slices.SortFunc(found, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return found
+}
+
+// Terminate ends an instance of ours. It returns nil once termination is under way, cloud.ErrNotFound when
+// the instance is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
+func (s *Instances) Terminate(ctx context.Context, providerID string) error {
+	i, err := s.Get(ctx, providerID)
+	if err != nil {
+		return err
+	}
+	owned, err := s.identity.Prove(i)
+	if err != nil {
+		return err
+	}
+	if i.State == cloud.ShuttingDown {
+		return nil
+	}
+	return s.terminate(ctx, owned)
+}
+
+// terminate is the only caller of TerminateInstances, and works on proof alone.
+func (s *Instances) terminate(ctx context.Context, owned identity.Owned) error {
+	if owned.InstanceID() == "" {
+		return fmt.Errorf("terminate: %w", identity.ErrNotOurs)
+	}
+	_, err := s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{owned.InstanceID()}})
+	if fault.Is(err, fault.NotFound) {
+		_, err = s.unknown(owned.InstanceID())
+		return cmp.Or(err, ErrNotVisible)
+	}
+	if err != nil {
+		return fmt.Errorf("terminate instance %s: %w", owned.InstanceID(), err)
+	}
+	s.fresh.Drop(owned.InstanceID())
+	return nil
+}
+
+func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloud.Instance, error) {
+	var out []cloud.Instance
+	pages := ec2.NewDescribeInstancesPaginator(s.api, in)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				out = append(out, s.read(i))
+			}
+		}
+	}
+	return out, nil
+}
+
+// read is the instance as controllers know it.
+func (s *Instances) read(i ec2types.Instance) cloud.Instance {
+	out := cloud.Instance{
+		ID:           aws.ToString(i.InstanceId),
+		Type:         string(i.InstanceType),
+		CapacityType: karpv1.CapacityTypeOnDemand,
+		ImageID:      aws.ToString(i.ImageId),
+		SubnetID:     aws.ToString(i.SubnetId),
+		Tenancy:      awsv1.TenancyDefault,
+		LaunchedAt:   aws.ToTime(i.LaunchTime),
+		Tags:         make(map[string]string, len(i.Tags)),
+	}
+	if i.State != nil {
+		out.State = cloud.State(i.State.Name)
+	}
+	if i.Placement != nil {
+		out.Zone = aws.ToString(i.Placement.AvailabilityZone)
+		out.ZoneID = aws.ToString(i.Placement.AvailabilityZoneId)
+		out.Tenancy = cmp.Or(string(i.Placement.Tenancy), awsv1.TenancyDefault)
+	}
+	if i.SpotInstanceRequestId != nil {
+		out.CapacityType = karpv1.CapacityTypeSpot
+	}
+	for _, g := range i.SecurityGroups {
+		out.SecurityGroupIDs = append(out.SecurityGroupIDs, aws.ToString(g.GroupId))
+	}
+	slices.Sort(out.SecurityGroupIDs)
+	for _, t := range i.Tags {
+		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	out.ProviderID = ProviderID(out.Zone, out.ID)
+	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
+	out.Owner = s.identity.Owner(out.Tags, s.known(out.ProviderID))
+	return out
+}

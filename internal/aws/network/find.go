@@ -1,0 +1,125 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+)
+
+// Subnet is a subnet as EC2 describes it.
+type Subnet struct {
+	ID     string
+	Zone   string
+	ZoneID string
+	// FreeAddresses is the number of IPv4 addresses that are not in use.
+	FreeAddresses int
+}
+
+// SecurityGroup is a security group as EC2 describes it.
+type SecurityGroup struct {
+	ID   string
+	Name string
+}
+
+// API is what Finder calls.
+type API interface {
+	ec2.DescribeSubnetsAPIClient
+	ec2.DescribeSecurityGroupsAPIClient
+}
+
+const (
+	// pageSize is the number of results per call.
+	pageSize = 500
+	// groupsKept is how long found security groups are believed.
+	groupsKept = time.Minute
+)
+
+// Finder looks up subnets and security groups. Answers are kept under a key that the caller makes from
+// the node class and its generation, so that an edited class is looked up anew.
+type Finder struct {
+	api       API
+	subnets   *memo.Memo[string, []Subnet]
+	groups    *memo.Memo[string, []SecurityGroup]
+	addresses *Addresses
+}
+
+// NewFinder returns a Finder that believes an answer about subnets for the interval; addresses learns
+// from every fresh one.
+func NewFinder(api API, interval time.Duration, addresses *Addresses, now func() time.Time) *Finder {
+	return &Finder{
+		api:       api,
+		subnets:   memo.New[string, []Subnet](interval, now),
+		groups:    memo.New[string, []SecurityGroup](groupsKept, now),
+		addresses: addresses,
+	}
+}
+
+// Subnets returns the subnets that any of the terms selects: most free addresses first, then by ID.
+func (f *Finder) Subnets(ctx context.Context, key string, terms []awsv1.SubnetSelectorTerm) ([]Subnet, error) {
+	if found, ok := f.subnets.Get(key); ok {
+		return found, nil
+	}
+	byID := map[string]Subnet{}
+	for _, query := range SubnetQueries(terms) {
+		pages := ec2.NewDescribeSubnetsPaginator(f.api, &ec2.DescribeSubnetsInput{Filters: query, MaxResults: aws.Int32(pageSize)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("describe subnets: %w", err)
+			}
+			for _, s := range page.Subnets {
+				byID[aws.ToString(s.SubnetId)] = Subnet{
+					ID:            aws.ToString(s.SubnetId),
+					Zone:          aws.ToString(s.AvailabilityZone),
+					ZoneID:        aws.ToString(s.AvailabilityZoneId),
+					FreeAddresses: int(aws.ToInt32(s.AvailableIpAddressCount)),
+				}
+			}
+		}
+	}
+	subnets := make([]Subnet, 0, len(byID))
+	for _, s := range byID {
+		subnets = append(subnets, s)
+	}
+	slices.SortFunc(subnets, func(a, b Subnet) int {
+		return cmp.Or(cmp.Compare(b.FreeAddresses, a.FreeAddresses), cmp.Compare(a.ID, b.ID))
+	})
+	f.addresses.Observe(subnets)
+	f.subnets.Put(key, subnets)
+	return subnets, nil
+}
+
+// SecurityGroups returns the groups that any of the terms selects, by ID.
+func (f *Finder) SecurityGroups(ctx context.Context, key string, terms []awsv1.SecurityGroupSelectorTerm) ([]SecurityGroup, error) {
+	if found, ok := f.groups.Get(key); ok {
+		return found, nil
+	}
+	byID := map[string]SecurityGroup{}
+	for _, query := range SecurityGroupQueries(terms) {
+		pages := ec2.NewDescribeSecurityGroupsPaginator(f.api, &ec2.DescribeSecurityGroupsInput{Filters: query, MaxResults: aws.Int32(pageSize)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("describe security groups: %w", err)
+			}
+			for _, g := range page.SecurityGroups {
+				byID[aws.ToString(g.GroupId)] = SecurityGroup{ID: aws.ToString(g.GroupId), Name: aws.ToString(g.GroupName)}
+			}
+		}
+	}
+	groups := make([]SecurityGroup, 0, len(byID))
+	for _, g := range byID {
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b SecurityGroup) int { return cmp.Compare(a.ID, b.ID) })
+	f.groups.Put(key, groups)
+	return groups, nil
+}

@@ -145,3 +145,6 @@ func resolve(in Input) (kubelet, error) {
 	}
 	return k, nil
 }
+
+// IPv6 reports whether the cluster's pods have IPv6 addresses, which shows in the address of its DNS.
+func (c Cluster) IPv6() bool { return isIPv6(c.DNS) }

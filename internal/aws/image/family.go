@@ -1,0 +1,79 @@
+package image
+
+import (
+	"slices"
+	"strings"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+)
+
+// families are those that an alias stands for.
+var families = map[string]string{
+	"al2":          awsv1.AMIFamilyAL2,
+	"al2023":       awsv1.AMIFamilyAL2023,
+	"bottlerocket": awsv1.AMIFamilyBottlerocket,
+	"windows2019":  awsv1.AMIFamilyWindows2019,
+	"windows2022":  awsv1.AMIFamilyWindows2022,
+	"windows2025":  awsv1.AMIFamilyWindows2025,
+}
+
+// Family is the image family of a node class: the one it names, else the alias's, else Custom.
+func Family(class *awsv1.EC2NodeClass) string {
+	if class.Spec.AMIFamily != "" {
+		return class.Spec.AMIFamily
+	}
+	if alias, ok := aliasOf(class); ok {
+		name, _, _ := strings.Cut(alias, "@")
+		if family, ok := families[name]; ok {
+			return family
+		}
+	}
+	return awsv1.AMIFamilyCustom
+}
+
+func aliasOf(class *awsv1.EC2NodeClass) (string, bool) {
+	for _, term := range class.Spec.AMISelectorTerms {
+		if term.Alias != "" {
+			return term.Alias, true
+		}
+	}
+	return "", false
+}
+
+// BottlerocketVersion is the version of Bottlerocket that a class runs, as far as alias or names tell: from
+// the alias, else from a name that is selected by, else from the name of an image found. Empty if none does.
+func BottlerocketVersion(class *awsv1.EC2NodeClass) string {
+	if alias, ok := aliasOf(class); ok {
+		_, version, _ := strings.Cut(alias, "@")
+		return version
+	}
+	for _, term := range class.Spec.AMISelectorTerms {
+		if v := versionIn(term.Name); v != "" {
+			return v
+		}
+	}
+	ids := func(id string) bool {
+		return slices.ContainsFunc(class.Spec.AMISelectorTerms, func(t awsv1.AMISelectorTerm) bool { return t.ID == id })
+	}
+	for _, ami := range class.Status.AMIs {
+		if v := versionIn(ami.Name); v != "" && ids(ami.ID) {
+			return v
+		}
+	}
+	for _, ami := range class.Status.AMIs {
+		if v := versionIn(ami.Name); v != "" && strings.Contains(ami.Name, "bottlerocket") {
+			return v
+		}
+	}
+	return ""
+}
+
+// versionIn finds a piece like v1.46.0 between the dashes of an image's name.
+func versionIn(name string) string {
+	for _, piece := range strings.Split(name, "-") {
+		if strings.HasPrefix(piece, "v") && strings.Contains(piece, ".") {
+			return piece
+		}
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// fleet is a request for one instance.
+type fleet struct {
+	capacityType string
+	tags         map[string]string
+	context      string
+	// overlaid is true when a price of the claim's types was set by a user: EC2 must follow our order then.
+	overlaid bool
+	configs  []ec2types.FleetLaunchTemplateConfigRequest
+	token    string
+}
+
+func (f fleet) input() *ec2.CreateFleetInput {
+	in := &ec2.CreateFleetInput{
+		Type:                  ec2types.FleetTypeInstant,
+		ClientToken:           aws.String(f.token),
+		LaunchTemplateConfigs: f.configs,
+		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
+			TotalTargetCapacity:       aws.Int32(1),
+			DefaultTargetCapacityType: ec2types.DefaultTargetCapacityType(f.capacityType),
+		},
+		TagSpecifications: []ec2types.TagSpecification{
+			{ResourceType: ec2types.ResourceTypeInstance, Tags: Tags(f.tags)},
+			{ResourceType: ec2types.ResourceTypeVolume, Tags: Tags(f.tags)},
+			{ResourceType: ec2types.ResourceTypeFleet, Tags: Tags(f.tags)},
+		},
+	}
+	if f.context != "" {
+		in.Context = aws.String(f.context)
+	}
+	if f.capacityType == karpv1.CapacityTypeSpot {
+		strategy := ec2types.SpotAllocationStrategyPriceCapacityOptimized
+		if f.overlaid {
+			strategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
+		}
+		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: strategy}
+		return in
+	}
+	strategy := ec2types.FleetOnDemandAllocationStrategyLowestPrice
+	if f.overlaid {
+		strategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
+	}
+	in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: strategy}
+	return in
+}
+
+// instanceOf reads the instance that an answer tells of. What the answer leaves out is taken from the request.
+func instanceOf(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) (cloud.Instance, bool) {
+	for _, i := range out.Instances {
+		if len(i.InstanceIds) == 0 {
+			continue
+		}
+		bought := cloud.Instance{
+			ID:           i.InstanceIds[0],
+			Type:         string(i.InstanceType),
+			Zone:         aws.ToString(i.AvailabilityZone),
+			ZoneID:       aws.ToString(i.AvailabilityZoneId),
+			SubnetID:     aws.ToString(i.SubnetId),
+			CapacityType: string(in.TargetCapacitySpecification.DefaultTargetCapacityType),
+			State:        cloud.Pending,
+		}
+		if o := overrideOf(i.LaunchTemplateAndOverrides); o != nil {
+			fill(&bought.Type, string(o.InstanceType))
+			fill(&bought.Zone, aws.ToString(o.AvailabilityZone))
+			fill(&bought.SubnetID, aws.ToString(o.SubnetId))
+			fill(&bought.ImageID, aws.ToString(o.ImageId))
+		}
+		fillFromRequest(&bought, in)
+		return bought, true
+	}
+	return cloud.Instance{}, false
+}
+
+func fill(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func fillFromRequest(i *cloud.Instance, in *ec2.CreateFleetInput) {
+	for _, config := range in.LaunchTemplateConfigs {
+		for _, o := range config.Overrides {
+			if string(o.InstanceType) == i.Type && (i.Zone == "" || i.Zone == aws.ToString(o.AvailabilityZone)) {
+				fill(&i.Zone, aws.ToString(o.AvailabilityZone))
+				fill(&i.SubnetID, aws.ToString(o.SubnetId))
+				fill(&i.ImageID, aws.ToString(o.ImageId))
+				return
+			}
+		}
+	}
+}
+
+func overrideOf(l *ec2types.LaunchTemplateAndOverridesResponse) *ec2types.FleetLaunchTemplateOverrides {
+	if l == nil {
+		return nil
+	}
+	return l.Overrides
+}
+
+// Failure is what an answer says about one offering that was asked for in vain.
+type Failure struct {
+	Code, Message          string
+	InstanceType           string
+	Zone, SubnetID         string
+	CapacityType           string
+}
+
+func failures(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) []Failure {
+	all := make([]Failure, 0, len(out.Errors))
+	for _, e := range out.Errors {
+		f := Failure{
+			Code:         aws.ToString(e.ErrorCode),
+			Message:      aws.ToString(e.ErrorMessage),
+			CapacityType: string(in.TargetCapacitySpecification.DefaultTargetCapacityType),
+		}
+		if o := overrideOf(e.LaunchTemplateAndOverrides); o != nil {
+			f.InstanceType = string(o.InstanceType)
+			f.Zone = aws.ToString(o.AvailabilityZone)
+			f.SubnetID = aws.ToString(o.SubnetId)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// mark notes what the failures say about capacity. exhausted is told each subnet without addresses.
+func mark(all []Failure, memory *scarcity.Memory, exhausted func(subnetID string)) {
+	for _, f := range all {
+		switch {
+		case f.Code == fault.SpotRoleDenied:
+			memory.MarkCapacityType(karpv1.CapacityTypeSpot)
+		case !fault.Unfulfillable(f.Code):
+		default:
+			if f.InstanceType != "" && f.Zone != "" {
+				memory.MarkOffering(scarcity.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
+			}
+			if f.Code == fault.SubnetFull && f.SubnetID != "" {
+				memory.MarkSubnet(f.SubnetID)
+				exhausted(f.SubnetID)
+			}
+		}
+	}
+}
+
+// refusal is the error for an answer without an instance: InsufficientCapacityError if that is all that
+// the failures say, else a CreateError.
+func refusal(all []Failure) error {
+	if len(all) == 0 {
+		return &cloud.CreateError{Reason: fault.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
+	}
+	scarce := !slices.ContainsFunc(all, func(f Failure) bool {
+		return !fault.Unfulfillable(f.Code) && f.Code != fault.SpotRoleDenied
+	})
+	text := describe(all)
+	if scarce {
+		return &cloud.InsufficientCapacityError{Err: errors.New(text)}
+	}
+	return createError(errors.New(text))
+}
+
+// createError derives reason and message from an error's text.
+func createError(err error) *cloud.CreateError {
+	reason := fault.ReasonOf(err.Error())
+	return &cloud.CreateError{Reason: reason.Code, Message: reason.Hint, Err: err}
+}
+
+// shownFailures is how many different failures a message names.
+const shownFailures = 4
+
+// describe names each kind of failure once, with the offerings it is about.
+func describe(all []Failure) string {
+	var order []string
+	where := map[string][]string{}
+	for _, f := range all {
+		what := fmt.Sprintf("%s: %s", f.Code, f.Message)
+		if _, seen := where[what]; !seen {
+			order = append(order, what)
+		}
+		where[what] = append(where[what], strings.Trim(f.InstanceType+"/"+f.Zone, "/"))
+	}
+	parts := make([]string, 0, shownFailures)
+	for i, what := range order {
+		if i == shownFailures {
+			parts = append(parts, fmt.Sprintf("and %d more kinds of errors", len(order)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s (%d offerings, first %s)", what, len(where[what]), where[what][0]))
+	}
+	return strings.Join(parts, "; ")
+}

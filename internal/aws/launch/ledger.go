@@ -1,0 +1,100 @@
+package launch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+)
+
+// ledger keeps, per claim, which client token comes next and what is known of the calls made with it.
+//
+// EC2 answers a second call with a token as it answered the first, and refuses one whose parameters
+// differ. So a claim keeps its token until the outcome of every call with it is known: a token is left
+// only after an answer without an instance, or after a doubt has lasted so long that an instance would
+// have been seen. A process that starts anew begins at the first token and walks the same way: tokens
+// that an earlier process has used up give their old answer or a mismatch, never a second instance.
+//
+// Invariant: a call with token n+1 is made only when EC2 knows token n and no instance came of it.
+type ledger struct {
+	now     func() time.Time
+	entries *memo.Memo[string, entry]
+}
+
+// entry is the state of one claim's current token.
+type entry struct {
+	number int
+	// doubtful since the last call whose outcome is not known; zero if there is none.
+	doubtful time.Time
+	// replay is that call, to be made again as it was; nil if an earlier process made it.
+	replay *ec2.CreateFleetInput
+	// refused is true when this process has used the token, and each time the call was refused outright.
+	refused bool
+}
+
+// remembered is longer than a claim without an instance lives.
+const remembered = time.Hour
+
+func newLedger(now func() time.Time) *ledger {
+	return &ledger{now: now, entries: memo.New[string, entry](remembered, now)}
+}
+
+// settled moves on from a doubt that has lasted long enough. It may only be called right after a look at
+// EC2 that showed no instance of the claim.
+func (l *ledger) settled(claim string) entry {
+	e, _ := l.entries.Get(claim)
+	if !e.doubtful.IsZero() && l.now().Sub(e.doubtful) >= instance.VisibleWithin {
+		e = entry{number: e.number + 1}
+		l.entries.Put(claim, e)
+	}
+	return e
+}
+
+// answered notes an answer without an instance.
+func (l *ledger) answered(claim string) {
+	e, _ := l.entries.Get(claim)
+	l.entries.Put(claim, entry{number: e.number + 1})
+}
+
+// refused notes that EC2 refused a call outright. What an earlier call did stays in doubt.
+func (l *ledger) refused(claim string) {
+	e, _ := l.entries.Get(claim)
+	e.refused = e.doubtful.IsZero()
+	l.entries.Put(claim, e)
+}
+
+// lost notes a call whose outcome is not known.
+func (l *ledger) lost(claim string, call *ec2.CreateFleetInput) {
+	e, _ := l.entries.Get(claim)
+	l.entries.Put(claim, entry{number: e.number, doubtful: l.now(), replay: call})
+}
+
+// mismatched notes that EC2 knows the token with other parameters, and tells whether the next token may be
+// used at once: when all that this process did with it was refused, so that no instance can have come of it.
+func (l *ledger) mismatched(claim string) (next bool) {
+	e, _ := l.entries.Get(claim)
+	if e.refused {
+		l.answered(claim)
+		return true
+	}
+	if e.doubtful.IsZero() {
+		e.doubtful = l.now()
+	}
+	e.replay = nil
+	l.entries.Put(claim, e)
+	return false
+}
+
+// bought forgets a claim that has its instance.
+func (l *ledger) bought(claim string) { l.entries.Drop(claim) }
+
+// token is the client token of a claim's n-th call, the same in every process. EC2 takes 64 characters.
+func token(clusterUID, claim string, number int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", clusterUID, claim, number))
+	return hex.EncodeToString(sum[:])
+}

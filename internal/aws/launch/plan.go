@@ -1,0 +1,263 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// plan is what a launch is going to ask for.
+type plan struct {
+	requirements requirement.Set
+	capacityType string
+	tenancy      string
+	candidates   []candidate
+	// choice has the subnet of each zone that a candidate has an offering in.
+	choice *network.Choice
+}
+
+func (l *Launcher) plan(o Order) (plan, error) {
+	reqs, err := Requirements(o.Claim)
+	if err != nil {
+		return plan{}, createError(err)
+	}
+	if len(o.Class.Status.Subnets) == 0 {
+		return plan{}, &cloud.CreateError{Reason: "SubnetResolutionFailed", Message: "the node class has no subnets"}
+	}
+	found, err := candidates(o.Types, reqs, o.Claim.Spec.Resources.Requests, l.cfg.StrictMinValues)
+	if err != nil {
+		return plan{}, &cloud.InsufficientCapacityError{Err: err}
+	}
+	p := plan{requirements: reqs, capacityType: capacityType(found, reqs), tenancy: tenancy(reqs), candidates: found}
+	subnets := make([]network.Subnet, len(o.Class.Status.Subnets))
+	for i, s := range o.Class.Status.Subnets {
+		subnets[i] = network.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID}
+	}
+	p.choice = l.cfg.Addresses.Choose(subnets, p.need())
+	return p, nil
+}
+
+// need is the number of addresses that the launch will use at least, by zone: those of the smallest type.
+func (p plan) need() map[string]int {
+	need := map[string]int{}
+	for _, c := range p.candidates {
+		pods := int(c.Capacity.Pods().Value())
+		for _, offering := range c.offerings {
+			if offering.CapacityType != p.capacityType {
+				continue
+			}
+			if n, ok := need[offering.Zone]; !ok || pods < n {
+				need[offering.Zone] = pods
+			}
+		}
+	}
+	return need
+}
+
+// group is the instance types that share a launch template.
+type group struct {
+	image   string
+	efas    int
+	maxPods int64
+}
+
+// fleet makes sure of the launch templates and lays out what to ask EC2 for.
+func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
+	f := fleet{
+		capacityType: p.capacityType,
+		tags:         l.launchTags(o),
+		context:      o.Class.Spec.Context,
+		overlaid:     o.Claim.Annotations[karpv1.AnnotationPriceOverlayApplied] == "true",
+	}
+	if o.Claim.Annotations[karpv1.AnnotationMinValuesRelaxed] == "true" {
+		f.context = ""
+	}
+	order, overrides, err := p.overrides(o)
+	if err != nil {
+		return fleet{}, err
+	}
+	for _, g := range order {
+		name, err := l.template(ctx, o, p, g)
+		if err != nil {
+			return fleet{}, err
+		}
+		f.configs = append(f.configs, ec2types.FleetLaunchTemplateConfigRequest{
+			LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
+				LaunchTemplateName: aws.String(name),
+				Version:            aws.String("$Latest"),
+			},
+			Overrides: overrides[g],
+		})
+	}
+	return f, nil
+}
+
+// overrides lists what to ask for, by group; groups in the order of their cheapest type.
+func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
+	images, err := imagesOf(o.Class)
+	if err != nil {
+		return nil, nil, createError(err)
+	}
+	var order []group
+	overrides := map[group][]ec2types.FleetLaunchTemplateOverridesRequest{}
+	for _, c := range p.candidates {
+		imageID, ok := images.suiting(c.InstanceType)
+		if !ok {
+			continue
+		}
+		g := group{image: imageID, maxPods: c.Capacity.Pods().Value()}
+		if _, asked := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; asked {
+			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
+		}
+		for _, offering := range c.offerings {
+			subnet, ok := p.choice.Subnets[offering.Zone]
+			if !ok || offering.CapacityType != p.capacityType {
+				continue
+			}
+			if _, seen := overrides[g]; !seen {
+				order = append(order, g)
+			}
+			overrides[g] = append(overrides[g], ec2types.FleetLaunchTemplateOverridesRequest{
+				InstanceType:     ec2types.InstanceType(c.Name),
+				SubnetId:         aws.String(subnet),
+				ImageId:          aws.String(imageID),
+				AvailabilityZone: aws.String(offering.Zone),
+				Priority:         aws.Float64(offering.Price),
+			})
+		}
+	}
+	if len(order) == 0 {
+		return nil, nil, createError(errors.New("no offering has both an image that suits it and a subnet in its zone"))
+	}
+	return order, overrides, nil
+}
+
+// suitableImage is an image of the node class, ready to be compared with instance types.
+type suitableImage struct {
+	id           string
+	requirements requirement.Set
+}
+
+type suitableImages []suitableImage
+
+func imagesOf(class *awsv1.EC2NodeClass) (suitableImages, error) {
+	var out suitableImages
+	for _, ami := range class.Status.AMIs {
+		reqs := make([]requirement.Requirement, 0, len(ami.Requirements))
+		for _, r := range ami.Requirements {
+			parsed, err := requirement.New(r.Key, corev1.NodeSelectorOperator(r.Operator), r.Values...)
+			if err != nil {
+				return nil, fmt.Errorf("requirements of image %s: %w", ami.ID, err)
+			}
+			reqs = append(reqs, parsed)
+		}
+		out = append(out, suitableImage{ami.ID, requirement.NewSet(reqs...)})
+	}
+	return out, nil
+}
+
+// suiting returns the first image that an instance type can boot.
+func (s suitableImages) suiting(t *catalog.InstanceType) (string, bool) {
+	i := slices.IndexFunc(s, func(i suitableImage) bool { return i.requirements.Overlaps(t.Requirements) })
+	if i < 0 {
+		return "", false
+	}
+	return s[i].id, true
+}
+
+// template makes sure of the launch template of a group and returns its name.
+func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (string, error) {
+	cluster := l.cfg.Cluster()
+	userData, err := l.userData(o, p, g, cluster)
+	if err != nil {
+		return "", err
+	}
+	_, enclave := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandbox]
+	_, slots := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandboxSlots]
+	in, err := Template(Blueprint{
+		Class:            o.Class,
+		ImageID:          g.image,
+		UserData:         userData,
+		CapacityType:     p.capacityType,
+		Tenancy:          p.tenancy,
+		EFAs:             g.efas,
+		Enclave:          enclave || slots,
+		IPv6:             cluster.IPv6(),
+		Region:           l.cfg.Identity.Region,
+		Tags:             l.sharedTags(o),
+		ReservedCapacity: l.cfg.ReservedCapacity,
+	})
+	if err != nil {
+		return "", createError(err)
+	}
+	name, err := l.cfg.Templates.Ensure(ctx, in)
+	if err != nil {
+		return "", createError(err)
+	}
+	return name, nil
+}
+
+func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster) (string, error) {
+	kubelet, err := o.Class.KubeletConfiguration()
+	if err != nil {
+		return "", createError(err)
+	}
+	family := image.Family(o.Class)
+	in := bootstrap.Input{
+		Cluster:               cluster,
+		Labels:                nodeLabels(o.Claim, p, family),
+		Taints:                bootstrap.NodeTaints(o.Claim.Spec.Taints, o.Claim.Spec.StartupTaints),
+		Kubelet:               kubelet,
+		MaxPods:               g.maxPods,
+		UserData:              o.Class.Spec.UserData,
+		RAID0:                 o.Class.Spec.InstanceStorePolicy == awsv1.InstanceStoreRAID0,
+		BottlerocketBindsDirs: bootstrap.BottlerocketBindsDirs(image.BottlerocketVersion(o.Class)),
+	}
+	if o.Class.Spec.Kubelet != nil {
+		in.RawKubelet = o.Class.Spec.Kubelet.Raw
+	}
+	rendered, err := bootstrap.Render(family, in)
+	if errors.As(err, &bootstrap.MissingCIDRError{}) {
+		return "", &cloud.NodeClassNotReadyError{Err: err}
+	}
+	if err != nil {
+		return "", createError(err)
+	}
+	if len(rendered.Dropped) > 0 {
+		l.cfg.Log.Warn("settings in spec.userData are not known and left out", "nodeClass", o.Class.Name, "settings", rendered.Dropped)
+	}
+	return rendered.Text, nil
+}
+
+// nodeLabels are the labels that the node registers with: the claim's, what its requirements leave no
+// choice about, and the capacity type.
+func nodeLabels(claim *karpv1.NodeClaim, p plan, family string) map[string]string {
+	labels := map[string]string{}
+	for _, r := range p.requirements.All() {
+		if value, ok := r.Single(); ok {
+			labels[r.Key()] = value
+		}
+	}
+	for key, value := range claim.Labels {
+		labels[key] = value
+	}
+	labels[karpv1.LabelCapacityType] = p.capacityType
+	if family != awsv1.AMIFamilyCustom {
+		labels[karpv1.LabelDoNotSyncTaints] = "true"
+	}
+	return bootstrap.NodeLabels(labels)
+}

@@ -89,11 +89,12 @@ func (e *NodeClassNotReadyError) Unwrap() error { return e.Err }
 
 // CreateError is a launch that failed for a reason fit for the condition Launched.
 type CreateError struct {
-	// Reason is CamelCase, for example Unauthorized (spec api-aws §4.4).
-	Reason  string
+	// Reason is CamelCase, for example Unauthorized.
+	Reason string
+	// Message says all that people need; Err is its cause, if another error is.
 	Message string
 	Err     error
 }
 
-func (e *CreateError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Reason, e.Message, e.Err) }
+func (e *CreateError) Error() string { return e.Reason + ": " + e.Message }
 func (e *CreateError) Unwrap() error { return e.Err }

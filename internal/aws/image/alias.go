@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 )
 
 // variant is the kind of hardware that an image is made for.
@@ -30,14 +31,6 @@ func present(key string) corev1.NodeSelectorRequirement {
 
 func exactly(key, value string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
-}
-
-// windowsBuilds are the values of the label node.kubernetes.io/windows-build, by release.
-var windowsBuilds = map[string]string{"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}
-
-// WindowsBuild is the build of a Windows family such as Windows2022, or "" for any other.
-func WindowsBuild(family string) string {
-	return windowsBuilds[strings.TrimPrefix(family, "Windows")]
 }
 
 // parameter is an SSM parameter that holds an image ID, and the hardware that the image is for.
@@ -160,7 +153,7 @@ func windows(version, year string) []parameter {
 		name: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, version),
 		variants: []variant{{
 			exactly(corev1.LabelOSStable, string(corev1.Windows)),
-			exactly(corev1.LabelWindowsBuild, windowsBuilds[year]),
+			exactly(corev1.LabelWindowsBuild, instancetype.FamilyOf("Windows"+year).WindowsBuild),
 		}},
 		mutable: true,
 	}}

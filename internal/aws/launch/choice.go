@@ -41,19 +41,11 @@ func (c candidate) has(capacityType string) bool {
 
 // Requirements are those of a claim, under the keys that are in use.
 func Requirements(claim *karpv1.NodeClaim) (requirement.Set, error) {
-	vocabulary := awsv1.Vocabulary()
-	all := make([]requirement.Requirement, 0, len(claim.Spec.Requirements))
-	for _, r := range claim.Spec.Requirements {
-		parsed, err := requirement.New(vocabulary.Normalize(r.Key), r.Operator, r.Values...)
-		if err != nil {
-			return requirement.Set{}, fmt.Errorf("requirements of claim %s: %w", claim.Name, err)
-		}
-		if r.MinValues != nil {
-			parsed = parsed.WithMinValues(*r.MinValues)
-		}
-		all = append(all, parsed)
+	reqs, err := requirement.Labels{Vocabulary: awsv1.Vocabulary()}.FromAPI(claim.Spec.Requirements)
+	if err != nil {
+		return requirement.Set{}, fmt.Errorf("claim %s: %w", claim.Name, err)
 	}
-	return requirement.NewSet(all...), nil
+	return reqs, nil
 }
 
 // errNothingFits is why an offering cannot be had though EC2 was not even asked.

@@ -116,10 +116,10 @@ func overrideOf(l *ec2types.LaunchTemplateAndOverridesResponse) *ec2types.FleetL
 
 // Failure is what an answer says about one offering that was asked for in vain.
 type Failure struct {
-	Code, Message          string
-	InstanceType           string
-	Zone, SubnetID         string
-	CapacityType           string
+	Code, Message  string
+	InstanceType   string
+	Zone, SubnetID string
+	CapacityType   string
 }
 
 func failures(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) []Failure {
@@ -178,7 +178,11 @@ func refusal(all []Failure) error {
 // createError derives reason and message from an error's text.
 func createError(err error) *cloud.CreateError {
 	reason := fault.ReasonOf(err.Error())
-	return &cloud.CreateError{Reason: reason.Code, Message: reason.Hint, Err: err}
+	message := err.Error()
+	if reason.Hint != "" {
+		message = reason.Hint + ": " + message
+	}
+	return &cloud.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
 // shownFailures is how many different failures a message names.

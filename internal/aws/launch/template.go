@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 )
 
 // Blueprint is all that a launch template is made of.
@@ -184,7 +183,7 @@ func (b Blueprint) nic(card, device int32, kind string) ec2types.LaunchTemplateI
 func (b Blueprint) devices() ([]ec2types.LaunchTemplateBlockDeviceMappingRequest, error) {
 	mappings := b.Class.Spec.BlockDeviceMappings
 	if len(mappings) == 0 {
-		mappings = DefaultDevices(image.Family(b.Class))
+		mappings = instancetype.FamilyOf(image.Family(b.Class)).BlockDevices
 	}
 	var out []ec2types.LaunchTemplateBlockDeviceMappingRequest
 	for _, m := range mappings {
@@ -199,27 +198,6 @@ func (b Blueprint) devices() ([]ec2types.LaunchTemplateBlockDeviceMappingRequest
 		out = append(out, d)
 	}
 	return out, nil
-}
-
-// DefaultDevices are the disks of a family's nodes; none for Custom, where the image decides.
-func DefaultDevices(family string) []awsv1.BlockDeviceMapping {
-	disk := func(name string, gib int64) awsv1.BlockDeviceMapping {
-		return awsv1.BlockDeviceMapping{DeviceName: name, EBS: &awsv1.BlockDevice{
-			VolumeSize: resource.NewQuantity(gib<<30, resource.BinarySI),
-			VolumeType: string(ec2types.VolumeTypeGp3),
-			Encrypted:  aws.Bool(true),
-		}}
-	}
-	switch {
-	case family == awsv1.AMIFamilyAL2, family == awsv1.AMIFamilyAL2023:
-		return []awsv1.BlockDeviceMapping{disk("/dev/xvda", 20)}
-	case family == awsv1.AMIFamilyBottlerocket:
-		return []awsv1.BlockDeviceMapping{disk("/dev/xvda", 4), disk("/dev/xvdb", 20)}
-	case strings.HasPrefix(family, "Windows"):
-		return []awsv1.BlockDeviceMapping{disk("/dev/sda1", 50)}
-	default:
-		return nil
-	}
 }
 
 func volume(d *awsv1.BlockDevice) (*ec2types.LaunchTemplateEbsBlockDeviceRequest, error) {

@@ -3,6 +3,7 @@
 package scarcity
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
@@ -23,7 +24,11 @@ type Memory struct {
 	offerings     *memo.Memo[Offering, struct{}]
 	capacityTypes *memo.Memo[string, struct{}]
 	subnets       *memo.Memo[string, struct{}]
+	marks         atomic.Uint64
 }
+
+// Marks counts the marks made so far; what was computed from the memory is out of date once it has changed.
+func (m *Memory) Marks() uint64 { return m.marks.Load() }
 
 // New returns a Memory without marks.
 func New(now func() time.Time) *Memory {
@@ -35,13 +40,22 @@ func New(now func() time.Time) *Memory {
 }
 
 // MarkOffering notes that an offering cannot be had. Marking again makes the mark last longer.
-func (m *Memory) MarkOffering(o Offering) { m.offerings.Put(o, struct{}{}) }
+func (m *Memory) MarkOffering(o Offering) {
+	m.offerings.Put(o, struct{}{})
+	m.marks.Add(1)
+}
 
 // MarkCapacityType notes that nothing of a capacity type can be had.
-func (m *Memory) MarkCapacityType(capacityType string) { m.capacityTypes.Put(capacityType, struct{}{}) }
+func (m *Memory) MarkCapacityType(capacityType string) {
+	m.capacityTypes.Put(capacityType, struct{}{})
+	m.marks.Add(1)
+}
 
 // MarkSubnet notes that a subnet has no free address.
-func (m *Memory) MarkSubnet(id string) { m.subnets.Put(id, struct{}{}) }
+func (m *Memory) MarkSubnet(id string) {
+	m.subnets.Put(id, struct{}{})
+	m.marks.Add(1)
+}
 
 // Scarce reports whether an offering cannot be had: it is marked, or its capacity type is, or every subnet
 // that the node class has in its zone. A class without a subnet there is none of the latter.

@@ -1,0 +1,234 @@
+// Package aws is EC2 as the controllers see it: instance types to plan with, instances to launch, read and
+// end, and what a node class comes to in an account.
+//
+// Each noun has a package of its own below this one; Cloud joins them. Only what carries the identity of
+// this cluster is ever changed, see package identity.
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	pricingapi "github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instanceprofile"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/aws/inventory"
+	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// Config is what a Cloud is made of. AWS, Identity, Log and Now are needed.
+type Config struct {
+	// AWS is the SDK's configuration: region, credentials, endpoint.
+	AWS      aws.Config
+	Identity identity.Identity
+	// Cluster is what is known of the cluster so far; Preflight fills in what is missing from EKS.
+	Cluster bootstrap.Cluster
+	// KubernetesVersion is the minor version of the API server, such as 1.33.
+	KubernetesVersion string
+	// VersionFromEKS takes the version from EKS instead (settings.eksControlPlane).
+	VersionFromEKS bool
+	// IsolatedVPC has no way to the Pricing API, and to IAM only for making profiles.
+	IsolatedVPC bool
+	// MemoryOverhead is the share of memory that a machine keeps for itself, for example 0.075.
+	MemoryOverhead float64
+	ReservedENIs   int
+	// AMIRefresh and SubnetRefresh are how long what was found is believed; a minute at least.
+	AMIRefresh, SubnetRefresh time.Duration
+	// StrictMinValues is true for the minValues policy Strict.
+	StrictMinValues bool
+	// ReservedCapacity is the feature gate of that name.
+	ReservedCapacity bool
+	// Fallback has the on-demand prices until the Pricing API has answered.
+	Fallback pricing.Fallback
+	// Known reports whether both a Node and a NodeClaim of this API server have the provider ID. Such an
+	// instance without identity is adoptable. Nil knows none.
+	Known func(providerID string) bool
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Cloud is EC2 for one cluster. It is safe for concurrent use.
+type Cloud struct {
+	cfg       Config
+	ec2       *ec2.Client
+	eks       *eks.Client
+	network   *network.Finder
+	images    *image.Finder
+	profiles  *instanceprofile.Profiles
+	prices    *pricing.Prices
+	inventory *inventory.Source
+	instances *instance.Instances
+	templates *launch.Templates
+	launcher  *launch.Launcher
+
+	mu      sync.RWMutex
+	cluster bootstrap.Cluster
+	version string
+}
+
+// New returns a Cloud. It calls nobody.
+func New(cfg Config) (*Cloud, error) {
+	if err := cfg.Identity.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Cluster.Name != cfg.Identity.ClusterName {
+		return nil, fmt.Errorf("the cluster is named %q and identified as %q", cfg.Cluster.Name, cfg.Identity.ClusterName)
+	}
+	if cfg.Now == nil || cfg.Log == nil {
+		return nil, errors.New("a cloud needs a clock and a log")
+	}
+	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
+	resolver, err := instancetype.New(instancetype.Settings{
+		Region: cfg.Identity.Region, ReservedENIs: cfg.ReservedENIs, MemoryOverhead: cfg.MemoryOverhead,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{cfg: cfg, ec2: ec2.NewFromConfig(cfg.AWS), eks: eks.NewFromConfig(cfg.AWS), cluster: cfg.Cluster, version: cfg.KubernetesVersion}
+	memory := scarcity.New(cfg.Now)
+	addresses := network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
+	c.network = network.NewFinder(c.ec2, cfg.SubnetRefresh, addresses, cfg.Now)
+	c.images = image.NewFinder(c.ec2, ssm.NewFromConfig(cfg.AWS), cfg.AMIRefresh, cfg.Now)
+	c.profiles = instanceprofile.New(iam.NewFromConfig(cfg.AWS), cfg.Identity, cfg.Now)
+	c.prices = pricing.New(pricing.Config{
+		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
+	})
+	c.inventory = inventory.New(inventory.Config{EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Now: cfg.Now})
+	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Known, cfg.Now)
+	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
+	c.launcher = launch.New(launch.Config{
+		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
+		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, ReservedCapacity: cfg.ReservedCapacity, Now: cfg.Now, Log: cfg.Log,
+	})
+	return c, nil
+}
+
+// pricingClient is nil where the Pricing API cannot be reached.
+func pricingClient(cfg Config) pricingapi.GetProductsAPIClient {
+	if cfg.IsolatedVPC {
+		return nil
+	}
+	return pricingapi.NewFromConfig(cfg.AWS, func(o *pricingapi.Options) { o.Region = pricing.PricingRegion(cfg.Identity.Region) })
+}
+
+// Cluster is what nodes are told of the cluster, as far as it is known.
+func (c *Cloud) Cluster() bootstrap.Cluster {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.cluster
+}
+
+// KubernetesVersion is the minor version that images are chosen for.
+func (c *Cloud) KubernetesVersion() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.version
+}
+
+// Refresh renews what goes out of date slowly: instance types and prices. What cannot be had stays as it was.
+func (c *Cloud) Refresh(ctx context.Context) error {
+	return errors.Join(c.inventory.Refresh(ctx), c.prices.Refresh(ctx))
+}
+
+// InstanceTypes returns every type as the class would launch it now, by name.
+func (c *Cloud) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	return c.inventory.Types(ctx, class)
+}
+
+// Price returns the present price of an offering in $/h.
+func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
+	if capacityType == karpv1.CapacityTypeSpot {
+		return c.prices.Spot(instanceType, zone)
+	}
+	return c.prices.OnDemand(instanceType)
+}
+
+// Get returns an instance; cloud.ErrNotFound when it is gone for good.
+func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
+	return c.instances.Get(ctx, providerID)
+}
+
+// List returns the instances of all clusters of this name, each with its owner.
+func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) { return c.instances.List(ctx) }
+
+// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
+func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
+	return c.instances.OfClaim(ctx, string(claim.UID))
+}
+
+// Terminate ends an instance that is ours. It returns nil while the instance is on its way out,
+// cloud.ErrNotFound once it is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
+func (c *Cloud) Terminate(ctx context.Context, providerID string) error {
+	return c.instances.Terminate(ctx, providerID)
+}
+
+// CollectLaunchTemplates deletes launch templates of this cluster that were made before cutoff and are not in use.
+func (c *Cloud) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) error {
+	return c.templates.Collect(ctx, cutoff)
+}
+
+// Launch gives the claim its instance: the one that was launched for it before, if there is one, else a new
+// one. Called again for the same claim it returns the same instance. Errors are those of package cloud.
+func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
+	i, adopted, err := c.launcher.Adopt(ctx, claim)
+	if err != nil {
+		return cloud.Launched{}, err
+	}
+	if key := restrictedTag(class.Spec.Tags); key != "" && !adopted {
+		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q sets the tag %s, which is not the user's", class.Name, key)}
+	}
+	types, err := c.InstanceTypes(ctx, class)
+	if err != nil && !adopted {
+		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
+	}
+	if !adopted {
+		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types})
+		if err != nil {
+			return cloud.Launched{}, err
+		}
+	}
+	c.cfg.Log.Info("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
+		"capacityType", i.CapacityType, "adopted", adopted)
+	return launched(i, claim, class, types, c.Cluster())
+}
+
+// nodeClassHash is what of a class makes nodes drift when it changes.
+func nodeClassHash(class *awsv1.EC2NodeClass, cluster bootstrap.Cluster) (string, error) {
+	return class.Hash(awsv1.HashInput{AMIFamily: image.Family(class), ClusterCABundle: cluster.CABundle})
+}
+
+// NodeClassHash is the hash of a class and the version of the way it is computed.
+func (c *Cloud) NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error) {
+	hash, err = nodeClassHash(class, c.Cluster())
+	return hash, awsv1.NodeClassHashVersion, err
+}
+
+// DeleteNodeClassResources deletes what was made in AWS for a class: launch templates and instance profiles.
+func (c *Cloud) DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error {
+	var profiles error
+	if !c.cfg.IsolatedVPC {
+		profiles = c.profiles.DeleteAll(ctx, string(class.UID))
+	}
+	return errors.Join(profiles, c.templates.DeleteAll(ctx, class.Name))
+}

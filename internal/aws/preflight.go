@@ -1,0 +1,157 @@
+package aws
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+)
+
+// APIServer is how an API server is reached and trusted.
+type APIServer struct {
+	// Endpoint is a URL.
+	Endpoint string
+	// CA is the PEM bundle; nil if it is not known.
+	CA []byte
+}
+
+// IdentityMismatchError means that the configured cluster name names another cluster than the one whose
+// API server is talked to. Nothing may be written then.
+type IdentityMismatchError struct {
+	ClusterName string
+	// Local is the API server talked to, Named the one of the cluster of that name.
+	Local, Named string
+}
+
+func (e *IdentityMismatchError) Error() string {
+	return fmt.Sprintf("IdentityMismatch: this API server is %s, settings.clusterName %q names %s", e.Local, e.ClusterName, e.Named)
+}
+
+// CheckIdentity compares the API server talked to with that of the named cluster. They are one if their
+// certificate authorities share a certificate or their endpoints are equal: within a cluster the API server
+// is reached under another address. What cannot be compared is no mismatch.
+func CheckIdentity(clusterName string, local, named APIServer) error {
+	if sameEndpoint(local.Endpoint, named.Endpoint) {
+		return nil
+	}
+	here, there := certificates(local.CA), certificates(named.CA)
+	if len(here) == 0 || len(there) == 0 {
+		return nil
+	}
+	for der := range here {
+		if there[der] {
+			return nil
+		}
+	}
+	return &IdentityMismatchError{ClusterName: clusterName, Local: local.Endpoint, Named: named.Endpoint}
+}
+
+func sameEndpoint(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Host != "" && strings.EqualFold(x.Hostname(), y.Hostname()) && port(x) == port(y)
+}
+
+func port(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443")
+}
+
+// certificates are the distinct certificates of a PEM bundle, in DER.
+func certificates(bundle []byte) map[string]bool {
+	out := map[string]bool{}
+	for {
+		block, rest := pem.Decode(bytes.TrimSpace(bundle))
+		if block == nil {
+			return out
+		}
+		if block.Type == "CERTIFICATE" {
+			out[string(block.Bytes)] = true
+		}
+		bundle = rest
+	}
+}
+
+// Preflight makes sure that EC2 can be called, learns of the cluster from EKS what is not configured, and
+// compares the API server talked to with the cluster's. The error is an *IdentityMismatchError when they
+// are not one.
+func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
+	_, err := c.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)})
+	if err != nil && !fault.Is(err, fault.DryRun) {
+		return fmt.Errorf("check that EC2 can be called: %w", err)
+	}
+	described, err := c.describeCluster(ctx)
+	if err != nil {
+		configured := c.Cluster()
+		if configured.Endpoint == "" || configured.CABundle == "" || c.KubernetesVersion() == "" {
+			return err
+		}
+		c.cfg.Log.Warn("the cluster cannot be described; whether its name is the right one is not checked", "error", err)
+		return nil
+	}
+	named := APIServer{Endpoint: aws.ToString(described.Endpoint)}
+	if ca := described.CertificateAuthority; ca != nil {
+		named.CA, err = base64.StdEncoding.DecodeString(aws.ToString(ca.Data))
+		if err != nil {
+			return fmt.Errorf("certificate authority of cluster %s: %w", c.cfg.Identity.ClusterName, err)
+		}
+	}
+	if err := CheckIdentity(c.cfg.Identity.ClusterName, local, named); err != nil {
+		return err
+	}
+	return c.learn(described)
+}
+
+// RefreshVersion learns a new version of Kubernetes. A failure keeps the old one.
+func (c *Cloud) RefreshVersion(ctx context.Context) error {
+	described, err := c.describeCluster(ctx)
+	if err != nil {
+		return err
+	}
+	return c.learn(described)
+}
+
+func (c *Cloud) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) {
+	out, err := c.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(c.cfg.Identity.ClusterName)})
+	if err != nil {
+		return nil, fmt.Errorf("describe EKS cluster %s: %w", c.cfg.Identity.ClusterName, err)
+	}
+	if out.Cluster == nil {
+		return nil, fmt.Errorf("describe EKS cluster %s: empty answer", c.cfg.Identity.ClusterName)
+	}
+	return out.Cluster, nil
+}
+
+// learn fills in what was not configured.
+func (c *Cloud) learn(described *ekstypes.Cluster) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster.Endpoint = cmp.Or(c.cluster.Endpoint, aws.ToString(described.Endpoint))
+	if ca := described.CertificateAuthority; ca != nil {
+		c.cluster.CABundle = cmp.Or(c.cluster.CABundle, aws.ToString(ca.Data))
+	}
+	if net := described.KubernetesNetworkConfig; net != nil {
+		c.cluster.ServiceCIDR = cmp.Or(c.cluster.ServiceCIDR, aws.ToString(net.ServiceIpv4Cidr), aws.ToString(net.ServiceIpv6Cidr))
+	}
+	if c.version == "" || c.cfg.VersionFromEKS {
+		c.version = cmp.Or(aws.ToString(described.Version), c.version)
+	}
+	switch {
+	case c.cluster.Endpoint == "":
+		return errors.New("EKS does not tell the cluster's endpoint")
+	case c.version == "":
+		return errors.New("EKS does not tell the cluster's version")
+	}
+	return nil
+}

@@ -53,7 +53,11 @@ generate: ## Regenerate deepcopy functions and CRDs
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices
-	cd tools/ec2catalog && GOWORK=off go run . -out ../../internal/engine/catalog/offline
+	cd tools/ec2catalog && GOWORK=off go run .
+
+.PHONY: catalog-check
+catalog-check: ## Test the generator, and that the committed catalog is what it generates
+	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test .
 
 .PHONY: bench
 bench: ## Run the benchmarks

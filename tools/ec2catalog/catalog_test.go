@@ -56,7 +56,7 @@ func TestPodsAgreeWithTheCNI(t *testing.T) {
 			t.Errorf("%s: %d pods, the CNI says %d", fields["name"], got, pods)
 		}
 	}
-	if compared < 900 {
+	if compared < 1200 {
 		t.Errorf("only %d types compared", compared)
 	}
 }
@@ -99,5 +99,40 @@ func TestClockOfProcessor(t *testing.T) {
 	})
 	if len(got) != 1 || got["agreed"] != 2.5 {
 		t.Errorf("got %v, want only agreed, 2.5", got)
+	}
+}
+
+func TestTypesOfYoungFamilies(t *testing.T) {
+	families, err := parseFamilies("# comment\n\nc8a: AMD x86_64 2 0.10777 metal-24xl=5.69026\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[string]struct {
+		vcpus      int
+		gib, price float64
+	}{
+		"medium":     {1, 2, 0.053885},
+		"large":      {2, 4, 0.10777},
+		"xlarge":     {4, 8, 0.21554},
+		"12xlarge":   {48, 96, 2.58648},
+		"metal-24xl": {96, 192, 5.69026},
+		"metal-48xl": {192, 384, 10.34592},
+	} {
+		in, err := families["c8a"].instance(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		price := float64(in.Pricing["us-east-1"].Linux.OnDemand)
+		if in.VCPUs != want.vcpus || in.MemoryGiB != want.gib || price != want.price {
+			t.Errorf("%s: %d vCPUs, %v GiB, %v $/h, want %v", size, in.VCPUs, in.MemoryGiB, price, want)
+		}
+	}
+	if _, err := families["c8a"].instance("metal"); err == nil {
+		t.Error("a size without a number is no error")
+	}
+	for _, broken := range []string{"c8a: AMD x86_64 2", "c8a: AMD x86_64 two 0.1", "c8a: AMD x86_64 2 0.1x", "c8a: AMD x86_64 2 0.1 metal"} {
+		if _, err := parseFamilies(broken); err == nil {
+			t.Errorf("%q: no error", broken)
+		}
 	}
 }

@@ -18,14 +18,18 @@ type column struct {
 
 // encode writes the format that the package offline documents.
 func encode(rows []row) []byte {
-	zones := zonesOf(rows)
+	list := make([]instance, len(rows))
+	for i, r := range rows {
+		list[i] = r.instance
+	}
+	zones := zonesOf(list)
 	columns := typeColumns()
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "dovetail-ec2 1")
 	for _, m := range []module{priceList, networkLimits} {
 		fmt.Fprintln(&b, "source", m.path, m.version)
 	}
-	fmt.Fprintln(&b, "source rules of tools/ec2catalog")
+	fmt.Fprintln(&b, "source rules.go and families.txt of tools/ec2catalog")
 	for _, region := range regions {
 		fmt.Fprintln(&b, "region", region, strings.Join(zones[region], " "))
 		columns = append(columns, priceColumns(region, zones[region])...)
@@ -93,12 +97,13 @@ func priceColumns(region string, zones []string) []column {
 	}
 }
 
-func zonesOf(rows []row) map[string][]string {
+// zonesOf returns the IDs of each region's zones, sorted.
+func zonesOf(list []instance) map[string][]string {
 	zones := map[string][]string{}
 	for _, region := range regions {
 		ids := map[string]bool{}
-		for _, r := range rows {
-			for _, id := range r.ZoneIDs[region] {
+		for _, in := range list {
+			for _, id := range in.ZoneIDs[region] {
 				ids[id] = true
 			}
 		}

@@ -35,8 +35,12 @@ type row struct {
 // either source is retired (EC2 describes it no more) and left out.
 func derive(list []instance, known map[string]limits) ([]row, error) {
 	clocks := clockOfProcessor(list)
+	young, err := newcomers(list, known)
+	if err != nil {
+		return nil, err
+	}
 	var rows []row
-	for _, in := range list {
+	for _, in := range slices.Concat(list, young) {
 		l, ok := known[in.Name]
 		if !ok {
 			l, ok = limitsFromPriceList(in)
@@ -139,7 +143,7 @@ func clockOfProcessor(list []instance) map[string]float64 {
 // types run with one thread, T2 sells whole cores, and a single vCPU is a core.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
 func (r *row) threadsPerCore() int {
-	oneThread := words("c7a m7a r7a t2 m1 m2 c1 t1")
+	oneThread := words("c7a m7a r7a c8a m8a r8a m8azn t2 m1 m2 c1 t1")
 	switch {
 	case r.VCPUs == 1, r.manufacturer == "AWS", r.manufacturer == "Apple", oneThread[r.family], strings.HasPrefix(r.family, "hpc"):
 		return 1
@@ -170,7 +174,7 @@ func (r *row) flagLetters() string {
 // https://docs.aws.amazon.com/enclaves/latest/user/nitro-enclave.html#nitro-enclave-reqs
 func (r *row) nitroEnclaves() bool {
 	except := words(`a1 c7a c7gd c7gn c7i c7i-flex g4ad g5g hpc7g im4gn is4gen m7a m7g m7gd m7i m7i-flex
-		r7a r7g r7gd r7i r7iz t3 t3a t4g trn1 trn1n vt1`)
+		r7a r7g r7gd r7i r7iz t3 t3a t4g trn1 trn1n vt1`) // of younger families the page names none
 	least := 4
 	if r.manufacturer == "AWS" {
 		least = 2
@@ -189,6 +193,9 @@ func (r *row) encryptionInTransit() bool {
 // usageClasses are those with a price anywhere; what has none at all is sold on demand.
 func (r *row) usageClasses() []string {
 	classes := []string{"on-demand"}
+	if r.alsoForSpot {
+		return append(classes, "spot")
+	}
 	for _, p := range r.Pricing {
 		if p.Linux.Spot > 0 {
 			return append(classes, "spot")

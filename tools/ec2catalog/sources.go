@@ -74,13 +74,17 @@ type instance struct {
 		MaxENIs   int `json:"max_enis"`
 		IPsPerENI int `json:"ips_per_eni"`
 	} `json:"vpc"`
-	ZoneIDs map[string][]string `json:"availability_zones"` // by region
-	Pricing map[string]struct {
-		Linux struct {
-			OnDemand dollars `json:"ondemand"`
-			Spot     dollars `json:"spot_avg"`
-		} `json:"linux"`
-	} `json:"pricing"`
+	ZoneIDs map[string][]string     `json:"availability_zones"` // by region
+	Pricing map[string]regionPrices `json:"pricing"`
+
+	alsoForSpot bool // sold as spot, at a price that is not listed
+}
+
+type regionPrices struct {
+	Linux struct {
+		OnDemand dollars `json:"ondemand"`
+		Spot     dollars `json:"spot_avg"`
+	} `json:"linux"`
 }
 
 // dollars is a price as the list writes it, a decimal string; 0 when there is none.

@@ -21,13 +21,13 @@ type Type struct {
 	NitroEnclaves     bool
 	UsageClasses      []string // "on-demand", "spot": how it is sold in any of the regions
 
-	NetworkPerformance  string        // in EC2's words: "Up to 10 Gigabit"
+	NetworkPerformance  string        // in EC2's words: "Up to 10 Gigabit"; "" = unknown
 	NetworkCards        []NetworkCard // at least one, by index
 	DefaultCard         int           // index of the card that the primary interface is on
 	IPv4PerENI          int
 	IPv6PerENI          int    // 0 = no IPv6
 	ENASupport          string // "required", "supported", "unsupported"
-	EFAMax              int    // EFA interfaces; 0 = EFA is unsupported
+	EFAMax              int    // EFA interfaces; 0 = none, or unknown
 	EncryptionInTransit bool
 
 	GPUs                  []GPU

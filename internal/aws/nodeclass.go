@@ -15,26 +15,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instanceprofile"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
-
-// Resolution is what a node class comes to: the status to write, without conditions, and the conditions to
-// set. A condition that is not in the list is to stay as it is, because AWS gave no answer.
-type Resolution struct {
-	Status     awsv1.EC2NodeClassStatus
-	Conditions []Condition
-	// Next is when to look again.
-	Next time.Duration
-	// Err joins what could not be found out. The rest is valid nevertheless.
-	Err error
-}
-
-// Condition is a condition to set, all but its times.
-type Condition struct {
-	Type    string
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
-}
 
 // How soon a node class is looked at again.
 const (
@@ -46,8 +28,8 @@ const (
 
 // ResolveNodeClass finds what the selectors of a class select, and judges whether nodes can be launched.
 // It makes the instance profile for a role. class is not changed.
-func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) Resolution {
-	r := &resolver{cloud: c, class: class, out: Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
+func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
+	r := &resolver{cloud: c, class: class, out: cloud.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
 	r.out.Status.Conditions = nil
 	for _, step := range []func(context.Context){r.images, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate} {
 		step(ctx)
@@ -59,7 +41,7 @@ func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 type resolver struct {
 	cloud *Cloud
 	class *awsv1.EC2NodeClass
-	out   Resolution
+	out   cloud.Resolution
 }
 
 // key is under which answers about a class are kept: an edit asks anew.
@@ -70,7 +52,7 @@ func (r *resolver) ready(condition string, again time.Duration) {
 }
 
 func (r *resolver) set(condition string, status metav1.ConditionStatus, reason, message string, again time.Duration) {
-	r.out.Conditions = append(r.out.Conditions, Condition{condition, status, reason, message})
+	r.out.Conditions = append(r.out.Conditions, cloud.Condition{condition, status, reason, message})
 	r.out.Next = min(r.out.Next, again)
 }
 

@@ -37,7 +37,7 @@ var lattice = []layer{
 	// Bulk data about EC2; reads its own file and nothing else.
 	{"internal/engine/catalog/offline", nil, []string{"-"}},
 
-	{"internal/cloud", []string{"api"}, []string{"k8s.io/api/"}},
+	{"internal/cloud", []string{"api"}, []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	{"internal/aws", []string{"api", "internal/cloud", "internal/engine/requirement", "internal/engine/catalog"}, nil},
 	{"internal/cluster", []string{"api", "internal/engine", "internal/cloud"}, nil},
 	{"internal/controller", []string{"api", "internal/engine", "internal/cloud", "internal/cluster"}, nil},

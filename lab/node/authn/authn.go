@@ -1,0 +1,259 @@
+package authn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EKS is what the authenticator asks of EKS.
+type EKS interface {
+	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
+	ListAccessEntries(context.Context, *eks.ListAccessEntriesInput, ...func(*eks.Options)) (*eks.ListAccessEntriesOutput, error)
+	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
+}
+
+// EC2 is what the authenticator asks of EC2.
+type EC2 interface {
+	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
+}
+
+// ConfigMaps reads a namespace of the cluster, as client-go's CoreV1().ConfigMaps("kube-system") does.
+type ConfigMaps interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.ConfigMap, error)
+}
+
+// Config is what an Authenticator needs; all fields without a default are required.
+type Config struct {
+	// Cluster is the EKS name of the cluster.
+	Cluster string
+	// STSEndpoint is the URL of STS. Tokens that were signed for another host are refused.
+	STSEndpoint string
+	EKS         EKS
+	EC2         EC2
+	// ConfigMaps is the namespace kube-system, where aws-auth is.
+	ConfigMaps ConfigMaps
+	// AccessTTL is for how long an answer of EKS is believed; default one second.
+	AccessTTL time.Duration
+	HTTP      *http.Client     // default http.DefaultClient
+	Now       func() time.Time // default time.Now
+	Log       *slog.Logger     // default discards
+}
+
+// Authenticator answers the TokenReviews of one cluster. It is an http.Handler, safe for concurrent use.
+type Authenticator struct {
+	cfg  Config
+	host string
+
+	mu sync.Mutex
+	// access is what EKS said last.
+	access   access
+	accessAt time.Time
+	// names are private DNS names by instance ID; they never change.
+	names map[string]string
+}
+
+// access is a cluster's access configuration at one moment.
+type access struct {
+	mode       Mode
+	principals []string
+}
+
+// New returns an authenticator. It calls nobody.
+func New(cfg Config) (*Authenticator, error) {
+	u, err := url.Parse(cfg.STSEndpoint)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("authenticator of cluster %q: STS endpoint %q is not a URL", cfg.Cluster, cfg.STSEndpoint)
+	}
+	if cfg.AccessTTL == 0 {
+		cfg.AccessTTL = time.Second
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = http.DefaultClient
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}}, nil
+}
+
+// errUnmapped is the identity of nobody in this cluster.
+var errUnmapped = errors.New("no mapping")
+
+// Authenticate returns the Kubernetes user that a token stands for. An error that [Denied] reports
+// true for is final; any other means that the authenticator could not find out.
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+	u, err := parseToken(token, a.host, a.cfg.Now())
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("%w: %w", errDenied, err)
+	}
+	id, err := a.askSTS(ctx, u)
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	m, err := a.mapping(ctx, id)
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("map %s: %w", id.Principal, err)
+	}
+	username, err := expand(m.Username, id, func() (string, error) { return a.privateDNSName(ctx, id.Session) })
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("map %s: %w", id.Principal, err)
+	}
+	return authenticationv1.UserInfo{
+		Username: username,
+		UID:      fmt.Sprintf("aws-iam-authenticator:%s:%s", id.Account, id.UserID),
+		Groups:   m.Groups,
+		Extra: map[string]authenticationv1.ExtraValue{
+			"arn": {id.ARN}, "canonicalArn": {id.Principal}, "sessionName": {id.Session},
+			"accessKeyId": {id.AccessKeyID}, "principalId": {id.UserID},
+		},
+	}, nil
+}
+
+// Denied reports whether an error of Authenticate means that the token is nobody's here.
+func Denied(err error) bool { return errors.Is(err, errDenied) || errors.Is(err, errUnmapped) }
+
+// mapping looks the principal up where the cluster's mode says. An access entry wins.
+func (a *Authenticator) mapping(ctx context.Context, id Identity) (Mapping, error) {
+	acc, err := a.readAccess(ctx)
+	if err != nil {
+		return Mapping{}, err
+	}
+	for _, arn := range acc.principals {
+		if !isPrincipal(arn, id.Principal) {
+			continue
+		}
+		out, err := a.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &a.cfg.Cluster, PrincipalArn: aws.String(arn)})
+		if err != nil {
+			return Mapping{}, fmt.Errorf("describe access entry of %s: %w", arn, err)
+		}
+		e := out.AccessEntry
+		return AccessEntry{
+			PrincipalARN: arn, Type: aws.ToString(e.Type), Username: aws.ToString(e.Username), Groups: e.KubernetesGroups,
+		}.mapping(id), nil
+	}
+	if !acc.mode.usesConfigMap() {
+		return Mapping{}, fmt.Errorf("%w: mode %s, no access entry", errUnmapped, acc.mode)
+	}
+	cm, err := a.cfg.ConfigMaps.Get(ctx, "aws-auth", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Mapping{}, fmt.Errorf("%w: mode %s, no ConfigMap kube-system/aws-auth", errUnmapped, acc.mode)
+	}
+	if err != nil {
+		return Mapping{}, err
+	}
+	authMap, err := ParseAuthMap(cm.Data)
+	if err != nil {
+		return Mapping{}, fmt.Errorf("%w: %w", errUnmapped, err)
+	}
+	m, ok := authMap.lookup(id.Principal)
+	if !ok {
+		return Mapping{}, fmt.Errorf("%w: mode %s, not in ConfigMap kube-system/aws-auth", errUnmapped, acc.mode)
+	}
+	return m, nil
+}
+
+// readAccess returns the cluster's mode and, if it counts, who has an access entry.
+func (a *Authenticator) readAccess(ctx context.Context) (access, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.cfg.Now(); !a.accessAt.IsZero() && now.Sub(a.accessAt) < a.cfg.AccessTTL {
+		return a.access, nil
+	}
+	out, err := a.cfg.EKS.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &a.cfg.Cluster})
+	if err != nil {
+		return access{}, fmt.Errorf("describe cluster %s: %w", a.cfg.Cluster, err)
+	}
+	acc := access{mode: ModeConfigMap}
+	if c := out.Cluster.AccessConfig; c != nil && c.AuthenticationMode != "" {
+		acc.mode = Mode(c.AuthenticationMode)
+	}
+	if acc.mode.usesEntries() {
+		pages := eks.NewListAccessEntriesPaginator(a.cfg.EKS, &eks.ListAccessEntriesInput{ClusterName: &a.cfg.Cluster})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return access{}, fmt.Errorf("list access entries of cluster %s: %w", a.cfg.Cluster, err)
+			}
+			acc.principals = append(acc.principals, page.AccessEntries...)
+		}
+	}
+	a.access, a.accessAt = acc, a.cfg.Now()
+	return acc, nil
+}
+
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+
+// privateDNSName is the name of the instance whose ID is the session name.
+func (a *Authenticator) privateDNSName(ctx context.Context, session string) (string, error) {
+	if !instanceID.MatchString(session) {
+		return "", fmt.Errorf("%w: session %q is not that of an instance", errUnmapped, session)
+	}
+	a.mu.Lock()
+	name := a.names[session]
+	a.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	out, err := a.cfg.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{session}})
+	if err != nil {
+		return "", fmt.Errorf("describe instance %s: %w", session, err)
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			name = aws.ToString(i.PrivateDnsName)
+		}
+	}
+	if name == "" {
+		return "", fmt.Errorf("instance %s has no private DNS name", session)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names[session] = name
+	return name, nil
+}
+
+// ServeHTTP answers a TokenReview. A token of nobody is an answer; not knowing is a server error, on
+// which the API server tries again.
+func (a *Authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&review); err != nil {
+		http.Error(w, "decode TokenReview: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	user, err := a.Authenticate(r.Context(), review.Spec.Token)
+	switch {
+	case err == nil:
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: user}
+	case Denied(err):
+		a.cfg.Log.Info("access denied", "cluster", a.cfg.Cluster, "reason", err.Error())
+		review.Status = authenticationv1.TokenReviewStatus{Error: err.Error()}
+	default:
+		a.cfg.Log.Warn("token review failed", "cluster", a.cfg.Cluster, "error", err.Error())
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	review.Spec = authenticationv1.TokenReviewSpec{}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(review); err != nil {
+		a.cfg.Log.Warn("answer token review", "error", err.Error())
+	}
+}

@@ -1,0 +1,225 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/node/authn"
+	"github.com/dovetail-k8s/dovetail/lab/node/kubelet"
+	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
+)
+
+// boot is the life of a machine, from power on until ctx ends.
+func (f *Farm) boot(ctx context.Context, i awsim.Instance) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(f.cfg.Boot):
+	}
+	m := machine{farm: f, instance: i, image: f.images[i.ImageID]}
+	config, err := m.bootstrap()
+	if err != nil {
+		m.console("cloud-init", "bootstrap failed: "+err.Error())
+		f.cfg.Log.Info("instance does not join", "instance", i.ID, "reason", err.Error())
+		return
+	}
+	pods, release := f.podRange()
+	defer release()
+	config.PodIPs = pods
+	kubelet.New(config).Run(ctx)
+}
+
+// machine is an instance from the inside.
+type machine struct {
+	farm     *Farm
+	instance awsim.Instance
+	image    userdata.Image
+}
+
+// bootstrap reads the user data and configures kubelet. Its error is for the console.
+func (m machine) bootstrap() (kubelet.Config, error) {
+	if m.image.Family == userdata.Unknown {
+		return kubelet.Config{}, fmt.Errorf("image %s is not an EKS optimized image: there is no kubelet on it", m.instance.ImageID)
+	}
+	m.console("systemd", fmt.Sprintf("Started EKS node bootstrap (%s %s, Kubernetes %s).", m.image.Family, m.image.Release, m.image.Kubernetes))
+	if len(m.instance.UserData) == 0 {
+		return kubelet.Config{}, fmt.Errorf("the instance has no user data")
+	}
+	cluster, err := userdata.Decode(m.image.Family, m.instance.UserData)
+	if err != nil {
+		return kubelet.Config{}, err
+	}
+	if err := userdata.ValidateLabels(cluster.Labels); err != nil {
+		return kubelet.Config{}, fmt.Errorf("kubelet exited: failed to validate kubelet flags: %w", err)
+	}
+	settings := cluster.WithDefaults(userdata.Machine{
+		VCPUs: m.instance.VCPUs, MaxENIs: m.instance.MaxENIs, IPv4PerENI: m.instance.IPv4PerENI,
+	})
+	if settings.RegisterNode != nil && !*settings.RegisterNode {
+		return kubelet.Config{}, fmt.Errorf("kubelet was told not to register the node (registerNode: false)")
+	}
+	ip, err := netip.ParseAddr(m.instance.PrivateIP)
+	if err != nil {
+		return kubelet.Config{}, fmt.Errorf("private address of the instance: %w", err)
+	}
+	client, err := m.client(cluster)
+	if err != nil {
+		return kubelet.Config{}, fmt.Errorf("kubelet exited: %w", err)
+	}
+	return m.kubelet(cluster, settings, client, ip), nil
+}
+
+// kubelet is the configuration of a machine whose user data was understood.
+func (m machine) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration, client kubernetes.Interface, ip netip.Addr) kubelet.Config {
+	capacity := m.capacity(cluster, settings)
+	return kubelet.Config{
+		Client:      client,
+		Name:        m.instance.PrivateDNSName,
+		ProviderID:  "aws:///" + m.instance.Zone + "/" + m.instance.ID,
+		IP:          ip,
+		Labels:      cluster.Labels,
+		Taints:      settings.RegisterWithTaints,
+		Capacity:    capacity,
+		Allocatable: allocatable(capacity, settings),
+		Devices:     m.devices(),
+		Info:        m.info(),
+		Stages:      m.farm.stages,
+		Timing:      m.farm.cfg.Kubelet,
+		Log:         func(severity byte, text string) { m.console("kubelet", m.klog(severity, text)) },
+	}
+}
+
+// client talks to the API server of the user data as the role of the machine.
+func (m machine) client(cluster userdata.Config) (kubernetes.Interface, error) {
+	credentials := &bearer{machine: m, signer: authn.Signer{
+		Endpoint: m.farm.cfg.STSEndpoint, Region: m.farm.cfg.Region, Cluster: cluster.ClusterName, Now: m.farm.cfg.Now,
+	}}
+	return kubernetes.NewForConfig(&rest.Config{
+		Host:            cluster.Endpoint,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CA},
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			credentials.next = next
+			return credentials
+		},
+		ContentConfig: rest.ContentConfig{
+			ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
+		UserAgent: fmt.Sprintf("kubelet/v%s.0 (linux/%s)", m.image.Kubernetes, m.goArch()),
+		QPS:       50, Burst: 100, // kubelet's defaults
+	})
+}
+
+// bearer signs the requests of a kubelet with a token of its machine's role, as kubelet's credential
+// plugin does: a token is used for most of its life, and dropped when the API server refuses it.
+type bearer struct {
+	machine machine
+	signer  authn.Signer
+	next    http.RoundTripper
+
+	mu       sync.Mutex
+	token    string
+	signedAt time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := b.current(r.Context())
+	if err != nil {
+		return nil, fmt.Errorf("getting credentials: %w", err)
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := b.next.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		b.drop(token)
+	}
+	return resp, err
+}
+
+func (b *bearer) current(ctx context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.signer.Now()
+	if b.token != "" && now.Sub(b.signedAt) < authn.TokenLife-time.Minute {
+		return b.token, nil
+	}
+	c, err := b.machine.farm.cfg.Cloud.InstanceCredentials(b.machine.instance.ID)
+	if err != nil {
+		return "", err
+	}
+	token, err := b.signer.Token(ctx, aws.Credentials{
+		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken,
+	})
+	if err != nil {
+		return "", err
+	}
+	b.token, b.signedAt = token, now
+	return token, nil
+}
+
+func (b *bearer) drop(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.token == token {
+		b.token = ""
+	}
+}
+
+func (m machine) goArch() string {
+	if m.instance.Architecture == "arm64" {
+		return "arm64"
+	}
+	return "amd64"
+}
+
+// info is what kubelet finds out about the system it runs on.
+func (m machine) info() corev1.NodeSystemInfo {
+	sum := sha256.Sum256([]byte(m.instance.ID))
+	id := hex.EncodeToString(sum[:])
+	out := corev1.NodeSystemInfo{
+		MachineID:               "ec2" + id[3:32],
+		SystemUUID:              fmt.Sprintf("ec2%s-%s-%s-%s-%s", id[3:8], id[8:12], id[12:16], id[16:20], id[20:32]),
+		BootID:                  fmt.Sprintf("%s-%s-%s-%s-%s", id[32:40], id[40:44], id[44:48], id[48:52], id[52:64]),
+		ContainerRuntimeVersion: "containerd://2.1.5",
+		KubeletVersion:          "v" + m.image.Kubernetes + ".0-eks-3abbec1",
+		OperatingSystem:         "linux",
+		Architecture:            m.goArch(),
+	}
+	switch m.image.Family {
+	case userdata.AL2:
+		out.OSImage, out.KernelVersion = "Amazon Linux 2", "5.10.245-245.983.amzn2."+m.instance.Architecture
+	case userdata.Bottlerocket:
+		out.OSImage = fmt.Sprintf("Bottlerocket OS %s (aws-k8s-%s)", strings.TrimPrefix(m.image.Release, "v"), m.image.Kubernetes)
+		out.KernelVersion = "6.12.53"
+	default:
+		out.OSImage = "Amazon Linux 2023." + strings.TrimPrefix(m.image.Release, "v")
+		out.KernelVersion = "6.12.53-69.119.amzn2023." + m.instance.Architecture
+	}
+	return out
+}
+
+// console writes a line of the journal, which these images copy to the serial console.
+func (m machine) console(unit, text string) {
+	host, _, _ := strings.Cut(m.instance.PrivateDNSName, ".")
+	m.farm.cfg.Cloud.AppendConsole(m.instance.ID, fmt.Sprintf("%s %s %s: %s\n", m.farm.cfg.Now().UTC().Format(time.Stamp), host, unit, text))
+}
+
+// klog gives a message the header of Kubernetes' log lines.
+func (m machine) klog(severity byte, text string) string {
+	return fmt.Sprintf("%c%s %7d kubelet.go] %s", severity, m.farm.cfg.Now().UTC().Format("0102 15:04:05.000000"), 1, text)
+}

@@ -1,0 +1,138 @@
+// Package node is what runs on the instances of the simulated AWS.
+//
+// A [Farm] watches EC2. An instance that reaches running boots: its image reads its user data (package
+// userdata), it signs a token with the credentials of its instance profile's role, and a kubelet
+// (package kubelet) talks to the API server that the user data names, trusting the CA that the user
+// data holds. Nothing else is known to it: wrong user data, a role that the cluster does not map, or a
+// CA of another cluster keep it out, as they would in AWS, and its console output says why.
+//
+// An instance that leaves running falls silent at once. What becomes of its Node and pods is the
+// cluster's business (see package ccm), and Nodes that did not come from an instance are left alone.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/kwok/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
+	"github.com/dovetail-k8s/dovetail/lab/node/kubelet"
+	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
+)
+
+// Cloud is what instances are to their machines; *awsim.Sim is one.
+type Cloud interface {
+	// Watch reports every change of an instance's state, beginning with all instances as they are.
+	Watch(ctx context.Context) <-chan awsim.InstanceEvent
+	// AppendConsole adds to the console output of an instance.
+	AppendConsole(id, text string)
+	// InstanceCredentials returns what the metadata service of an instance hands out.
+	InstanceCredentials(id string) (awsim.Credentials, error)
+}
+
+// Config is what a Farm needs; fields without a default are required.
+type Config struct {
+	Cloud  Cloud
+	Region string
+	// STSEndpoint is the URL of STS that nodes sign their tokens for.
+	STSEndpoint string
+	// Boot is the time from running to kubelet's first call; default 1500 ms.
+	Boot time.Duration
+	// Kubelet is the timing of the nodes.
+	Kubelet kubelet.Timing
+	// Stages are what pods go through; default kubelet.DefaultStages.
+	Stages []*v1alpha1.Stage
+	Now    func() time.Time // for signatures; default time.Now
+	Log    *slog.Logger     // default discards
+}
+
+// Farm boots a node for each running instance, for any number of clusters.
+type Farm struct {
+	cfg    Config
+	stages *kubelet.Stages
+	// images are the published images by ID.
+	images map[string]userdata.Image
+
+	mu     sync.Mutex
+	blocks map[int]bool // pod address ranges in use, by number
+}
+
+// New returns a farm without machines. It calls nobody.
+func New(cfg Config) (*Farm, error) {
+	if cfg.Boot == 0 {
+		cfg.Boot = 1500 * time.Millisecond
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Stages == nil {
+		var err error
+		if cfg.Stages, err = kubelet.DefaultStages(); err != nil {
+			return nil, fmt.Errorf("default stages: %w", err)
+		}
+	}
+	stages, err := kubelet.NewStages(cfg.Stages)
+	if err != nil {
+		return nil, err
+	}
+	f := &Farm{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, blocks: map[int]bool{}}
+	for _, i := range image.List(cfg.Region) {
+		f.images[i.ID] = userdata.ParseImage(i.Name)
+	}
+	return f, nil
+}
+
+// Run boots and stops machines until ctx ends, and returns when all are down.
+func (f *Farm) Run(ctx context.Context) error {
+	var machines sync.WaitGroup
+	defer machines.Wait()
+	running := map[string]context.CancelFunc{}
+	defer func() {
+		for _, stop := range running {
+			stop()
+		}
+	}()
+	for event := range f.cfg.Cloud.Watch(ctx) {
+		i := event.Instance
+		stop, up := running[i.ID]
+		switch {
+		case i.State == ec2.Running && !up:
+			machine, cancel := context.WithCancel(ctx)
+			running[i.ID] = cancel
+			machines.Go(func() { f.boot(machine, i) })
+		case i.State != ec2.Running && up:
+			stop()
+			delete(running, i.ID)
+		}
+	}
+	return nil
+}
+
+// podRange lends a machine addresses for its pods, from the range that EKS documents for secondary
+// CIDRs. The function returned gives them back.
+func (f *Farm) podRange() (netip.Prefix, func()) {
+	const bits = 22 // the largest instances run some 700 pods
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	block := 0
+	for f.blocks[block] {
+		block++
+	}
+	f.blocks[block] = true
+	first := netip.AddrFrom4([4]byte{100, 64 + byte(block>>14), byte(block >> 6), byte(block << 2)})
+	return netip.PrefixFrom(first, bits), func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.blocks, block)
+	}
+}

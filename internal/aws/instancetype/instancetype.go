@@ -121,11 +121,6 @@ func (r *Resolver) Resolve(info ec2types.InstanceTypeInfo, class Class, market M
 	}
 }
 
-// MaxPods is how many pods a node will take: what the kubelet must be told at bootstrap.
-func (r *Resolver) MaxPods(info ec2types.InstanceTypeInfo, class Class) int {
-	return machine{InstanceTypeInfo: info, settings: r.settings, class: class}.pods()
-}
-
 // Supported tells whether the provider can use a type at all: it runs HVM images on x86-64 or Arm.
 // DescribeInstanceTypes filters by the same two properties where EC2 is asked.
 func Supported(info ec2types.InstanceTypeInfo) bool {

@@ -147,13 +147,9 @@ func TestPodsAndMemoryReservedForThem(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := settings
 			s.ReservedENIs = test.reservedENIs
-			r, description := resolver(t, s), info(t, test.instanceType)
-			it := r.Resolve(description, test.class, market())
+			it := resolver(t, s).Resolve(info(t, test.instanceType), test.class, market())
 			if pods(it) != test.pods {
 				t.Errorf("%d pods, want %d", pods(it), test.pods)
-			}
-			if n := r.MaxPods(description, test.class); int64(n) != test.pods {
-				t.Errorf("kubelet would be told %d pods, want %d", n, test.pods)
 			}
 			expect(t, "overhead", overhead(it, corev1.ResourceMemory), test.memory)
 		})

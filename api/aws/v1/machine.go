@@ -33,6 +33,8 @@ type BlockDeviceMapping struct {
 	// +optional
 	DeviceName string `json:"deviceName,omitempty"`
 	// EBS describes the volume.
+	// +kubebuilder:validation:XValidation:message="snapshotID or volumeSize must be given",rule="has(self.snapshotID) || has(self.volumeSize)"
+	// +kubebuilder:validation:XValidation:message="snapshotID must be given with volumeInitializationRate",rule="!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != '')"
 	// +optional
 	EBS *BlockDevice `json:"ebs,omitempty"`
 	// RootVolume marks the device that holds the kubelet's directory: ephemeral storage has its size.
@@ -41,8 +43,6 @@ type BlockDeviceMapping struct {
 }
 
 // BlockDevice is an EBS volume.
-// +kubebuilder:validation:XValidation:message="snapshotID or volumeSize must be given",rule="has(self.snapshotID) || has(self.volumeSize)"
-// +kubebuilder:validation:XValidation:message="snapshotID must be given with volumeInitializationRate",rule="!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != ”)"
 type BlockDevice struct {
 	// +optional
 	DeleteOnTermination *bool `json:"deleteOnTermination,omitempty"`

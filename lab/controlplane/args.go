@@ -49,6 +49,8 @@ func (c *Cluster) apiServerArgs() []string {
 		// The endpoints of the service "kubernetes" cannot be loopback addresses, and no pod of
 		// the lab could follow them anyway.
 		"--endpoint-reconciler-type=none",
+		// Has it end open watches when it is stopped. It would wait for them otherwise.
+		"--shutdown-watch-termination-grace-period=3s",
 		"--allow-privileged=true",
 		"--profiling=false",
 

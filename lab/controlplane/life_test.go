@@ -20,6 +20,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
 )
 
+// grace is how long a component may take to end before it is killed.
+const grace = 10 * time.Second
+
 // everyComponent is a control plane that runs.
 const everyComponent = 4
 
@@ -159,8 +162,17 @@ func TestTwoClustersSideBySide(t *testing.T) {
 		t.Errorf("a cluster in the same directory: got %v, want that it exists", err)
 	}
 
+	watch, err := clientOf(t, second.RESTConfig()).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	begin := time.Now()
 	if err := second.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
+	}
+	if took := time.Since(begin); took >= grace {
+		t.Errorf("stop took %v: with a watch open, a component did not end before it was killed", took)
 	}
 	if err := none(t, dir); err != nil {
 		t.Errorf("after Stop: %v", err)

@@ -136,3 +136,51 @@ func TestTypesOfYoungFamilies(t *testing.T) {
 		}
 	}
 }
+
+// What families.txt and repriced.txt take for granted of us-west-2.
+func TestOregonCostsWhatVirginiaCosts(t *testing.T) {
+	dir, err := download(priceList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := readInstances(filepath.Join(dir, "data", "instances.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, in := range list {
+		east, west := in.Pricing["us-east-1"].Linux.OnDemand, in.Pricing["us-west-2"].Linux.OnDemand
+		if east == 0 || west == 0 {
+			continue
+		}
+		compared++
+		if east != west {
+			t.Errorf("%s costs %v and %v $/h", in.Name, east, west)
+		}
+	}
+	if compared < 890 {
+		t.Errorf("only %d types compared", compared)
+	}
+}
+
+func TestReprice(t *testing.T) {
+	price := func(p dollars) (r regionPrices) { r.Linux.OnDemand = p; return r }
+	list := []instance{
+		{Name: "a.large", Pricing: map[string]regionPrices{"us-east-1": price(1), "eu-west-1": price(2)}},
+		{Name: "b.large", Pricing: map[string]regionPrices{"us-east-1": price(1), "us-west-2": price(1)}},
+	}
+	if err := reprice(list, "# comment\na.large 0.5\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := list[0].Pricing; got["us-east-1"] != price(0.5) || got["eu-west-1"] != price(2) || len(got) != 2 {
+		t.Errorf("a.large costs %v", got)
+	}
+	if got := list[1].Pricing; got["us-east-1"] != price(1) || got["us-west-2"] != price(1) {
+		t.Errorf("b.large costs %v", got)
+	}
+	for _, broken := range []string{"c.large 1\n", "a.large one\n"} {
+		if err := reprice(list, broken); err == nil {
+			t.Errorf("%q: no error", broken)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func encode(rows []row) []byte {
 	for _, m := range []module{priceList, networkLimits} {
 		fmt.Fprintln(&b, "source", m.path, m.version)
 	}
-	fmt.Fprintln(&b, "source rules.go and families.txt of tools/ec2catalog")
+	fmt.Fprintln(&b, "source rules.go, families.txt and repriced.txt of tools/ec2catalog")
 	for _, region := range regions {
 		fmt.Fprintln(&b, "region", region, strings.Join(zones[region], " "))
 		columns = append(columns, priceColumns(region, zones[region])...)

@@ -97,7 +97,7 @@ func (f family) instance(size string) (instance, error) {
 		alsoForSpot: true,
 		Pricing:     map[string]regionPrices{},
 	}
-	for _, region := range []string{"us-east-1", "us-west-2"} {
+	for _, region := range sameAsEast {
 		p := regionPrices{}
 		p.Linux.OnDemand = dollars(round(price))
 		in.Pricing[region] = p
@@ -145,7 +145,7 @@ func usualZones(list []instance) map[string][]string {
 					offered++
 				}
 			}
-			if region != "eu-west-1" && 4*offered >= 3*len(list) {
+			if slices.Contains(sameAsEast, region) && 4*offered >= 3*len(list) {
 				zones[region] = append(zones[region], id)
 			}
 		}

@@ -4,7 +4,7 @@
 // The facts come from two Go modules, pinned by version and checksum (sources.go) and fetched by
 // the go command, so that no account and no network but the module proxy is needed. What neither
 // of them knows follows from rules (rules.go), each with the AWS documentation that it restates, and
-// from a table of families that came later (families.txt).
+// from tables of what came later: new families (families.txt) and new prices (repriced.txt).
 // The output depends on nothing else: the same sources give the same text.
 //
 //	cd tools/ec2catalog && GOWORK=off go run .          # write the file
@@ -61,6 +61,9 @@ func generate() ([]byte, error) {
 	}
 	instances, err := readInstances(filepath.Join(listDir, "data", "instances.json"))
 	if err != nil {
+		return nil, err
+	}
+	if err := reprice(instances, repricedText); err != nil {
 		return nil, err
 	}
 	limitsDir, err := download(networkLimits)

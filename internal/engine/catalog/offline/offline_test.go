@@ -110,14 +110,12 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Prices of us-east-1 as of July 2026, typed from AWS' price list and not from the catalog's
-// sources. They are compared to a tenth of a per mille, the rounding of either. The catalog's prices
-// are a year older: what AWS has repriced in between is no part of the table (P4 and P5 became 25 to
-// 45 % cheaper, u7i-12tb 7 %, and most bare metal types that share a size with a virtual one 5 to 10 % dearer).
+// Prices of us-east-1 as of July 2026, typed from AWS' price list, compared to a tenth of a per mille,
+// the rounding of either. Wherever AWS has not repriced since, the catalog's come from another source.
 var priceList = map[string]float64{
 	"a1.metal": 0.408, "c5.large": 0.085, "c5.metal": 4.08, "c5n.18xlarge": 3.888, "c6a.48xlarge": 7.344,
 	"c6g.medium": 0.034, "c6gn.16xlarge": 2.7648, "c6i.large": 0.085, "c6in.32xlarge": 7.2576, "c7a.medium": 0.05132,
-	"c7g.xlarge": 0.145, "c7i.2xlarge": 0.357, "c7i-flex.large": 0.0847875, "c8g.24xlarge": 3.82848,
+	"c7g.xlarge": 0.145, "c7i.2xlarge": 0.357, "c7i-flex.large": 0.0847875, "c8g.24xlarge": 3.82848, "m7i.metal-24xl": 5.32224, "p4d.24xlarge": 21.95764, "p5.48xlarge": 55.04, "r5b.metal": 7.8672,
 	"d3.xlarge": 0.499, "f2.48xlarge": 15.84, "g4ad.xlarge": 0.37853, "g4dn.xlarge": 0.526, "g5.48xlarge": 16.288,
 	"g5g.metal": 2.744, "g6.4xlarge": 1.3232, "g6e.xlarge": 1.861, "gr6.4xlarge": 1.5392, "hpc7g.16xlarge": 1.6832,
 	"i3.large": 0.156, "i3en.metal": 10.848, "i4i.32xlarge": 10.9824, "i7ie.large": 0.2599, "inf1.6xlarge": 1.18,

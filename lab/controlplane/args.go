@@ -91,8 +91,8 @@ func (c *Cluster) controllerManagerArgs() []string {
 		"--kube-api-content-type=application/vnd.kubernetes.protobuf",
 		"--leader-elect=false",
 		"--profiling=false",
-		// It creates this directory, wherever it is.
-		"--flex-volume-plugin-dir=" + s.file("flexvolume"),
+		// Empty, but it has to exist: the default one would be created, outside of the state.
+		"--flex-volume-plugin-dir=" + s.flexVolumes(),
 		// Addresses and routes of nodes are the cloud's business.
 		"--cloud-provider=external",
 		"--allocate-node-cidrs=false",

@@ -20,6 +20,7 @@ func (s state) cert(name string) string       { return filepath.Join(s.dir, "pki
 func (s state) key(name string) string        { return filepath.Join(s.dir, "pki", name+".key") }
 func (s state) kubeconfig(name string) string { return filepath.Join(s.dir, name+".kubeconfig") }
 func (s state) log(component string) string   { return filepath.Join(s.dir, "logs", component+".log") }
+func (s state) flexVolumes() string           { return filepath.Join(s.dir, "flexvolume") }
 func (s state) file(name string) string       { return filepath.Join(s.dir, name) }
 
 // create makes the directories, and refuses one that holds a cluster.
@@ -27,7 +28,7 @@ func (s state) create() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	for _, dir := range []string{s.data(), filepath.Dir(s.cert("")), filepath.Dir(s.log(""))} {
+	for _, dir := range []string{s.data(), filepath.Dir(s.cert("")), filepath.Dir(s.log("")), s.flexVolumes()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return fmt.Errorf("state directory %s holds a cluster already: %w", s.dir, err)
 		}

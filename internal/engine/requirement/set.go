@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -206,6 +207,25 @@ func (s Set) HasMinValues() bool {
 
 // Equal tells whether both sets hold the same requirements.
 func (s Set) Equal(o Set) bool { return slices.EqualFunc(s.list, o.list, Requirement.Equal) }
+
+// Key is a string that only equal sets share, for use as a map key.
+func (s Set) Key() string {
+	var b []byte
+	for _, r := range s.list {
+		b = append(b, r.key...)
+		for _, flag := range []bool{r.complement, r.present, r.hasMin, r.hasMax} {
+			b = strconv.AppendBool(append(b, 0), flag)
+		}
+		for _, n := range []int64{r.min, r.max, int64(r.minValues), int64(len(r.values))} {
+			b = strconv.AppendInt(append(b, 0), n, 36)
+		}
+		for _, v := range r.values {
+			b = append(append(b, 0), v...)
+		}
+		b = append(b, 1)
+	}
+	return string(b)
+}
 
 // String is for people: requirements in the order of keys.
 func (s Set) String() string {

@@ -28,7 +28,8 @@ type Placement struct {
 // Launch is a NodeClaim to create.
 type Launch struct {
 	Pool *karpv1.NodePool
-	// Requirements of the claim beyond instance type and capacity type, which are in InstanceTypes.
+	// Requirements that every node of the claim satisfies, minValues included. ClaimRequirements spells them
+	// for the API.
 	Requirements requirement.Set
 	// InstanceTypes that hold all Pods, cheapest first.
 	InstanceTypes []*catalog.InstanceType

@@ -81,7 +81,7 @@ type Node struct {
 	// Nominated are pending pods promised to this claim. They use resources here and nowhere else.
 	Nominated []types.UID
 	// Launched is false for a claim that has no instance yet: its size is known only by what it
-	// promised its nominated pods, so it takes no others.
+	// promised its nominated pods, so it takes no others. It says nothing about nodes without a claim.
 	Launched    bool
 	Registered  bool
 	Initialized bool

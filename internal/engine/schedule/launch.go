@@ -1,0 +1,116 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// MaxInstanceTypes is how many types one claim names at most, cheapest first.
+const MaxInstanceTypes = 600
+
+// launch makes a claim of a bin. The Reason is set when the types that one claim may name do not reach minValues.
+func (sv *solver) launch(b *bin) (Launch, Reason) {
+	t := b.t
+	l := Launch{
+		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
+		Requirements: b.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
+	}
+	var types []candidate
+	for _, cand := range b.types {
+		// Any of the types may be what is launched, so none may count more against limits than was reserved.
+		if t.types[cand.t].capacity.within(b.reserved) {
+			types = append(types, cand)
+		}
+	}
+	types = types[:min(len(types), MaxInstanceTypes)]
+	if missed, _ := t.minima(b.reqs, types); len(missed) > 0 {
+		if !sv.bestEffort {
+			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(b.reqs, missed)}
+		}
+		l.MinValuesRelaxed = true
+	}
+	groups := map[int]bool{}
+	for _, cand := range types {
+		l.InstanceTypes = append(l.InstanceTypes, t.types[cand.t].InstanceType)
+		groups[t.types[cand.t].group] = true
+	}
+	l.Offering, _ = l.InstanceTypes[0].Cheapest(b.reqs)
+	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
+	for _, p := range b.pods {
+		addTo(l.Requests, snapshot.Requests(p))
+	}
+	return l, Reason{}
+}
+
+// leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the
+// groups, only of resources that all of them take.
+func leastOverhead(t *template, groups []int) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	maps.Copy(out, t.groups[groups[0]].requests)
+	for _, g := range groups[1:] {
+		for name, least := range out {
+			q, ok := t.groups[g].requests[name]
+			switch {
+			case !ok:
+				delete(out, name)
+			case q.Cmp(least) < 0:
+				out[name] = q
+			}
+		}
+	}
+	return out
+}
+
+// CapacityTypes are those of the available offerings of the launch's types that its requirements admit, sorted.
+func (l *Launch) CapacityTypes() []string {
+	seen := map[string]bool{}
+	for _, it := range l.InstanceTypes {
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Available && !seen[o.CapacityType] && l.Requirements.Overlaps(o.Requirements) {
+				seen[o.CapacityType] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// ClaimRequirements spells the requirements of the NodeClaim to create, sorted by key: those of the launch, with
+// the instance types by name (cheapest first) and the capacity types that can be had.
+func (l *Launch) ClaimRequirements() []karpv1.Requirement {
+	capacity := requirement.In(karpv1.LabelCapacityType, l.CapacityTypes()...).
+		WithMinValues(l.Requirements.Get(karpv1.LabelCapacityType).MinValues())
+	out := l.Requirements.Replace(capacity).Without(corev1.LabelInstanceTypeStable).API()
+	types := karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn}
+	for _, it := range l.InstanceTypes {
+		types.Values = append(types.Values, it.Name)
+	}
+	if n := l.Requirements.Get(types.Key).MinValues(); n > 0 {
+		types.MinValues = &n
+	}
+	out = append(out, types)
+	slices.SortStableFunc(out, func(a, b karpv1.Requirement) int { return cmp.Compare(a.Key, b.Key) })
+	return out
+}
+
+// ClaimLabels are the labels of the NodeClaim to create: those of the pool's template, the pool and its node class, and
+// one value for each requirement on a label that nobody else will set.
+func (l *Launch) ClaimLabels(labels requirement.Labels) map[string]string {
+	out := map[string]string{karpv1.LabelNodePool: l.Pool.Name}
+	maps.Copy(out, l.Pool.Spec.Template.Labels)
+	for _, r := range l.Requirements.All() {
+		if _, given := out[r.Key()]; given || labels.WellKnown[r.Key()] {
+			continue
+		}
+		if v, ok := r.Example(); ok {
+			out[r.Key()] = v
+		}
+	}
+	return out
+}

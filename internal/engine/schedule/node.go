@@ -1,0 +1,154 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// node is a machine of the snapshot with what this Solve has put on it.
+type node struct {
+	index  int
+	src    *snapshot.Node
+	labels requirement.Set
+	// open nodes take pods: not those that are going, nor claims whose size is not known yet.
+	open  bool
+	free  vec
+	ports []hostPort
+	// attached counts distinct volumes per driver that has a limit here.
+	attached map[attachment]bool
+	inUse    map[string]int32
+	placed   []*corev1.Pod
+}
+
+// nodeOrder puts nodes that are up before those on their way, then goes by name.
+func nodeOrder(a, b *snapshot.Node) int {
+	if a.Initialized != b.Initialized {
+		if a.Initialized {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Claim, b.Claim))
+}
+
+func (sv *solver) node(src *snapshot.Node, index int) *node {
+	n := &node{
+		index: index, src: src, open: !src.Deleting && (src.Launched || src.Claim == ""),
+		labels: sv.s.Labels.FromNode(src.Labels), attached: map[attachment]bool{}, inUse: map[string]int32{},
+	}
+	if !n.labels.Defines(corev1.LabelHostname) {
+		n.labels = n.labels.With(requirement.In(corev1.LabelHostname, src.Name))
+	}
+	if !n.open {
+		return n
+	}
+	n.free = sv.axes.vec(src.Allocatable)
+	running := make(vec, len(sv.axes.names))
+	for _, pod := range src.Pods {
+		if snapshot.Terminal(pod) || sv.simulated[pod.UID] {
+			continue
+		}
+		v := sv.axes.vec(snapshot.Requests(pod))
+		n.free = n.free.minus(v)
+		if snapshot.DaemonOwned(pod) {
+			running = running.plus(v)
+		}
+		n.ports = append(n.ports, hostPorts(pod)...)
+		n.attach(attachments(podVolumes(sv.s, pod)))
+	}
+	expected := make(vec, len(sv.axes.names))
+	for _, d := range sv.daemons {
+		if d.runsOn(n.labels, src.Taints) {
+			expected = expected.plus(d.vec)
+		}
+	}
+	for i, missing := range expected.minus(running) {
+		n.free[i] -= max(0, missing)
+	}
+	return n
+}
+
+func (n *node) domain(key string) (string, bool) {
+	return n.labels.Get(key).Single()
+}
+
+func (n *node) attach(list []attachment) {
+	for _, a := range list {
+		if !n.attached[a] {
+			n.attached[a] = true
+			n.inUse[a.driver]++
+		}
+	}
+}
+
+// attachable tells whether the node's drivers can attach what a pod brings.
+func (n *node) attachable(list []attachment) bool {
+	if len(n.src.VolumeLimits) == 0 {
+		return true
+	}
+	extra := map[attachment]bool{}
+	more := map[string]int32{}
+	for _, a := range list {
+		if !n.attached[a] && !extra[a] {
+			extra[a] = true
+			more[a.driver]++
+		}
+	}
+	for driver, k := range more {
+		if limit, ok := n.src.VolumeLimits[driver]; ok && n.inUse[driver]+k > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
+func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
+	if !n.open || sh.deadNodes.has(n.index) {
+		return false, true
+	}
+	if _, blocked := snapshot.Untolerated(sh.tolerations, n.src.Taints); blocked {
+		return false, true
+	}
+	if !c.requests.fits(n.free) || portsConflict(c.ports, n.ports) || !n.attachable(c.attached) {
+		return false, true
+	}
+	if !n.labels.Compatible(sh.full, nil) {
+		return false, true
+	}
+	if !slices.ContainsFunc(c.volumes, func(alt requirement.Set) bool { return n.labels.Compatible(alt, nil) }) {
+		return false, true
+	}
+	for _, v := range sv.views(c, sh) {
+		domain, has := n.domain(v.g.key)
+		if !has && n.src.Initialized && v.keepsApart() {
+			continue // outside all domains there is nobody to keep away from
+		}
+		if !has || !v.allows(domain) {
+			return false, false
+		}
+	}
+	return true, false
+}
+
+// join places the pod on the node and counts it there.
+func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
+	if n.free != nil {
+		n.free = n.free.minus(c.requests)
+	}
+	n.ports = append(n.ports, c.ports...)
+	n.attach(c.attached)
+	n.placed = append(n.placed, pod)
+	for _, list := range [][]*group{c.matches, c.declares} {
+		for _, g := range list {
+			if domain, ok := n.domain(g.key); ok && g.filter.admits(n.labels, n.src.Taints, nil) {
+				g.counts[domain]++
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// axes are the resources that matter in one Solve, in a fixed order, so that amounts are vectors.
+type axes struct {
+	names []corev1.ResourceName
+	index map[corev1.ResourceName]int
+}
+
+// vec is an amount per axis: thousandths of a core for cpu, units for everything else.
+type vec []int64
+
+func newAxes(lists ...corev1.ResourceList) axes {
+	seen := map[corev1.ResourceName]bool{}
+	for _, l := range lists {
+		for name := range l {
+			seen[name] = true
+		}
+	}
+	a := axes{names: slices.SortedFunc(maps.Keys(seen), func(x, y corev1.ResourceName) int { return cmp.Compare(x, y) })}
+	a.index = make(map[corev1.ResourceName]int, len(a.names))
+	for i, n := range a.names {
+		a.index[n] = i
+	}
+	return a
+}
+
+func units(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// vec reads the amounts of l; what it does not mention is zero, what is no axis is dropped.
+func (a axes) vec(l corev1.ResourceList) vec {
+	v := make(vec, len(a.names))
+	for name, q := range l {
+		if i, ok := a.index[name]; ok {
+			v[i] = units(name, q)
+		}
+	}
+	return v
+}
+
+func (v vec) plus(o vec) vec {
+	out := make(vec, len(v))
+	for i := range v {
+		out[i] = v[i] + o[i]
+		if v[i] > 0 && o[i] > 0 && out[i] < 0 {
+			out[i] = math.MaxInt64
+		}
+	}
+	return out
+}
+
+func (v vec) minus(o vec) vec {
+	out := make(vec, len(v))
+	for i := range v {
+		out[i] = v[i] - o[i]
+	}
+	return out
+}
+
+// fits tells whether v can be had out of room. A room that is overdrawn on any axis has nothing to give.
+func (v vec) fits(room vec) bool {
+	for i, x := range v {
+		if room[i] < 0 || x > room[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// within is fits for limits: an overdrawn limit refuses only what is counted by it.
+func (v vec) within(limit vec) bool {
+	for i, x := range v {
+		if x > limit[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (v vec) max(o vec) vec {
+	out := slices.Clone(v)
+	for i, x := range o {
+		out[i] = max(out[i], x)
+	}
+	return out
+}
+
+func addTo(total, add corev1.ResourceList) {
+	for name, q := range add {
+		sum := total[name]
+		sum.Add(q)
+		total[name] = sum
+	}
+}
+
+// hostPort is a port of the node that a container wants for itself.
+type hostPort struct {
+	ip       string
+	port     int32
+	protocol corev1.Protocol
+}
+
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var out []hostPort
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			hp := hostPort{ip: p.HostIP, port: p.HostPort, protocol: p.Protocol}
+			if hp.ip == "" {
+				hp.ip = "0.0.0.0"
+			}
+			if hp.protocol == "" {
+				hp.protocol = corev1.ProtocolTCP
+			}
+			out = append(out, hp)
+		}
+	}
+	return out
+}
+
+func (p hostPort) anywhere() bool { return p.ip == "0.0.0.0" || p.ip == "::" }
+
+func (p hostPort) conflicts(o hostPort) bool {
+	return p.port == o.port && p.protocol == o.protocol && (p.ip == o.ip || p.anywhere() || o.anywhere())
+}
+
+func portsConflict(a, b []hostPort) bool {
+	for _, x := range a {
+		if slices.ContainsFunc(b, x.conflicts) {
+			return true
+		}
+	}
+	return false
+}
+
+// bitset is a set of small integers that grows as needed.
+type bitset []uint64
+
+func (b bitset) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) != 0 }
+
+func (b *bitset) add(i int) {
+	for i/64 >= len(*b) {
+		*b = append(*b, 0)
+	}
+	(*b)[i/64] |= 1 << (i % 64)
+}

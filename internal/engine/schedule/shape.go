@@ -1,0 +1,260 @@
+package schedule
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// class is a set of pods that the scheduler cannot tell apart.
+type class struct {
+	pod      *corev1.Pod // one of them
+	count    int         // still to be placed
+	requests vec
+	ports    []hostPort
+	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
+	volumes []requirement.Set
+	// attached are the volumes that count against a node's attach limits.
+	attached []attachment
+	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
+	shapes []*shape
+	// weight is what a pod costs at the least, in $/h: its share of the type that suits it best.
+	weight float64
+
+	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the
+	// inverse ones that keep them out.
+	matches, declares, blockedBy []*group
+
+	// failedAt is the solver's generation in which placing a pod of the class failed last.
+	failedAt int
+}
+
+// shape is what a pod asks of a node at one step of giving up preferences.
+type shape struct {
+	// strict is what the pod insists on, full has its heaviest preference besides.
+	strict, full requirement.Set
+	tolerations  []corev1.Toleration
+	// groups are the topology constraints that the shape respects.
+	groups []*group
+	// deadNodes and deadBins cannot take the pod any more, whatever else happens in this Solve.
+	deadNodes, deadBins bitset
+	// admitted are the bins whose requirements already imply full.
+	admitted bitset
+}
+
+// wants is what a pod still asks for while it is being relaxed.
+type wants struct {
+	required  []requirement.Set
+	preferred []requirement.Set
+	affinity  []corev1.WeightedPodAffinityTerm
+	anti      []corev1.WeightedPodAffinityTerm
+	spread    []corev1.TopologySpreadConstraint
+	// soft tells that taints of effect PreferNoSchedule are tolerated.
+	soft bool
+}
+
+func newWants(pod *corev1.Pod, node requirement.Pod, respect bool) wants {
+	w := wants{required: node.Required}
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if respect || c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			w.spread = append(w.spread, c)
+		}
+	}
+	if !respect {
+		return w
+	}
+	w.preferred = node.Preferred
+	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		w.affinity = heaviestFirst(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		w.anti = heaviestFirst(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return w
+}
+
+func heaviestFirst(terms []corev1.WeightedPodAffinityTerm) []corev1.WeightedPodAffinityTerm {
+	out := slices.Clone(terms)
+	slices.SortStableFunc(out, func(a, b corev1.WeightedPodAffinityTerm) int { return cmp.Compare(b.Weight, a.Weight) })
+	return out
+}
+
+// relax gives up one thing, the one that is missed least, and returns false when nothing is left to give up.
+// What is hard stays, but for the choice between alternatives of required node affinity.
+func (w wants) relax(softTaints bool) (wants, bool) {
+	switch {
+	case len(w.required) > 1:
+		w.required = w.required[1:]
+	case len(w.affinity) > 0:
+		w.affinity = w.affinity[1:]
+	case len(w.anti) > 0:
+		w.anti = w.anti[1:]
+	case len(w.preferred) > 0:
+		w.preferred = w.preferred[1:]
+	default:
+		i := slices.IndexFunc(w.spread, func(c corev1.TopologySpreadConstraint) bool {
+			return c.WhenUnsatisfiable == corev1.ScheduleAnyway
+		})
+		if i < 0 {
+			if !softTaints || w.soft {
+				return w, false
+			}
+			w.soft = true
+			return w, true
+		}
+		last := len(w.spread) - 1
+		spread := slices.Clone(w.spread)
+		spread[i] = spread[last]
+		w.spread = spread[:last]
+	}
+	return w, true
+}
+
+// shapes compiles the pod's wants and each step of giving them up.
+func (sv *solver) shapes(pod *corev1.Pod, node requirement.Pod) []*shape {
+	var out []*shape
+	w, more := newWants(pod, node, sv.respect), true
+	for more {
+		out = append(out, sv.shape(pod, node, w))
+		w, more = w.relax(sv.softTaints)
+	}
+	return out
+}
+
+func (sv *solver) shape(pod *corev1.Pod, node requirement.Pod, w wants) *shape {
+	sh := &shape{strict: node.Selector, tolerations: pod.Spec.Tolerations}
+	if len(w.required) > 0 {
+		sh.strict = sh.strict.Intersect(w.required[0])
+	}
+	sh.full = sh.strict
+	if len(w.preferred) > 0 {
+		sh.full = sh.full.Intersect(w.preferred[0])
+	}
+	if w.soft {
+		sh.tolerations = append(slices.Clone(sh.tolerations), corev1.Toleration{
+			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule,
+		})
+	}
+	for i := range w.spread {
+		sh.groups = append(sh.groups, sv.spreadGroup(pod, node, &w.spread[i]))
+	}
+	for i := range w.affinity {
+		sh.groups = append(sh.groups, sv.affinityGroup(affinity, pod, &w.affinity[i].PodAffinityTerm))
+	}
+	for i := range w.anti {
+		sh.groups = append(sh.groups, sv.affinityGroup(antiAffinity, pod, &w.anti[i].PodAffinityTerm))
+	}
+	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		for i := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			sh.groups = append(sh.groups, sv.affinityGroup(affinity, pod, &a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]))
+		}
+	}
+	for _, term := range requiredAnti(pod) {
+		sh.groups = append(sh.groups, sv.affinityGroup(antiAffinity, pod, &term))
+	}
+	return sh
+}
+
+func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// classKey is equal for pods that the scheduler cannot tell apart.
+func classKey(pod *corev1.Pod, requests corev1.ResourceList, ports []hostPort) (string, error) {
+	amounts := map[corev1.ResourceName]int64{}
+	for name, q := range requests {
+		amounts[name] = units(name, q)
+	}
+	var volumes []string
+	for i := range pod.Spec.Volumes {
+		if name, ok := claimName(pod, &pod.Spec.Volumes[i]); ok {
+			volumes = append(volumes, name)
+		}
+	}
+	key, err := json.Marshal([]any{
+		pod.Namespace, pod.Labels, amounts, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
+		pod.Spec.TopologySpreadConstraints, fmt.Sprint(ports), volumes,
+	})
+	if err != nil {
+		return "", fmt.Errorf("describe pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return string(key), nil
+}
+
+// validate returns what in the pod's spec keeps it from being considered at all.
+func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return requirement.Pod{}, []Reason{{Code: Unsupported, Message: "the pod has resource claims (dynamic resource allocation), which are not supported yet"}}
+	}
+	node, err := sv.s.Labels.FromPod(&pod.Spec)
+	if err != nil {
+		return node, []Reason{{Code: InvalidPod, Message: err.Error()}}
+	}
+	if node.Required != nil && len(node.Required) == 0 {
+		return node, []Reason{{Code: InvalidPod, Message: "required node affinity has only empty terms, which no node matches"}}
+	}
+	effective := newWants(pod, node, true)
+	if nodePool := effectiveRequirements(node, effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist {
+		return node, []Reason{{Code: NotManaged, Message: "the pod asks for nodes that belong to no NodePool"}}
+	}
+	var reasons []Reason
+	for _, set := range append([]requirement.Set{node.Selector}, node.Required...) {
+		for _, r := range set.All() {
+			if why := sv.invalid(r); why != "" {
+				reasons = append(reasons, Reason{Code: InvalidPod, Message: why})
+			}
+		}
+	}
+	return node, slices.Compact(reasons)
+}
+
+func effectiveRequirements(node requirement.Pod, w wants) requirement.Set {
+	set := node.Selector
+	if len(w.required) > 0 {
+		set = set.Intersect(w.required[0])
+	}
+	if len(w.preferred) > 0 {
+		set = set.Intersect(w.preferred[0])
+	}
+	return set
+}
+
+func (sv *solver) invalid(r requirement.Requirement) string {
+	if sv.s.Labels.IsRestricted(r.Key()) {
+		return fmt.Sprintf("the pod selects by label %q, which is reserved", r.Key())
+	}
+	known := sv.s.Labels.KnownValues[r.Key()]
+	if len(known) > 0 && r.Operator() == corev1.NodeSelectorOpIn && !slices.ContainsFunc(known, r.Has) {
+		return fmt.Sprintf("the pod asks for %s, but that label is always one of %v", r, known)
+	}
+	return ""
+}
+
+// queueOrder puts big pods first, so that small ones fill what they leave; then the oldest.
+func queueOrder(a, b *queued) int {
+	return cmp.Or(
+		cmp.Compare(b.cpu, a.cpu),
+		cmp.Compare(b.memory, a.memory),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+		cmp.Compare(a.pod.UID, b.pod.UID),
+		cmp.Compare(a.pod.Namespace, b.pod.Namespace),
+		cmp.Compare(a.pod.Name, b.pod.Name),
+	)
+}
+
+// queued is a pod waiting for a place.
+type queued struct {
+	pod         *corev1.Pod
+	class       *class
+	requests    corev1.ResourceList
+	cpu, memory int64
+}

@@ -1,0 +1,254 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// template is a pool as the shape of the claims that it could make.
+type template struct {
+	index  int
+	pool   *karpv1.NodePool
+	reqs   requirement.Set
+	taints []corev1.Taint
+	types  []typeInfo
+	groups []daemonGroup
+	// limit, used and left are over the axes of the pool's limits; left shrinks as bins reserve.
+	limits axes
+	limit  vec
+	used   vec
+	left   vec
+	// memo of candidates by requirements.
+	memo map[string]*candidates
+	// broken says why the pool cannot launch anything; empty if it can.
+	broken Reason
+}
+
+// typeInfo is an instance type as the template sees it.
+type typeInfo struct {
+	*catalog.InstanceType
+	// room is what is left for pods after the daemons that come with the node.
+	room     vec
+	group    int
+	capacity vec // over the axes of the pool's limits
+}
+
+// daemonGroup is what daemons take on all types that run the same ones.
+type daemonGroup struct {
+	requests corev1.ResourceList
+	ports    []hostPort
+}
+
+// candidate is a type that requirements admit, with its cheapest available offering's price.
+type candidate struct {
+	t     int
+	price float64
+}
+
+type candidates struct {
+	list []candidate // cheapest first, then by name
+	set  bitset      // of typeInfo indices
+}
+
+// poolOrder puts heavier pools first, and among equals the name that sorts last.
+func poolOrder(a, b *snapshot.Pool) int {
+	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.NodePool.Name, a.NodePool.Name))
+}
+
+func weight(p *snapshot.Pool) int32 {
+	if p.NodePool.Spec.Weight == nil {
+		return 0
+	}
+	return *p.NodePool.Spec.Weight
+}
+
+func (sv *solver) template(p *snapshot.Pool) *template {
+	np := p.NodePool
+	t := &template{pool: np, taints: np.Spec.Template.Spec.Taints, memo: map[string]*candidates{}}
+	reqs, err := sv.s.Labels.FromPool(np, p.NodeClassLabel)
+	if err != nil {
+		t.broken = Reason{Code: Requirement, NodePool: np.Name, Message: err.Error()}
+		return t
+	}
+	// Nodes will have these two once they are up; daemons may select by them.
+	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
+	t.limits = newAxes(np.Spec.Limits)
+	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
+	t.left = t.limit.minus(t.used)
+
+	types := slices.Clone(p.InstanceTypes)
+	slices.SortFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
+	for _, it := range types {
+		if t.reqs.Overlaps(it.Requirements) {
+			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})
+		}
+	}
+	sv.groupDaemons(t)
+	switch {
+	case len(types) == 0:
+		t.broken = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
+	case len(t.types) == 0:
+		t.broken = Reason{Code: Requirement, NodePool: np.Name, Message: "its own requirements filtered out all instance types: " + t.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized).String()}
+	}
+	return t
+}
+
+// capacity is what a type counts against limits, itself being one of "nodes".
+func (a axes) capacity(it *catalog.InstanceType) vec {
+	v := a.vec(it.Capacity)
+	if i, ok := a.index[karpv1.ResourceNodes]; ok {
+		v[i] = 1
+	}
+	return v
+}
+
+// groupDaemons finds out which daemons run on which types, and what room they leave.
+func (sv *solver) groupDaemons(t *template) {
+	type compiled struct {
+		*daemon
+		alternatives []requirement.Set
+	}
+	var daemons []compiled
+	soft := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule}
+	for _, d := range sv.daemons {
+		tolerations := append(slices.Clone(d.tolerations), soft)
+		if _, blocked := snapshot.Untolerated(tolerations, t.taints); blocked {
+			continue
+		}
+		c := compiled{daemon: d}
+		for _, alt := range d.alternatives {
+			if t.reqs.Compatible(alt, sv.s.Labels.WellKnown) {
+				c.alternatives = append(c.alternatives, alt)
+			}
+		}
+		if len(c.alternatives) > 0 {
+			daemons = append(daemons, c)
+		}
+	}
+	groups := map[string]int{}
+	for i := range t.types {
+		ti := &t.types[i]
+		var members bitset
+		total, overhead := corev1.ResourceList{}, make(vec, len(sv.axes.names))
+		var ports []hostPort
+		for j, d := range daemons {
+			if slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(ti.Requirements) }) {
+				members.add(j)
+				addTo(total, d.requests)
+				overhead = overhead.plus(d.vec)
+				ports = append(ports, d.ports...)
+			}
+		}
+		key := fmt.Sprint(members)
+		g, ok := groups[key]
+		if !ok {
+			g = len(t.groups)
+			groups[key] = g
+			t.groups = append(t.groups, daemonGroup{total, ports})
+		}
+		ti.group = g
+		ti.room = sv.axes.vec(ti.Allocatable).minus(overhead)
+		for _, q := range ti.Allocatable {
+			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
+				ti.room[0] = -1
+			}
+		}
+	}
+}
+
+// candidates are the types that reqs admit and that can be had, cheapest first.
+func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
+	key := reqs.Key()
+	if c, ok := t.memo[key]; ok {
+		return c
+	}
+	c := &candidates{}
+	for i := range t.types {
+		ti := &t.types[i]
+		sv.steps++
+		if !reqs.Overlaps(ti.Requirements) {
+			continue
+		}
+		if o, ok := ti.Cheapest(reqs); ok {
+			c.list = append(c.list, candidate{i, o.Price})
+			c.set.add(i)
+		}
+	}
+	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
+	t.memo[key] = c
+	return c
+}
+
+// values are the domains of key that the template's nodes may be in.
+func (t *template) values(key string) []string {
+	own := t.reqs.Get(key)
+	if own.Operator() == corev1.NodeSelectorOpIn {
+		return own.Values()
+	}
+	var out []string
+	for i := range t.types {
+		if r := t.types[i].Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
+			for _, v := range r.Values() {
+				if own.Has(v) {
+					out = append(out, v)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// minima are the keys with minValues that the types in list, in their order, do not reach, with what they do reach.
+// The length is that of the shortest prefix that reaches all of them.
+func (t *template) minima(reqs requirement.Set, list []candidate) (missed map[string]int, length int) {
+	seen := map[string]map[string]bool{}
+	wanted := map[string]int{}
+	for _, r := range reqs.All() {
+		if r.MinValues() > 0 {
+			wanted[r.Key()], seen[r.Key()] = r.MinValues(), map[string]bool{}
+		}
+	}
+	for i, c := range list {
+		for key := range wanted {
+			for _, v := range t.types[c.t].Requirements.Get(key).Values() {
+				if reqs.Get(key).Has(v) {
+					seen[key][v] = true
+				}
+			}
+		}
+		length = i + 1
+		if reached(wanted, seen) {
+			return nil, length
+		}
+	}
+	missed = map[string]int{}
+	for key, n := range wanted {
+		if len(seen[key]) < n {
+			missed[key] = len(seen[key])
+		}
+	}
+	return missed, length
+}
+
+func reached(wanted map[string]int, seen map[string]map[string]bool) bool {
+	for key, n := range wanted {
+		if len(seen[key]) < n {
+			return false
+		}
+	}
+	return true
+}
+
+func taintString(t *corev1.Taint) string {
+	return strings.TrimSuffix(t.Key+"="+t.Value, "=") + ":" + string(t.Effect)
+}

@@ -1,0 +1,428 @@
+package schedule
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+type groupKind int
+
+const (
+	spread groupKind = iota
+	affinity
+	antiAffinity
+	// inverse is a required anti-affinity seen from the pods it keeps out: it counts the pods that declare it.
+	inverse
+)
+
+func (k groupKind) String() string {
+	return [...]string{"topology spread", "pod affinity", "pod anti-affinity", "another pod's anti-affinity"}[k]
+}
+
+// group counts pods per domain (a value of one label) for all pods that state the same constraint.
+type group struct {
+	kind     groupKind
+	key      string
+	allSpace bool
+	spaces   map[string]bool
+	selector labels.Selector
+	// maxSkew and minDomains, filter: spread only.
+	maxSkew, minDomains int
+	filter              *nodeFilter
+
+	counts map[string]int
+	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
+	universe []string
+	// floating pods are in bins that have not settled on a domain.
+	floating int
+}
+
+// nodeFilter says which nodes a spread constraint counts.
+type nodeFilter struct {
+	selector    requirement.Set
+	terms       []requirement.Set
+	affinity    bool
+	tolerations []corev1.Toleration
+	taints      bool
+}
+
+func (g *group) selects(pod *corev1.Pod) bool {
+	return (g.allSpace || g.spaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
+}
+
+func (f *nodeFilter) admitsTaints(taints []corev1.Taint) bool {
+	if f == nil || !f.taints {
+		return true
+	}
+	_, found := snapshot.Untolerated(f.tolerations, taints)
+	return !found
+}
+
+// admits tells whether a node of these labels counts; undefined are labels that it may still get.
+func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefined map[string]bool) bool {
+	if !f.admitsTaints(taints) {
+		return false
+	}
+	if f == nil || !f.affinity {
+		return true
+	}
+	if !node.Compatible(f.selector, undefined) {
+		return false
+	}
+	return len(f.terms) == 0 || slices.ContainsFunc(f.terms, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+}
+
+func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
+	if s == nil {
+		return labels.Nothing()
+	}
+	s = s.DeepCopy()
+	for i, keys := range [][]string{match, mismatch} {
+		for _, k := range keys {
+			if v, ok := pod.Labels[k]; ok {
+				op := [...]metav1.LabelSelectorOperator{metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn}[i]
+				s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: k, Operator: op, Values: []string{v}})
+			}
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
+}
+
+func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.TopologySpreadConstraint) *group {
+	g := &group{
+		kind: spread, key: sv.s.Labels.Normalize(c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1,
+		spaces:   map[string]bool{pod.Namespace: true},
+		selector: compileSelector(c.LabelSelector, pod, c.MatchLabelKeys, nil),
+		filter: &nodeFilter{
+			selector: node.Selector, terms: node.Required, tolerations: pod.Spec.Tolerations,
+			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
+			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
+		},
+	}
+	if c.MinDomains != nil {
+		g.minDomains = int(*c.MinDomains)
+	}
+	filter := ""
+	if g.filter.affinity {
+		filter = g.filter.selector.String()
+		for _, t := range g.filter.terms {
+			filter += "|" + t.String()
+		}
+	}
+	if g.filter.taints {
+		if t, err := json.Marshal(g.filter.tolerations); err == nil {
+			filter += string(t)
+		}
+	}
+	return sv.intern(g, filter)
+}
+
+func (sv *solver) affinityGroup(kind groupKind, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
+	g := &group{
+		kind: kind, key: sv.s.Labels.Normalize(t.TopologyKey),
+		selector: compileSelector(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
+		spaces:   map[string]bool{},
+	}
+	for _, ns := range t.Namespaces {
+		g.spaces[ns] = true
+	}
+	switch {
+	case t.NamespaceSelector != nil:
+		selector := compileSelector(t.NamespaceSelector, pod, nil, nil)
+		g.allSpace = selector.Empty()
+		for ns, l := range sv.s.Namespaces {
+			if selector.Matches(labels.Set(l)) {
+				g.spaces[ns] = true
+			}
+		}
+	case len(t.Namespaces) == 0:
+		g.spaces[pod.Namespace] = true
+	}
+	return sv.intern(g, "")
+}
+
+// intern returns the one group of this meaning, counting what is on the nodes when it is new.
+func (sv *solver) intern(g *group, filter string) *group {
+	id := fmt.Sprintf("%d|%s|%v|%v|%s|%d|%d|%s", g.kind, g.key, g.allSpace, slices.Sorted(maps.Keys(g.spaces)),
+		g.selector.String(), g.maxSkew, g.minDomains, filter)
+	if known, ok := sv.groupByID[id]; ok {
+		return known
+	}
+	g.counts = map[string]int{}
+	if g.key != corev1.LabelHostname {
+		g.universe = sv.universe(g)
+	}
+	for _, n := range sv.nodes {
+		domain, ok := n.domain(g.key)
+		if !ok || !g.filter.admits(n.labels, n.src.Taints, nil) {
+			continue
+		}
+		for _, pod := range n.src.Pods {
+			if g.kind != inverse && !sv.simulated[pod.UID] && snapshot.Active(pod) && g.selects(pod) {
+				g.counts[domain]++
+			}
+		}
+	}
+	sv.groupByID[id] = g
+	sv.groups = append(sv.groups, g)
+	return g
+}
+
+// countDeclared adds the required anti-affinity of pods that are bound already.
+func (sv *solver) countDeclared() {
+	for _, n := range sv.nodes {
+		for _, pod := range n.src.Pods {
+			if sv.simulated[pod.UID] || snapshot.Terminal(pod) {
+				continue
+			}
+			for _, term := range requiredAnti(pod) {
+				g := sv.affinityGroup(inverse, pod, &term)
+				if domain, ok := n.domain(g.key); ok {
+					g.counts[domain]++
+				}
+			}
+		}
+	}
+}
+
+// universe lists the values of the group's key on the nodes there are and on those that could be bought.
+func (sv *solver) universe(g *group) []string {
+	var out []string
+	for _, n := range sv.nodes {
+		if v, ok := n.domain(g.key); ok && !n.src.Deleting && g.filter.admits(n.labels, n.src.Taints, nil) {
+			out = append(out, v)
+		}
+	}
+	for _, t := range sv.templates {
+		if !g.filter.admitsTaints(t.taints) {
+			continue
+		}
+		out = append(out, t.values(g.key)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// domainsOf lists the domains of key that a node with these requirements may end up in.
+func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
+	r := reqs.Get(g.key)
+	if !reqs.Defines(g.key) && !sv.s.Labels.WellKnown[g.key] {
+		return nil
+	}
+	switch r.Operator() {
+	case corev1.NodeSelectorOpIn:
+		return r.Values()
+	case corev1.NodeSelectorOpDoesNotExist:
+		return nil
+	}
+	var out []string
+	for _, d := range g.universe {
+		if r.Has(d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// floor is the lowest count among the domains that the pod may use.
+func (g *group) floor(pod requirement.Requirement) int {
+	lowest, domains := -1, 0
+	for _, d := range g.universe {
+		if !pod.Has(d) {
+			continue
+		}
+		domains++
+		if n := g.counts[d]; lowest < 0 || n < lowest {
+			lowest = n
+		}
+	}
+	if domains < g.minDomains || lowest < 0 {
+		return 0
+	}
+	return lowest
+}
+
+// view is a pod's way of looking at a group.
+type view struct {
+	g    *group
+	self bool // the pod counts itself
+	pod  requirement.Requirement
+	// own is how many of the group's floating pods are in the bin that is being looked at.
+	own int
+}
+
+func (sv *solver) views(c *class, sh *shape) []view {
+	out := make([]view, 0, len(sh.groups)+len(c.blockedBy))
+	for _, g := range sh.groups {
+		out = append(out, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key)})
+	}
+	for _, g := range c.blockedBy {
+		out = append(out, view{g: g, pod: sh.strict.Get(g.key)})
+	}
+	return out
+}
+
+// keepsApart tells whether the view is of some anti-affinity.
+func (v view) keepsApart() bool { return v.g.kind == antiAffinity || v.g.kind == inverse }
+
+// bootstrap tells whether the first of a self-affine family may choose its place freely: no member is
+// anywhere the pod could follow it to.
+func (v view) bootstrap() bool {
+	if !v.self || v.g.floating > v.own {
+		return false
+	}
+	populated, reachable := false, false
+	for d, n := range v.g.counts {
+		if n > 0 {
+			populated = true
+			reachable = reachable || v.pod.Has(d)
+		}
+	}
+	return !populated || !reachable
+}
+
+// allows tells whether the pod may join the domain.
+func (v view) allows(domain string) bool {
+	n := v.g.counts[domain]
+	switch v.g.kind {
+	case spread:
+		floor := 0
+		if v.g.key != corev1.LabelHostname {
+			if _, known := slices.BinarySearch(v.g.universe, domain); !known {
+				return false
+			}
+			floor = v.g.floor(v.pod)
+		}
+		if v.self {
+			n++
+		}
+		return n-floor <= v.g.maxSkew
+	case affinity:
+		return v.pod.Has(domain) && (n > 0 || v.bootstrap())
+	default:
+		return n == 0
+	}
+}
+
+// choice narrows a new node to domains.
+type choice []requirement.Requirement
+
+// maxChoices bounds how many combinations of domains are tried for one pod on one new node.
+const maxChoices = 64
+
+// choices lists the ways in which a new node with these requirements can respect the views, best first.
+// No views: one choice that narrows nothing. The second result names the view that left none.
+func (sv *solver) choices(views []view, reqs requirement.Set, host string, price func(requirement.Set) float64) ([]choice, *view) {
+	byKey := map[string][]view{}
+	for i, v := range views {
+		if v.g.key == corev1.LabelHostname {
+			if !v.allows(host) {
+				return nil, &views[i]
+			}
+			continue
+		}
+		if v.keepsApart() && !reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] {
+			continue // the node will have no such label: outside all domains there is nobody to keep away from
+		}
+		byKey[v.g.key] = append(byKey[v.g.key], v)
+	}
+	out := []choice{nil}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		options, blocked := sv.options(byKey[key], reqs, price)
+		if blocked != nil {
+			return nil, blocked
+		}
+		var next []choice
+		for _, prefix := range out {
+			for _, o := range options {
+				if len(next) < maxChoices {
+					next = append(next, append(slices.Clone(prefix), o))
+				}
+			}
+		}
+		out = next
+	}
+	return out, nil
+}
+
+// options lists what the requirement on one key may become under views that share it.
+func (sv *solver) options(views []view, reqs requirement.Set, price func(requirement.Set) float64) ([]requirement.Requirement, *view) {
+	key := views[0].g.key
+	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
+	single := false
+	for i, v := range views {
+		left := domains[:0]
+		for _, d := range domains {
+			if v.allows(d) {
+				left = append(left, d)
+			}
+		}
+		domains = left
+		if len(domains) == 0 {
+			return nil, &views[i]
+		}
+		// Spread counts on knowing the domain, and so does the first of a family that others will follow.
+		single = single || v.g.kind == spread || v.g.kind == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
+	}
+	if !single {
+		return []requirement.Requirement{requirement.In(key, domains...)}, nil
+	}
+	type ranked struct {
+		domain string
+		count  int
+		price  float64
+	}
+	order := make([]ranked, len(domains))
+	for i, d := range domains {
+		order[i] = ranked{domain: d}
+		for _, v := range views {
+			if v.g.kind == spread {
+				order[i].count += v.g.counts[d]
+			}
+		}
+		if len(domains) > 1 {
+			order[i].price = price(reqs.With(requirement.In(key, d)))
+		}
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.price, b.price), cmp.Compare(a.domain, b.domain))
+	})
+	out := make([]requirement.Requirement, len(order))
+	for i, o := range order {
+		out[i] = requirement.In(key, o.domain)
+	}
+	return out, nil
+}
+
+// String says what the view demands, for people.
+func (v view) String() string {
+	s := fmt.Sprintf("%s over %s", v.g.kind, v.g.key)
+	if v.g.kind == spread {
+		s += fmt.Sprintf(" with maxSkew %d", v.g.maxSkew)
+	}
+	var counts []string
+	for _, d := range slices.Sorted(maps.Keys(v.g.counts)) {
+		if v.g.key != corev1.LabelHostname && v.g.counts[d] > 0 {
+			counts = append(counts, fmt.Sprintf("%s: %d", d, v.g.counts[d]))
+		}
+	}
+	if len(counts) > 0 {
+		s += " (pods there now: " + strings.Join(counts, ", ") + ")"
+	}
+	return s
+}

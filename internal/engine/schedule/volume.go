@@ -1,0 +1,201 @@
+package schedule
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+const (
+	ebsDriver        = "ebs.csi.aws.com"
+	ebsInTree        = "kubernetes.io/aws-ebs"
+	bindCompleted    = "pv.kubernetes.io/bind-completed"
+	maxVolumeChoices = 256
+)
+
+// attachment is a volume that counts against a driver's attach limit on a node.
+type attachment struct {
+	driver string
+	claim  types.NamespacedName
+}
+
+// claimName is the PersistentVolumeClaim behind a pod's volume.
+func claimName(pod *corev1.Pod, v *corev1.Volume) (string, bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName, true
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name, true
+	}
+	return "", false
+}
+
+// volume is one claim of a pod, looked up.
+type volume struct {
+	key   types.NamespacedName
+	claim *corev1.PersistentVolumeClaim
+	pv    *corev1.PersistentVolume
+	class *storagev1.StorageClass
+}
+
+func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
+	v := volume{key: types.NamespacedName{Namespace: namespace, Name: name}}
+	v.claim = s.Volumes.Claims[v.key]
+	if v.claim == nil {
+		return v
+	}
+	if v.claim.Spec.VolumeName != "" {
+		v.pv = s.Volumes.Volumes[v.claim.Spec.VolumeName]
+	}
+	if name := v.claim.Spec.StorageClassName; name != nil && *name != "" {
+		v.class = s.Volumes.StorageClasses[*name]
+	}
+	return v
+}
+
+// refuse says why a pod with this volume must wait; the zero Reason means that it need not.
+func (v volume) refuse() Reason {
+	no := func(code Code, format string, args ...any) Reason {
+		return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case v.claim == nil:
+		return no(Volume, "does not exist")
+	case v.claim.DeletionTimestamp != nil:
+		return no(Volume, "is being deleted")
+	case v.claim.Status.Phase == corev1.ClaimLost:
+		return no(Volume, "has lost its volume")
+	}
+	if name := v.claim.Spec.VolumeName; name != "" {
+		switch {
+		case v.pv == nil:
+			return no(Volume, "is bound to volume %q, which does not exist", name)
+		case v.pv.DeletionTimestamp != nil:
+			return no(Volume, "is bound to volume %q, which is being deleted", name)
+		}
+		if _, ok := v.claim.Annotations[bindCompleted]; !ok {
+			return no(VolumePending, "is not bound to volume %q yet", name)
+		}
+		return Reason{}
+	}
+	switch {
+	case v.claim.Spec.StorageClassName == nil || *v.claim.Spec.StorageClassName == "":
+		return no(VolumePending, "is not bound and names no storage class")
+	case v.class == nil:
+		return no(Volume, "names storage class %q, which does not exist", *v.claim.Spec.StorageClassName)
+	case v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingImmediate:
+		return no(VolumePending, "waits to be bound: storage class %q binds immediately, and the volume's zone decides where the pod can run", v.class.Name)
+	}
+	return Reason{}
+}
+
+// alternatives are the label requirements that the volume's topology leaves, one of which must hold; nil if any will do.
+func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, error) {
+	var out []requirement.Set
+	if v.pv == nil {
+		if v.class != nil {
+			for _, term := range v.class.AllowedTopologies {
+				if len(term.MatchLabelExpressions) > 0 {
+					out = append(out, labels.FromTopologyTerm(term))
+				}
+			}
+		}
+		return out, nil
+	}
+	if v.pv.Spec.NodeAffinity == nil || v.pv.Spec.NodeAffinity.Required == nil {
+		return nil, nil
+	}
+	for _, term := range v.pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		if len(term.MatchExpressions) == 0 {
+			continue
+		}
+		set, err := labels.FromExpressions(term.MatchExpressions)
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", v.pv.Name, err)
+		}
+		if v.pv.Spec.Local != nil || v.pv.Spec.HostPath != nil {
+			set = set.Without(corev1.LabelHostname) // the data goes with its host; a new node starts without it
+		}
+		out = append(out, set)
+	}
+	return out, nil
+}
+
+// driver is the CSI driver that attaches the volume; empty if none counts it.
+func (v volume) driver() string {
+	name := ""
+	switch {
+	case v.pv != nil && v.pv.Spec.CSI != nil:
+		name = v.pv.Spec.CSI.Driver
+	case v.pv != nil && v.pv.Spec.AWSElasticBlockStore != nil:
+		name = ebsDriver
+	case v.pv == nil && v.class != nil:
+		name = v.class.Provisioner
+	}
+	if name == ebsInTree {
+		return ebsDriver
+	}
+	return name
+}
+
+// podVolumes looks up all claims of a pod.
+func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
+	var out []volume
+	for i := range pod.Spec.Volumes {
+		if name, ok := claimName(pod, &pod.Spec.Volumes[i]); ok {
+			out = append(out, lookUp(s, pod.Namespace, name))
+		}
+	}
+	return out
+}
+
+// volumeAlternatives joins the topologies of all the pod's volumes: every combination that one node could
+// satisfy, or, when there is none, all of them, none of which will be.
+func volumeAlternatives(labels requirement.Labels, volumes []volume) ([]requirement.Set, []Reason) {
+	out := []requirement.Set{{}}
+	for _, v := range volumes {
+		if why := v.refuse(); why.Code != "" {
+			return nil, []Reason{why}
+		}
+		alternatives, err := v.alternatives(labels)
+		if err != nil {
+			return nil, []Reason{{Code: Volume, Message: err.Error()}}
+		}
+		if len(alternatives) == 0 {
+			continue
+		}
+		var good, all []requirement.Set
+		for _, a := range out {
+			for _, b := range alternatives {
+				both := a.Intersect(b)
+				all = append(all, both)
+				if a.Overlaps(b) {
+					good = append(good, both)
+				}
+			}
+		}
+		if len(good) == 0 {
+			good = all
+		}
+		if len(good) > maxVolumeChoices {
+			return nil, []Reason{{Code: Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxVolumeChoices)}}
+		}
+		out = good
+	}
+	return out, nil
+}
+
+func attachments(volumes []volume) []attachment {
+	var out []attachment
+	for _, v := range volumes {
+		if d := v.driver(); d != "" {
+			out = append(out, attachment{d, v.key})
+		}
+	}
+	return out
+}

@@ -43,7 +43,9 @@ type Options struct {
 	Seed   uint64
 	Clock  clock.Clock // default clock.System
 	Timing Timing      // default DefaultTiming()
-	Log    *slog.Logger
+	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See wire.Config.
+	Latency time.Duration
+	Log     *slog.Logger
 }
 
 var accountPattern = regexp.MustCompile(`^\d{12}$`)
@@ -59,6 +61,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Timing == (Timing{}) {
 		o.Timing = DefaultTiming()
+	}
+	if o.Latency == 0 {
+		o.Latency = 5 * time.Millisecond
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +89,7 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log})
+	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency})
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
 		Profiles: profiles{s.iam},

@@ -16,6 +16,7 @@ type addresses struct {
 	used    []bool // by offset
 	free    int
 	cursor  int // where the search for the next free one starts; addresses are not reused at once
+	held    int // addresses in the prefixes of network interfaces
 	outside int // addresses that something else than instances holds (SetFreeAddresses)
 }
 
@@ -29,7 +30,7 @@ func newAddresses(cidr netip.Prefix) *addresses {
 }
 
 // available is how many addresses can still be taken.
-func (a *addresses) available() int { return max(0, a.free-a.outside) }
+func (a *addresses) available() int { return max(0, a.free-a.held-a.outside) }
 
 // take hands out a free address.
 func (a *addresses) take() (netip.Addr, bool) {
@@ -48,13 +49,19 @@ func (a *addresses) take() (netip.Addr, bool) {
 
 // takeThis hands out one particular address, if it is free and not reserved.
 func (a *addresses) takeThis(ip netip.Addr) bool {
-	offset, ok := a.offset(ip)
-	if !ok || a.used[offset] || a.available() == 0 {
+	if !a.isFree(ip) {
 		return false
 	}
+	offset, _ := a.offset(ip)
 	a.used[offset] = true
 	a.free--
 	return true
+}
+
+// isFree says whether takeThis would get the address.
+func (a *addresses) isFree(ip netip.Addr) bool {
+	offset, ok := a.offset(ip)
+	return ok && !a.used[offset] && a.available() > 0
 }
 
 func (a *addresses) release(ip netip.Addr) {
@@ -92,7 +99,7 @@ func (e *EC2) SetFreeAddresses(subnetID string, free int) {
 	if a := e.network.addrs[subnetID]; a != nil {
 		a.outside = 0
 		if free >= 0 {
-			a.outside = max(0, a.free-free)
+			a.outside = max(0, a.free-a.held-free)
 		}
 	}
 }

@@ -1,32 +1,48 @@
 package ec2
 
-import "strings"
+import (
+	"encoding/base64"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
 
 // maxConsole is how much of the end of its console output EC2 keeps for an instance, in bytes.
 const maxConsole = 64 << 10
-
-// console is the output of one instance.
-type console struct {
-	text strings.Builder
-}
 
 // append adds to an instance's console; output of an unknown instance goes nowhere.
 func (f *instances) append(id, text string) {
 	if f.byID[id] == nil {
 		return
 	}
-	if f.consoles[id] == nil {
-		f.consoles[id] = &console{}
-	}
-	f.consoles[id].text.WriteString(text)
+	all := f.consoles[id] + text
+	f.consoles[id] = all[max(0, len(all)-maxConsole):]
 }
 
-// output returns the last part of an instance's console.
-func (f *instances) output(id string) string {
-	c := f.consoles[id]
-	if c == nil {
-		return ""
+type consoleInput struct {
+	DryRun bool   `query:"DryRun"`
+	ID     string `query:"InstanceId,required"`
+	Latest bool   `query:"Latest"`
+}
+
+type consoleOutput struct {
+	ID     string `xml:"instanceId"`
+	Time   string `xml:"timestamp"`
+	Output string `xml:"output,omitempty"` // base64
+}
+
+func (e *EC2) getConsoleOutput(_ *wire.Request, in *consoleInput) (*consoleOutput, error) {
+	now := e.settle()
+	if err := instanceIDs().check(in.ID); err != nil {
+		return nil, err
 	}
-	text := c.text.String()
-	return text[max(0, len(text)-maxConsole):]
+	e.mu.RLock()
+	known, text := e.fleet.byID[in.ID] != nil, e.fleet.consoles[in.ID]
+	e.mu.RUnlock()
+	if !known {
+		return nil, instanceIDs().absent(in.ID)
+	}
+	if in.DryRun {
+		return nil, dryRun()
+	}
+	return &consoleOutput{ID: in.ID, Time: stamp(now), Output: base64.StdEncoding.EncodeToString([]byte(text))}, nil
 }

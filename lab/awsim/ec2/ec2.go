@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
@@ -57,25 +58,85 @@ type InstanceProfile struct {
 
 // EC2 is the state. It is safe for concurrent use.
 type EC2 struct {
-	cfg Config
+	cfg    Config
+	market *market
+	opened time.Time // when the account came to be
 
-	mu      sync.RWMutex
-	counter uint64 // numbers the IDs handed out
-	network network
-	fleet   instances
+	mu        sync.RWMutex
+	counter   uint64 // numbers the IDs handed out
+	network   network
+	images    map[string]*ami
+	templates templates
+	fleet     instances
+	volumes   map[string]*volume
+	tokens    map[string]remembered // by action and client token
+	// tokensSwept is how many tokens were left when those that ended were last removed.
+	tokensSwept int
 }
 
-// New returns a region without network and instances.
+// New returns a region with its public images, without network and instances. It fails for a region whose prices the
+// catalog does not know.
 func New(cfg Config) (*EC2, error) {
-	return &EC2{cfg: cfg, network: newNetwork(), fleet: newInstances()}, nil
+	m, err := newMarket(cfg.Region, cfg.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("ec2: %w", err)
+	}
+	e := &EC2{
+		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, templates: newTemplates(),
+		fleet: newInstances(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
+	}
+	for _, img := range image.List(cfg.Region) {
+		e.images[img.ID] = &ami{Image: img}
+	}
+	return e, nil
 }
 
 // Service is the wire side.
 func (e *EC2) Service() wire.Service {
 	return wire.Service{
 		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
-		Handlers: map[string]wire.Handler{},
+		Handlers: map[string]wire.Handler{
+			"CreateFleet":                    wire.Query(e.createFleet),
+			"CreateLaunchTemplate":           wire.Query(e.createLaunchTemplate),
+			"CreateLaunchTemplateVersion":    wire.Query(e.createLaunchTemplateVersion),
+			"CreateTags":                     wire.Query(e.createTags),
+			"DeleteLaunchTemplate":           wire.Query(e.deleteLaunchTemplate),
+			"DeleteLaunchTemplateVersions":   wire.Query(e.deleteLaunchTemplateVersions),
+			"DeleteTags":                     wire.Query(e.deleteTags),
+			"DescribeAvailabilityZones":      wire.Query(e.describeAvailabilityZones),
+			"DescribeCapacityReservations":   wire.Query(e.describeCapacityReservations),
+			"DescribeImages":                 wire.Query(e.describeImages),
+			"DescribeInstanceStatus":         wire.Query(e.describeInstanceStatus),
+			"DescribeInstanceTypeOfferings":  wire.Query(e.describeInstanceTypeOfferings),
+			"DescribeInstanceTypes":          wire.Query(e.describeInstanceTypes),
+			"DescribeInstances":              wire.Query(e.describeInstances),
+			"DescribeLaunchTemplates":        wire.Query(e.describeLaunchTemplates),
+			"DescribeLaunchTemplateVersions": wire.Query(e.describeLaunchTemplateVersions),
+			"DescribeNetworkInterfaces":      wire.Query(e.describeNetworkInterfaces),
+			"DescribePlacementGroups":        wire.Query(e.describePlacementGroups),
+			"DescribeRegions":                wire.Query(e.describeRegions),
+			"DescribeRouteTables":            wire.Query(e.describeRouteTables),
+			"DescribeSecurityGroups":         wire.Query(e.describeSecurityGroups),
+			"DescribeSpotPriceHistory":       wire.Query(e.describeSpotPriceHistory),
+			"DescribeSubnets":                wire.Query(e.describeSubnets),
+			"DescribeTags":                   wire.Query(e.describeTags),
+			"DescribeVolumes":                wire.Query(e.describeVolumes),
+			"DescribeVpcs":                   wire.Query(e.describeVpcs),
+			"GetConsoleOutput":               wire.Query(e.getConsoleOutput),
+			"ModifyLaunchTemplate":           wire.Query(e.modifyLaunchTemplate),
+			"RebootInstances":                wire.Query(e.rebootInstances),
+			"RunInstances":                   wire.Query(e.runInstances),
+			"StartInstances":                 wire.Query(e.startInstances),
+			"StopInstances":                  wire.Query(e.stopInstances),
+			"TerminateInstances":             wire.Query(e.terminateInstances),
+		},
 	}
+}
+
+// derivedID returns an ID that follows from another, for things that exist because of it.
+func derivedID(kind, of string) string {
+	sum := sha256.Sum256([]byte(kind + " " + of))
+	return fmt.Sprintf("%s-0%x", kind, sum[:8])
 }
 
 // newID returns an ID of 17 hex digits that no other call returned. The lock must be held.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
 // States of an instance.
@@ -42,25 +44,24 @@ type Instance struct {
 	VCPUs       int
 	MemoryMiB   int64
 	GPUs        []GPU
-	MaxENIs     int // on the default network card
+	Neuron      []Accelerator // AWS's own accelerators
+	MaxENIs     int           // on the default network card
 	IPv4PerENI  int
 	LocalDiskGB int64 // instance store, all disks
 	RootDiskGiB int   // size of the root volume
 }
 
-// GPU is one model of GPU in an instance.
-type GPU struct {
-	Name         string
-	Manufacturer string
-	Count        int
-	MemoryMiB    int64 // of each
-}
+// Accelerators as the catalog of instance types describes them.
+type (
+	GPU         = offline.GPU
+	Accelerator = offline.Accelerator
+)
 
 // clone returns a copy that shares nothing that could be modified.
 func (i Instance) clone() Instance {
 	i.UserData = slices.Clone(i.UserData)
 	i.SecurityGroupIDs = slices.Clone(i.SecurityGroupIDs)
-	i.GPUs = slices.Clone(i.GPUs)
+	i.GPUs, i.Neuron = slices.Clone(i.GPUs), slices.Clone(i.Neuron)
 	i.Tags = maps.Clone(i.Tags)
 	return i
 }
@@ -75,6 +76,18 @@ type Pool struct {
 	InstanceType string
 	Zone         string
 	Lifecycle    string // "spot" or "on-demand"
+}
+
+// publicDNSName is the name of a public address; empty without one.
+func publicDNSName(region, ip string) string {
+	if ip == "" {
+		return ""
+	}
+	host := "ec2-" + strings.ReplaceAll(ip, ".", "-")
+	if region == "us-east-1" {
+		return host + ".compute-1.amazonaws.com"
+	}
+	return host + "." + region + ".compute.amazonaws.com"
 }
 
 // privateDNSName is the IP-based name that EC2 gives in a region.

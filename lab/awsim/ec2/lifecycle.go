@@ -3,6 +3,7 @@ package ec2
 import (
 	"container/heap"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,20 +18,36 @@ type instances struct {
 	timerAt  time.Time
 	watchers map[*watcher]struct{}
 	limits   map[Pool]int
-	consoles map[string]*console
+	consoles map[string]string
 }
 
 func newInstances() instances {
 	return instances{
-		byID: map[string]*record{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]*console{},
+		byID: map[string]*record{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]string{},
 	}
 }
 
 // record is one version of an instance; it is never modified once others can see it.
 type record struct {
 	Instance
-	serial uint64 // number of the launch
+	order       *order
+	serial      uint64 // grows with each launch
+	reservation string
+	visible     time.Time // when the Describe calls begin to know it
+	token       string    // client token of the launch
+	index       int       // in the reservation
+	nics        []nic
+	volumes     []string
+	publicIP    string
+	spotRequest string
+	endedBy     string    // why it was stopped or terminated
+	endedAt     time.Time // when that was asked for
+
+	document *document
 }
+
+// place is where a record stands among the others: by launch.
+func (r *record) place() string { return fmt.Sprintf("%016x", r.serial) }
 
 // transition is a change that will happen by itself.
 type transition struct {
@@ -147,9 +164,19 @@ func (f *instances) list() []*record {
 	return out
 }
 
+// forget removes an instance.
+func (f *instances) forget(id string) {
+	delete(f.byID, id)
+	delete(f.consoles, id)
+	if len(f.order) > 2*len(f.byID)+64 {
+		f.order = slices.DeleteFunc(f.order, func(r *record) bool { return f.byID[r.ID] == nil })
+	}
+}
+
 // put replaces the record of an instance by an edited copy and returns it.
 func (f *instances) put(old *record, edit func(*record)) *record {
 	changed := *old
+	changed.document = &document{}
 	edit(&changed)
 	f.byID[old.ID] = &changed
 	return &changed
@@ -180,9 +207,7 @@ func (e *EC2) happen(t transition) {
 		return
 	}
 	if t.to == "" {
-		delete(e.fleet.byID, t.id)
-		delete(e.fleet.consoles, t.id)
-		e.fleet.order = slices.DeleteFunc(e.fleet.order, func(o *record) bool { return o.ID == t.id })
+		e.fleet.forget(t.id)
 		return
 	}
 	e.enter(r, t.to, t.at)
@@ -197,7 +222,11 @@ func (e *EC2) enter(r *record, state string, at time.Time) *record {
 		e.plan(transition{at: at.Add(e.cfg.Timing.Boot), id: r.ID, from: Pending, to: Running})
 	case ShuttingDown:
 		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: ShuttingDown, to: Terminated})
+	case Stopping:
+		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: Stopping, to: Stopped})
 	case Terminated:
+		e.detach(r)
+		e.detachDisks(r)
 		e.plan(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
 	}
 	event := InstanceEvent{Instance: r.clone()}

@@ -61,20 +61,21 @@ type Route struct {
 	Target string // "local", igw-..., nat-...
 }
 
+// defaultGroup is the name of the security group that every VPC has, and that a launch without groups gets.
+const defaultGroup = "default"
+
 // network is what instances are attached to.
 type network struct {
-	vpcs     []*VPC
-	subnets  []*Subnet
-	groups   []*SecurityGroup
-	tables   []*RouteTable
-	addrs    map[string]*addresses // by subnet
-	zones    []Zone
-	zoneByID map[string]string
+	vpcs    []*VPC
+	subnets []*Subnet
+	groups  []*SecurityGroup
+	tables  []*RouteTable
+	addrs   map[string]*addresses // by subnet
 }
 
 func newNetwork() network { return network{addrs: map[string]*addresses{}} }
 
-// AddVPC creates a VPC and returns its ID.
+// AddVPC creates a VPC with its default security group and returns its ID.
 func (e *EC2) AddVPC(v VPC) (string, error) {
 	if !v.CIDR.IsValid() || v.CIDR.Bits() < 16 || v.CIDR.Bits() > 28 {
 		return "", fmt.Errorf("add VPC: CIDR %s: not between /16 and /28", v.CIDR)
@@ -83,6 +84,12 @@ func (e *EC2) AddVPC(v VPC) (string, error) {
 	defer e.mu.Unlock()
 	v.ID, v.CIDR, v.Tags = e.newID("vpc"), v.CIDR.Masked(), maps.Clone(v.Tags)
 	e.network.vpcs = append(e.network.vpcs, &v)
+	group := &SecurityGroup{
+		ID: e.newID("sg"), VPCID: v.ID, Name: defaultGroup, Description: "default VPC security group",
+		Egress: []Permission{{Protocol: "-1", FromPort: -1, ToPort: -1, CIDRs: []string{"0.0.0.0/0"}}},
+	}
+	group.Ingress = []Permission{{Protocol: "-1", FromPort: -1, ToPort: -1, Groups: []string{group.ID}}}
+	e.network.groups = append(e.network.groups, group)
 	return v.ID, nil
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
@@ -26,6 +28,10 @@ type Config struct {
 	Clock  clock.Clock
 	Keys   *credential.Ring
 	Log    *slog.Logger
+	// Latency is the least time, on the wall clock, from the arrival of a request to its answer. No AWS API answers
+	// at once, and the Go SDK relies on that: it closes the request's body when the answer arrives, and if its
+	// transport has not yet seen the end of that body, the connection breaks under the answer.
+	Latency time.Duration
 }
 
 // Server answers for all services of one account and region on one endpoint.
@@ -51,6 +57,7 @@ func (s *Server) Register(services ...Service) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	answerAt := time.Now().Add(s.cfg.Latency)
 	r := &Request{HTTP: hr, ID: s.requestID()}
 	svc, err := s.receive(r)
 	if svc == nil {
@@ -73,12 +80,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		}
 		// Logged before it is answered, so that a client that has its answer finds its call in the log.
 		s.calls.add(call)
+		waitUntil(hr.Context(), answerAt)
 		svc.writeError(w, r, e)
 		return
 	}
 	s.calls.add(call)
+	waitUntil(hr.Context(), answerAt)
 	if err := svc.writeResult(w, r, out); err != nil {
 		s.cfg.Log.Error("aws answer not written", "service", r.Service, "action", r.Action, "error", err)
+	}
+}
+
+func waitUntil(ctx context.Context, t time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(t)):
 	}
 }
 

@@ -1,0 +1,234 @@
+package ec2
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+func instanceIDs() idRules {
+	return idRules{prefix: "i", malformed: "InvalidInstanceID.Malformed", notFound: "InvalidInstanceID.NotFound", missing: does("instance")}
+}
+
+type describeInstancesInput struct {
+	listInput
+	IDs            []string `query:"InstanceId"`
+	IncludeManaged bool     `query:"IncludeManagedResources"`
+}
+
+type describeInstancesOutput struct {
+	Reservations []*reservationInfo `xml:"reservationSet>item"`
+	Next         *string            `xml:"nextToken"`
+}
+
+func (e *EC2) describeInstances(_ *wire.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
+	p, err := e.instanceNoun().list(in.listInput, in.IDs, e.visible())
+	if err != nil {
+		return nil, err
+	}
+	reservations, err := e.showReservations(p.items)
+	return &describeInstancesOutput{Reservations: reservations, Next: p.next}, err
+}
+
+// visible returns the instances that the Describe calls know by now, in the order of their launch.
+func (e *EC2) visible() []*record {
+	now := e.settle()
+	all := locked(e, func() []*record { return e.fleet.list() })
+	return slices.DeleteFunc(all, func(r *record) bool { return now.Before(r.visible) })
+}
+
+// showReservations groups instances by the call that launched them.
+func (e *EC2) showReservations(records []*record) ([]*reservationInfo, error) {
+	var list []*reservationInfo
+	byID := map[string]*reservationInfo{}
+	for _, r := range records {
+		group := byID[r.reservation]
+		if group == nil {
+			group = &reservationInfo{ID: r.reservation, Owner: e.cfg.AccountID}
+			byID[r.reservation] = group
+			list = append(list, group)
+		}
+		text, err := e.xml(r)
+		if err != nil {
+			return nil, err
+		}
+		group.Instances = append(group.Instances, text)
+	}
+	return list, nil
+}
+
+// instanceNoun knows the filters of DescribeInstances.
+func (e *EC2) instanceNoun() noun[*record] {
+	live := func(get func(*record) string) func(*record) []string {
+		return one(func(r *record) string {
+			if r.State == Terminated {
+				return ""
+			}
+			return get(r)
+		})
+	}
+	groups := func(get func(*SecurityGroup) string) func(*record) []string {
+		return func(r *record) (values []string) {
+			for _, g := range r.order.groups {
+				values = append(values, get(g))
+			}
+			return values
+		}
+	}
+	nics := func(get func(nic) string) func(*record) []string {
+		return func(r *record) (values []string) {
+			for _, n := range r.nics {
+				values = append(values, get(n))
+			}
+			return values
+		}
+	}
+	placement := func(get func(placementInfo) string) func(*record) []string {
+		return one(func(r *record) string { return get(e.show(r).Placement) })
+	}
+	return noun[*record]{
+		id: func(r *record) string { return r.ID }, order: (*record).place,
+		tags: func(r *record) map[string]string { return r.Tags },
+		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
+		properties: properties[*record]{
+			"architecture":                           one(func(r *record) string { return r.Architecture }),
+			"availability-zone":                      one(func(r *record) string { return r.Zone }),
+			"availability-zone-id":                   one(func(r *record) string { return r.ZoneID }),
+			"block-device-mapping.volume-id":         func(r *record) []string { return r.volumes },
+			"client-token":                           one(func(r *record) string { return r.token }),
+			"dns-name":                               live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+			"iam-instance-profile.arn":               one(func(r *record) string { return r.InstanceProfileARN }),
+			"iam-instance-profile.name":              one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
+			"image-id":                               one(func(r *record) string { return r.ImageID }),
+			"instance-id":                            one(func(r *record) string { return r.ID }),
+			"instance-lifecycle":                     one(func(r *record) string { return r.Lifecycle }),
+			"instance-state-code":                    func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
+			"instance-state-name":                    one(func(r *record) string { return r.State }),
+			"instance-type":                          one(func(r *record) string { return r.Type }),
+			"instance.group-id":                      groups(func(g *SecurityGroup) string { return g.ID }),
+			"instance.group-name":                    groups(func(g *SecurityGroup) string { return g.Name }),
+			"ip-address":                             live(func(r *record) string { return r.publicIP }),
+			"key-name":                               one(func(r *record) string { return r.order.data.KeyName }),
+			"launch-index":                           func(r *record) []string { return []string{strconv.Itoa(r.index)} },
+			"launch-time":                            one(func(r *record) string { return stamp(r.LaunchedAt) }),
+			"network-interface.network-interface-id": nics(func(n nic) string { return n.id }),
+			"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
+			"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),
+			"network-interface.subnet-id":                    live(func(r *record) string { return r.SubnetID }),
+			"network-interface.vpc-id":                       live(func(r *record) string { return r.VPCID }),
+			"owner-id":                                       func(*record) []string { return []string{e.cfg.AccountID} },
+			"placement-group-name":                           placement(func(p placementInfo) string { return p.Group }),
+			"platform":                                       one(func(r *record) string { return r.order.image.Platform }),
+			"private-dns-name":                               live(func(r *record) string { return r.PrivateDNSName }),
+			"private-ip-address":                             live(func(r *record) string { return r.PrivateIP }),
+			"reservation-id":                                 one(func(r *record) string { return r.reservation }),
+			"root-device-name":                               one(func(r *record) string { return r.order.image.RootDevice }),
+			"root-device-type":                               func(*record) []string { return []string{"ebs"} },
+			"spot-instance-request-id":                       one(func(r *record) string { return r.spotRequest }),
+			"state-reason-code":                              one(func(r *record) string { return r.endedBy }),
+			"subnet-id":                                      live(func(r *record) string { return r.SubnetID }),
+			"tenancy":                                        placement(func(p placementInfo) string { return p.Tenancy }),
+			"vpc-id":                                         live(func(r *record) string { return r.VPCID }),
+		},
+	}
+}
+
+func lastSegment(arn string) string { return arn[strings.LastIndexByte(arn, '/')+1:] }
+
+func ipText(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return ""
+	}
+	return ip.String()
+}
+
+type describeStatusInput struct {
+	listInput
+	IDs            []string `query:"InstanceId"`
+	All            bool     `query:"IncludeAllInstances"`
+	IncludeManaged bool     `query:"IncludeManagedResources"`
+}
+
+type describeStatusOutput struct {
+	Statuses []statusInfo `xml:"instanceStatusSet>item"`
+	Next     *string      `xml:"nextToken"`
+}
+
+type statusInfo struct {
+	ID       string     `xml:"instanceId"`
+	Zone     string     `xml:"availabilityZone"`
+	ZoneID   string     `xml:"availabilityZoneId"`
+	State    stateInfo  `xml:"instanceState"`
+	System   statusSum  `xml:"systemStatus"`
+	Instance statusSum  `xml:"instanceStatus"`
+	EBS      *statusSum `xml:"attachedEbsStatus"`
+}
+
+type statusSum struct {
+	Status  string         `xml:"status"`
+	Details []statusDetail `xml:"details>item"`
+}
+
+type statusDetail struct {
+	Name   string `xml:"name"`
+	Status string `xml:"status"`
+}
+
+// settling is how long after running the status checks of an instance are still initializing.
+const settling = 5 * time.Second
+
+func (e *EC2) describeInstanceStatus(_ *wire.Request, in *describeStatusInput) (*describeStatusOutput, error) {
+	now := e.settle()
+	status := func(r *record) string {
+		switch {
+		case r.State != Running:
+			return "not-applicable"
+		case now.Before(r.StateChangedAt.Add(settling)):
+			return "initializing"
+		}
+		return "ok"
+	}
+	n := e.instanceNoun()
+	reachability := one(func(r *record) string { return pick(status(r) == "ok", "passed", status(r)) })
+	all := e.visible()
+	n.properties = properties[*record]{
+		"availability-zone":            n.properties["availability-zone"],
+		"availability-zone-id":         n.properties["availability-zone-id"],
+		"instance-state-code":          n.properties["instance-state-code"],
+		"instance-state-name":          n.properties["instance-state-name"],
+		"instance-status.status":       one(status),
+		"instance-status.reachability": reachability,
+		"system-status.status":         one(status),
+		"system-status.reachability":   reachability,
+		"attached-ebs-status.status":   one(status),
+		"event.code":                   func(*record) []string { return nil }, // no events are planned for any instance
+		"event.instance-event-id":      func(*record) []string { return nil },
+	}
+	if !in.All {
+		all = slices.DeleteFunc(all, func(r *record) bool { return r.State != Running && !slices.Contains(in.IDs, r.ID) })
+	}
+	p, err := n.list(in.listInput, in.IDs, all)
+	if err != nil {
+		return nil, err
+	}
+	out := &describeStatusOutput{Next: p.next}
+	for _, r := range p.items {
+		if !in.All && r.State != Running {
+			continue // named by ID, exists, and is not shown
+		}
+		out.Statuses = append(out.Statuses, showStatus(r, status(r)))
+	}
+	return out, nil
+}
+
+func showStatus(r *record, status string) statusInfo {
+	sum := statusSum{Status: status}
+	if status != "not-applicable" {
+		sum.Details = []statusDetail{{Name: "reachability", Status: pick(status == "ok", "passed", status)}}
+	}
+	return statusInfo{ID: r.ID, Zone: r.Zone, ZoneID: r.ZoneID, State: stateOf(r.State), System: sum, Instance: sum, EBS: &sum}
+}

@@ -1,0 +1,218 @@
+package ec2
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+// prefixSize is how many addresses an IPv4 prefix takes.
+const prefixSize = 16
+
+// batch is what the instances of one launch share.
+type batch struct {
+	reservation string
+	token       string
+	now         time.Time
+	count       int // launched so far
+}
+
+// launch takes capacity and addresses for one instance and puts it into the pending state. The lock must be held; the
+// caller arms the timer.
+func (e *EC2) launch(o *order, b *batch) (*record, error) {
+	pool := o.pool()
+	if left, limited := e.fleet.limits[pool]; limited && left == 0 {
+		return nil, e.noCapacity(o)
+	}
+	nics, err := e.attach(o)
+	if err != nil {
+		return nil, err
+	}
+	if _, limited := e.fleet.limits[pool]; limited {
+		e.fleet.limits[pool]--
+	}
+	e.counter++
+	r := &record{
+		order: o, serial: e.counter, reservation: b.reservation, token: b.token, index: b.count, nics: nics,
+		visible:  b.now.Add(e.cfg.Timing.Visible),
+		Instance: e.instance(o, nics[0].ip, b.now),
+	}
+	b.count++
+	if o.lifecycle == spotLifecycle {
+		r.Lifecycle = spotLifecycle
+		r.spotRequest = "sir-" + strings.TrimPrefix(e.newID("s"), "s-0")[:8]
+	}
+	for _, nic := range nics {
+		if nic.public {
+			r.publicIP = e.publicIP()
+		}
+	}
+	e.attachDisks(r, o, b.now)
+	e.fleet.byID[r.ID] = r
+	e.fleet.order = append(e.fleet.order, r)
+	return e.enter(r, Pending, b.now), nil
+}
+
+// instance describes the machine of an order.
+func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
+	i := Instance{
+		ID: e.newID("i"), Type: o.machine.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
+		SubnetID: o.subnet.ID, PrivateIP: ip.String(), PrivateDNSName: privateDNSName(e.cfg.Region, ip.String()), ImageID: o.image.ID,
+		Architecture: o.image.Architecture, UserData: o.userData, Tags: o.tags.instance, LaunchedAt: now,
+		VCPUs: o.machine.VCPUs, MemoryMiB: o.machine.MemoryMiB, GPUs: o.machine.GPUs, Neuron: o.machine.Neuron,
+		IPv4PerENI: o.machine.IPv4PerENI, LocalDiskGB: o.machine.Disks.TotalGB,
+	}
+	for _, card := range o.machine.NetworkCards {
+		if card.Index == o.machine.DefaultCard {
+			i.MaxENIs = card.MaxENIs
+		}
+	}
+	for _, g := range o.groups {
+		i.SecurityGroupIDs = append(i.SecurityGroupIDs, g.ID)
+	}
+	for _, d := range o.disks {
+		if d.device == o.image.RootDevice {
+			i.RootDiskGiB = d.sizeGiB
+		}
+	}
+	if o.profile != nil {
+		i.InstanceProfileARN, i.RoleARN = o.profile.ARN, o.profile.RoleARN
+	}
+	return i
+}
+
+// noCapacity words the lack of capacity of a pool.
+func (e *EC2) noCapacity(o *order) error {
+	if o.lifecycle == spotLifecycle {
+		return wire.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
+	}
+	var elsewhere []string
+	for i, z := range e.market.zones {
+		if o.machine.zones[i] && z.Name != o.subnet.Zone {
+			elsewhere = append(elsewhere, z.Name)
+		}
+	}
+	return wire.Errorf("InsufficientInstanceCapacity",
+		"We currently do not have sufficient %[1]s capacity in the Availability Zone you requested (%[2]s). "+
+			"Our system will be working on provisioning additional capacity. You can currently get %[1]s capacity by not specifying an "+
+			"Availability Zone in your request or choosing %[3]s.", o.machine.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)
+}
+
+// nic is a network interface of an instance.
+type nic struct {
+	plannedInterface
+	id   string
+	ip   netip.Addr // zero for efa-only
+	tags map[string]string
+}
+
+// addressesNeeded is how many addresses of its subnet one instance of the order takes.
+func (o *order) addressesNeeded() int {
+	need := 0
+	for _, p := range o.nics {
+		need += p.prefixes * prefixSize
+		if p.kind != "efa-only" {
+			need++
+		}
+	}
+	return need
+}
+
+func (e *EC2) noAddresses(o *order) error {
+	return wire.Errorf("InsufficientFreeAddressesInSubnet",
+		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", o.subnet.ID)
+}
+
+// attach makes the network interfaces of an order, or takes nothing at all.
+func (e *EC2) attach(o *order) ([]nic, error) {
+	addrs := e.network.addrs[o.subnet.ID]
+	if addrs.available() < o.addressesNeeded() {
+		return nil, e.noAddresses(o)
+	}
+	if o.privateIP.IsValid() && !addrs.takeThis(o.privateIP) {
+		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", o.privateIP)
+	}
+	nics := make([]nic, len(o.nics))
+	for i, p := range o.nics {
+		nics[i] = nic{plannedInterface: p, id: e.newID("eni"), tags: o.tags.nic}
+		switch {
+		case p.kind == "efa-only":
+		case i == 0 && o.privateIP.IsValid():
+			nics[i].ip = o.privateIP
+		default:
+			nics[i].ip, _ = addrs.take() // there are enough, see above
+		}
+		addrs.held += p.prefixes * prefixSize
+	}
+	return nics, nil
+}
+
+// detach gives back the addresses of an instance. The lock must be held.
+func (e *EC2) detach(r *record) {
+	addrs := e.network.addrs[r.SubnetID]
+	for _, n := range r.nics {
+		if n.ip.IsValid() {
+			addrs.release(n.ip)
+		}
+		addrs.held -= n.prefixes * prefixSize
+	}
+}
+
+// publicIP hands out an address from Amazon's ranges.
+func (e *EC2) publicIP() string {
+	e.counter++
+	n := e.market.roll("public", fmt.Sprint(e.counter))
+	return fmt.Sprintf("54.%d.%d.%d", 160+n%64, n>>8%256, 1+n>>16%254)
+}
+
+// volume is an EBS volume; it is never modified once others can see it.
+type volume struct {
+	plannedDisk
+	id       string
+	zone     string
+	created  time.Time
+	instance string // empty = not attached
+	attached time.Time
+	tags     map[string]string
+}
+
+func (e *EC2) attachDisks(r *record, o *order, now time.Time) {
+	for _, d := range o.disks {
+		v := &volume{plannedDisk: d, id: e.newID("vol"), zone: o.subnet.Zone, created: now, instance: r.ID, attached: now, tags: o.tags.volume}
+		e.volumes[v.id] = v
+		r.volumes = append(r.volumes, v.id)
+	}
+}
+
+// detachDisks deletes an instance's volumes, or leaves them behind as they were told. The lock must be held.
+func (e *EC2) detachDisks(r *record) {
+	for _, id := range r.volumes {
+		old := e.volumes[id]
+		switch {
+		case old == nil:
+		case old.deletes:
+			delete(e.volumes, id)
+		default:
+			left := *old
+			left.instance, left.attached = "", time.Time{}
+			e.volumes[id] = &left
+		}
+	}
+}
+
+// newBatch begins a launch of instances that share a reservation. The lock must be held.
+func (e *EC2) newBatch(token string, now time.Time) *batch {
+	return &batch{reservation: e.newID("r"), token: token, now: now}
+}
+
+// idsOf returns the IDs of records.
+func idsOf(records []*record) []string {
+	ids := make([]string, len(records))
+	for i, r := range records {
+		ids[i] = r.ID
+	}
+	return ids
+}

@@ -41,6 +41,7 @@ var lattice = []layer{
 	{"internal/aws", []string{"api", "internal/cloud", "internal/engine/requirement", "internal/engine/catalog"}, nil},
 	{"internal/cluster", []string{"api", "internal/engine", "internal/cloud"}, nil},
 	{"internal/controller", []string{"api", "internal/engine", "internal/cloud", "internal/cluster"}, nil},
+	{"internal/settings", nil, []string{"github.com/spf13/pflag"}},
 	{"internal/lattice", nil, nil},
 	{"cmd", []string{"api", "internal"}, nil},
 

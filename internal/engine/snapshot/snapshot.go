@@ -89,6 +89,8 @@ type Node struct {
 	Ready bool
 	// Deleting is true from the first decision to end the node until it is gone.
 	Deleting bool
+	// InstanceTerminating is true once the instance itself is on its way out.
+	InstanceTerminating bool
 	// Consolidatable is the NodeClaim's condition of that name.
 	Consolidatable bool
 	// NominatedUntil protects a node that a pod was just promised to from disruption.

@@ -1,0 +1,123 @@
+package disrupt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Unlimited is what a pool allows that no active budget holds back.
+const Unlimited = math.MaxInt32
+
+// Allowance is what the budgets of a pool allow for one reason at one instant.
+type Allowance struct {
+	Pool *karpv1.NodePool
+	// Nodes is how many count as the pool's: ours, initialized, their instance not on its way out.
+	Nodes int
+	// Allowed may be disrupted at once, Disrupting of Nodes already are, or are not Ready.
+	Allowed, Disrupting int
+	// Err says which budget cannot be read. Nothing is allowed then.
+	Err error
+}
+
+// Available is how many nodes may be disrupted now, never negative.
+func (a Allowance) Available() int { return max(a.Allowed-a.Disrupting, 0) }
+
+// Allowances returns, in the order of the snapshot's pools, what their budgets allow for reason.
+func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowance {
+	out := make([]Allowance, len(s.Pools))
+	byPool := make(map[string]*Allowance, len(s.Pools))
+	for i := range s.Pools {
+		out[i].Pool = s.Pools[i].NodePool
+		byPool[out[i].Pool.Name] = &out[i]
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		a := byPool[n.Pool]
+		if a == nil || n.Claim == "" || !n.Initialized || n.InstanceTerminating {
+			continue
+		}
+		a.Nodes++
+		if n.Deleting || !n.Ready {
+			a.Disrupting++
+		}
+	}
+	for i := range out {
+		out[i].Allowed, out[i].Err = Allowed(out[i].Pool, out[i].Nodes, reason, s.Now)
+	}
+	return out
+}
+
+// Allowed is the least that the pool's active budgets for reason allow of nodes; Unlimited if there is none.
+// A budget that cannot be read, for whatever reason it is, allows nothing: what its author meant to protect
+// is not known.
+func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now time.Time) (int, error) {
+	allowed := Unlimited
+	var errs []error
+	for i, b := range pool.Spec.Disruption.Budgets {
+		n, err := allows(b, nodes, now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("spec.disruption.budgets[%d]: %w", i, err))
+			continue
+		}
+		if b.Reasons == nil || slices.Contains(b.Reasons, reason) {
+			allowed = min(allowed, n)
+		}
+	}
+	if len(errs) > 0 {
+		return 0, errors.Join(errs...)
+	}
+	return allowed, nil
+}
+
+// allows is what one budget allows of nodes, whatever its reasons.
+func allows(b karpv1.Budget, nodes int, now time.Time) (int, error) {
+	active, err := isActive(b, now)
+	if err != nil {
+		return 0, err
+	}
+	n, err := count(b.Nodes, nodes)
+	if err != nil || active {
+		return n, err
+	}
+	return Unlimited, nil
+}
+
+// isActive reports whether now lies within a window of the budget's schedule, which is in UTC. A window begins
+// at each hit and lasts for the duration; the instant at which it ends is outside.
+func isActive(b karpv1.Budget, now time.Time) (bool, error) {
+	if b.Schedule == nil && b.Duration == nil {
+		return true, nil
+	}
+	if b.Schedule == nil || b.Duration == nil {
+		return false, errors.New("schedule and duration come together")
+	}
+	schedule, err := cron.ParseStandard(*b.Schedule)
+	if err != nil {
+		return false, fmt.Errorf("schedule %q: %w", *b.Schedule, err)
+	}
+	now = now.UTC()
+	return !schedule.Next(now.Add(-b.Duration.Duration)).After(now), nil
+}
+
+// count reads a number of nodes, or a share of them rounded up.
+func count(text string, nodes int) (int, error) {
+	share, isShare := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(share)
+	if err != nil || n < 0 || isShare && n > 100 {
+		return 0, fmt.Errorf("nodes %q is neither a number nor a percentage", text)
+	}
+	if isShare {
+		return (nodes*n + 99) / 100, nil
+	}
+	return n, nil
+}

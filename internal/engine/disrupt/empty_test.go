@@ -1,0 +1,211 @@
+package disrupt
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// world has one pool "p" and one node "n" that is empty and may go.
+func world(change func(s *snapshot.Snapshot, n *snapshot.Node)) *snapshot.Snapshot {
+	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	s := &snapshot.Snapshot{
+		Now:   sunday,
+		Pools: []snapshot.Pool{{NodePool: pool}},
+		Nodes: []snapshot.Node{{
+			Name: "n", Claim: "c", Pool: "p", Launched: true, Registered: true, Initialized: true, Ready: true, Consolidatable: true,
+		}},
+	}
+	change(s, &s.Nodes[0])
+	return s
+}
+
+func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": "a"}, Annotations: map[string]string{}}}
+	p.Spec.NodeName = "n"
+	for _, c := range changes {
+		c(p)
+	}
+	return p
+}
+
+func owned(apiVersion, kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind}}
+	}
+}
+
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: sunday} }
+
+func blockingPDB(name string) *policyv1.PodDisruptionBudget {
+	zero := intstr.FromInt32(0)
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	const dnd = karpv1.AnnotationDoNotDisrupt
+	pods := func(list ...*corev1.Pod) func(*snapshot.Snapshot, *snapshot.Node) {
+		return func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pods = list }
+	}
+	tests := []struct {
+		name   string
+		change func(s *snapshot.Snapshot, n *snapshot.Node)
+		kept   Reason // empty: the node is ended
+		says   string
+	}{
+		{"no pods", pods(), "", ""},
+		{"row 117: only daemon pods", pods(pod("d", owned("apps/v1", "DaemonSet"))), "", ""},
+		{"row 117: only terminating Deployment pods", pods(pod("x", owned("apps/v1", "ReplicaSet"), terminating)), "", ""},
+		{"row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
+		{"row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
+		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
+		{"row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
+		{"row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
+		{"row 87: do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
+		{
+			"row 88: a blocking PDB on a daemon pod",
+			func(s *snapshot.Snapshot, n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
+				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
+			},
+			PDB, "pdb prevents pod evictions (Pod=ns/d)",
+		},
+		{
+			"row 88: a blocking PDB on a static pod",
+			func(s *snapshot.Snapshot, n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{pod("m", owned("v1", "Node"))}
+				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
+			},
+			"", "",
+		},
+		{
+			"row 91: two PDBs on one pod",
+			func(s *snapshot.Snapshot, n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
+				a, b := blockingPDB("a"), blockingPDB("b")
+				a.Status.DisruptionsAllowed, b.Status.DisruptionsAllowed = 1, 1
+				s.PDBs = []*policyv1.PodDisruptionBudget{a, b}
+			},
+			PDB, "multiple PDBs",
+		},
+		{
+			"row 90: a PDB of another namespace",
+			func(s *snapshot.Snapshot, n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
+				b := blockingPDB("b")
+				b.Namespace = "other"
+				s.PDBs = []*policyv1.PodDisruptionBudget{b}
+			},
+			"", "",
+		},
+		{"row 101: nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
+		{"row 235: the nomination is over", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
+		{"row 101: not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
+		{"row 101: deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
+		{"row 101: a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
+		{"node annotated", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "true"} }, NodeDoNotDisrupt, dnd},
+		{"row 100: node annotated with a duration", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
+		{"row 103: the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
+		{
+			"row 116: consolidateAfter Never",
+			func(s *snapshot.Snapshot, _ *snapshot.Node) {
+				s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
+			},
+			Disabled, "consolidation disabled",
+		},
+		{"a pod has just left", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false }, NotConsolidatable, "consolidateAfter"},
+		{
+			"the budget is used up",
+			func(s *snapshot.Snapshot, _ *snapshot.Node) {
+				s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("0")}
+			},
+			Budget, `NodePool "p"`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Empty(world(tt.change))
+			if tt.kept == "" {
+				if len(d.Nodes) != 1 || len(d.Kept) != 0 {
+					t.Fatalf("node was kept: %+v", d.Kept)
+				}
+				return
+			}
+			if len(d.Nodes) != 0 || len(d.Kept) != 1 {
+				t.Fatalf("node was ended")
+			}
+			if k := d.Kept[0]; k.Reason != tt.kept || !strings.Contains(k.Message, tt.says) {
+				t.Errorf("kept for %s (%s), want %s saying %q", k.Reason, k.Message, tt.kept, tt.says)
+			}
+		})
+	}
+	t.Run("a node that nobody of ours launched is not looked at", func(t *testing.T) {
+		d := Empty(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
+		if len(d.Nodes)+len(d.Kept) != 0 {
+			t.Errorf("decision about a node of others: %+v", d)
+		}
+	})
+}
+
+func TestEmptyTakesTheDearestUnderTheBudget(t *testing.T) {
+	s := world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
+		s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("2")}
+	})
+	template := s.Nodes[0]
+	s.Nodes = nil
+	for name, price := range map[string]float64{"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.3} {
+		n := template
+		n.Name, n.Claim, n.Price = name, name, price
+		s.Nodes = append(s.Nodes, n)
+	}
+	d := Empty(s)
+	var got []string
+	for _, n := range d.Nodes {
+		got = append(got, n.Name)
+	}
+	if diff := cmp.Diff([]string{"b", "d"}, got); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	if d.Eligible != 4 {
+		t.Errorf("%d eligible, want 4", d.Eligible)
+	}
+}
+
+func TestEvictionCost(t *testing.T) {
+	priority := func(v int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &v } }
+	tests := []struct {
+		name string
+		pod  *corev1.Pod
+		want float64
+	}{
+		{"a plain pod", pod("x"), 1},
+		{"dearer by its annotation", pod("x", annotated(corev1.PodDeletionCost, "134217728")), 2},
+		{"cheaper by its priority", pod("x", priority(-1<<26)), -1},
+		{"at most ten", pod("x", priority(2_000_000_000)), 10},
+		{"at least minus ten", pod("x", annotated(corev1.PodDeletionCost, "-2147483647"), priority(-2_000_000_000)), -10},
+		{"no number", pod("x", annotated(corev1.PodDeletionCost, "dear")), 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := EvictionCost(tt.pod); got != tt.want {
+				t.Errorf("cost %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -52,7 +52,7 @@ func (r *resolver) ready(condition string, again time.Duration) {
 }
 
 func (r *resolver) set(condition string, status metav1.ConditionStatus, reason, message string, again time.Duration) {
-	r.out.Conditions = append(r.out.Conditions, cloud.Condition{condition, status, reason, message})
+	r.out.Conditions = append(r.out.Conditions, cloud.Condition{Type: condition, Status: status, Reason: reason, Message: message})
 	r.out.Next = min(r.out.Next, again)
 }
 

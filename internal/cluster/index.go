@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+const (
+	nodeProviderID  = "spec.providerID"
+	claimProviderID = "status.providerID"
+	podNodeName     = "spec.nodeName"
+)
+
+// AddIndexes makes the look-ups of this package possible.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	indexes := []struct {
+		kind  client.Object
+		field string
+		value func(client.Object) string
+	}{
+		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
+		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
+		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
+	}
+	for _, i := range indexes {
+		err := indexer.IndexField(ctx, i.kind, i.field, func(o client.Object) []string {
+			if v := i.value(o); v != "" {
+				return []string{v}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.kind, i.field, err)
+		}
+	}
+	return nil
+}
+
+// NodesOf returns the Nodes that bear the provider ID; none for an empty one.
+func NodesOf(ctx context.Context, r client.Reader, providerID string) ([]corev1.Node, error) {
+	if providerID == "" {
+		return nil, nil
+	}
+	var list corev1.NodeList
+	err := r.List(ctx, &list, client.MatchingFields{nodeProviderID: providerID})
+	return list.Items, err
+}
+
+// ClaimsOf returns the NodeClaims that bear the provider ID; none for an empty one.
+func ClaimsOf(ctx context.Context, r client.Reader, providerID string) ([]karpv1.NodeClaim, error) {
+	if providerID == "" {
+		return nil, nil
+	}
+	var list karpv1.NodeClaimList
+	err := r.List(ctx, &list, client.MatchingFields{claimProviderID: providerID})
+	return list.Items, err
+}
+
+// PodsOn returns the pods that are bound to the node.
+func PodsOn(ctx context.Context, r client.Reader, node string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.List(ctx, &list, client.MatchingFields{podNodeName: node}); err != nil {
+		return nil, err
+	}
+	out := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
+// ClaimRequests maps a Node to reconcile requests for its NodeClaim.
+func ClaimRequests(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		claims, err := ClaimsOf(ctx, r, o.(*corev1.Node).Spec.ProviderID)
+		if err != nil {
+			return nil
+		}
+		out := make([]reconcile.Request, 0, len(claims))
+		for _, c := range claims {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+		}
+		return out
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// claimedNode merges a NodeClaim with its Node; node is nil until one has joined.
+func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time.Time) snapshot.Node {
+	out := snapshot.Node{
+		Name:           claim.Name,
+		Claim:          claim.Name,
+		ClaimUID:       claim.UID,
+		Pool:           claim.Labels[karpv1.LabelNodePool],
+		Labels:         claim.Labels,
+		Annotations:    claim.Annotations,
+		Taints:         claim.Spec.Taints,
+		Capacity:       claim.Status.Capacity,
+		Allocatable:    claim.Status.Allocatable,
+		Launched:       condition.IsTrue(claim, karpv1.ConditionLaunched),
+		Consolidatable: condition.IsTrue(claim, karpv1.ConditionConsolidatable),
+		CreatedAt:      claim.CreationTimestamp.Time,
+		Nominated:      nominatedPods(claim, s.cfg.NominationWindow, now),
+
+		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
+	}
+	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || s.isCondemned(claim.UID)
+	if node != nil {
+		mergeNode(&out, claim, node)
+	}
+	out.NominatedUntil = s.nominatedUntil(out.Name)
+	return out
+}
+
+// mergeNode lays what the Node says over what the claim promised. Until the node is initialized the
+// promise fills the gaps: a device plugin that has not reported yet must not cause a second node.
+func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
+	out.Registered = node.Labels[karpv1.LabelRegistered] == "true"
+	out.Initialized = node.Labels[karpv1.LabelInitialized] == "true"
+	out.Ready = nodeReady(node)
+	out.Deleting = out.Deleting || node.DeletionTimestamp != nil
+	if out.Registered {
+		out.Name, out.Labels, out.Annotations = node.Name, node.Labels, node.Annotations
+		out.Taints = node.Spec.Taints
+	}
+	if out.Initialized {
+		out.Capacity, out.Allocatable = node.Status.Capacity, node.Status.Allocatable
+		return
+	}
+	out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
+	out.Capacity = promised(node.Status.Capacity, claim.Status.Capacity)
+	out.Allocatable = promised(node.Status.Allocatable, claim.Status.Allocatable)
+}
+
+// foreignNode is a node that nobody of ours launched. It takes pods like any other and is never ended.
+func foreignNode(node *corev1.Node) snapshot.Node {
+	return snapshot.Node{
+		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
+		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
+		Launched: true, Registered: true, Initialized: true, Ready: nodeReady(node),
+		Deleting: node.DeletionTimestamp != nil, CreatedAt: node.CreationTimestamp.Time,
+	}
+}
+
+// promised fills what seen lacks, or has at zero, from what the claim expects.
+func promised(seen, expected corev1.ResourceList) corev1.ResourceList {
+	out := maps.Clone(seen)
+	if out == nil {
+		out = corev1.ResourceList{}
+	}
+	for name, want := range expected {
+		if have, ok := out[name]; !ok || have.Cmp(resource.Quantity{}) == 0 {
+			out[name] = want
+		}
+	}
+	return out
+}
+
+// nominatedPods reads which pods a claim was bought for. The promise ends a while after the node was
+// initialized: a pod that still waits then was kept off for a reason that the plan did not see, and
+// must be planned afresh.
+func nominatedPods(claim *karpv1.NodeClaim, window time.Duration, now time.Time) []types.UID {
+	list := claim.Annotations[karpv1.AnnotationNominatedPods]
+	if list == "" || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	if c, _ := condition.Get(claim, karpv1.ConditionInitialized); c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > window {
+		return nil
+	}
+	var out []types.UID
+	for uid := range strings.SplitSeq(list, ",") {
+		out = append(out, types.UID(uid))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

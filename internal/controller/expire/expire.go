@@ -1,0 +1,52 @@
+// Package expire ends NodeClaims that have reached the age their pool allows.
+package expire
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+)
+
+// Reconciler deletes NodeClaims older than spec.expireAfter. Budgets do not delay it; draining honours
+// PodDisruptionBudgets as ever.
+type Reconciler struct {
+	Client  client.Client
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(r)
+}
+
+// Reconcile deletes the claim if it has expired, or comes back when it will have.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	age := claim.Spec.ExpireAfter.Duration
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil || age == nil {
+		return reconcile.Result{}, nil
+	}
+	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.Log.Debug("deleting expired nodeclaim", "NodeClaim", claim.Name)
+	r.Metrics.Disrupted(claim, "expired")
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,125 @@
+// Package initialize decides when a registered node is ready for use: Ready, free of the taints of its
+// start-up, and with every resource that was asked of it.
+package initialize
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Reconciler initializes registered NodeClaims.
+type Reconciler struct {
+	Client client.Client
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.initialization").
+		For(&karpv1.NodeClaim{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 50}).
+		Complete(r)
+}
+
+// Reconcile sets Initialized, or says what it waits for. A change of the Node brings it back.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil ||
+		!condition.IsTrue(claim, karpv1.ConditionRegistered) || !condition.IsUnknown(claim, karpv1.ConditionInitialized) {
+		return reconcile.Result{}, nil
+	}
+	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	before := claim.DeepCopy()
+	if reason, message := waitsFor(claim, nodes); reason != "" {
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, message, r.Now())
+		return reconcile.Result{}, r.patchStatus(ctx, claim, before)
+	}
+	node := &nodes[0]
+	if node.Labels[karpv1.LabelInitialized] != "true" {
+		labelled := node.DeepCopy()
+		labelled.Labels[karpv1.LabelInitialized] = "true"
+		if err := r.Client.Patch(ctx, labelled, client.MergeFrom(node)); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	condition.SetTrue(claim, karpv1.ConditionInitialized, r.Now())
+	if err := r.patchStatus(ctx, claim, before); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.Log.Info("initialized nodeclaim", "NodeClaim", claim.Name, "Node", node.Name, "provider-id", claim.Status.ProviderID, "allocatable", node.Status.Allocatable)
+	return reconcile.Result{}, nil
+}
+
+func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.NodeClaim) error {
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// waitsFor returns the first gate that a claim's node has not passed, as reason and message; empty if
+// it has passed them all. Taints match by key and effect, whatever their value.
+func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message string) {
+	if len(nodes) != 1 {
+		return "NodeNotFound", fmt.Sprintf("%d nodes bear provider ID %s", len(nodes), claim.Status.ProviderID)
+	}
+	node := &nodes[0]
+	if !ready(node) {
+		return "NodeNotReady", fmt.Sprintf("Node %s is not Ready", node.Name)
+	}
+	for _, t := range node.Spec.Taints {
+		if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) }) {
+			return "StartupTaintsExist", fmt.Sprintf("StartupTaint %q still exists", t.ToString())
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if snapshot.KnownEphemeral(&t) {
+			return "KnownEphemeralTaintsExist", fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
+		}
+	}
+	for _, name := range resourceNames(claim.Spec.Resources.Requests) {
+		asked, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !asked.IsZero() && have.IsZero() {
+			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
+		}
+	}
+	return "", ""
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func resourceNames(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

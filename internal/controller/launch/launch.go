@@ -1,0 +1,183 @@
+// Package launch gives each NodeClaim its instance.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+)
+
+// launcher buys the instance of a claim. Called again for the same claim it returns the same instance.
+type launcher interface {
+	Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error)
+}
+
+// Reconciler launches NodeClaims. Killed between any two of its steps, the next run finds the instance
+// that the last one bought.
+type Reconciler struct {
+	Client  client.Client
+	Cloud   launcher
+	Events  *event.Recorder
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.launch").
+		For(&karpv1.NodeClaim{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 100, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
+		Complete(r)
+}
+
+// Reconcile takes one claim one step further: finalizer, instance, or failure.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil || condition.IsTrue(claim, karpv1.ConditionLaunched) {
+		return reconcile.Result{}, nil
+	}
+	// Nothing is bought before the finalizer is there to give it back.
+	if !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
+		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
+	}
+	launched, err := r.launch(ctx, claim)
+	if err == nil {
+		return reconcile.Result{}, client.IgnoreNotFound(r.record(ctx, claim, launched))
+	}
+	return reconcile.Result{}, r.failed(ctx, claim, err)
+}
+
+func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
+	before := claim.DeepCopy()
+	controllerutil.AddFinalizer(claim, karpv1.FinalizerTermination)
+	return r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// launch checks that the claim's node class can launch, and launches.
+func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Launched, error) {
+	class := &awsv1.EC2NodeClass{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
+	if apierrors.IsNotFound(err) {
+		return cloud.Launched{}, &cloud.InsufficientCapacityError{Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name)}
+	}
+	if err != nil {
+		return cloud.Launched{}, err
+	}
+	if err := launchable(class); err != nil {
+		return cloud.Launched{}, err
+	}
+	return r.Cloud.Launch(ctx, claim, class)
+}
+
+// launchable says why a node class cannot launch now; nil if it can.
+func launchable(class *awsv1.EC2NodeClass) error {
+	if class.DeletionTimestamp != nil {
+		return &cloud.InsufficientCapacityError{Err: fmt.Errorf("node class %q is being deleted", class.Name)}
+	}
+	ready, ok := condition.Get(class, condition.Ready)
+	switch {
+	case condition.IsFalse(class, condition.Ready):
+		return &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q: %s", class.Name, ready.Message)}
+	case !ok || !condition.IsTrue(class, condition.Ready):
+		return &cloud.CreateError{Reason: "NodeClassReadinessUnknown", Message: fmt.Sprintf("the readiness of node class %q is not known yet", class.Name)}
+	case ready.ObservedGeneration != class.Generation:
+		return &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q has changed and was not looked at since", class.Name)}
+	}
+	return nil
+}
+
+// record writes what was bought: labels and annotations first, since Launched promises that they are there.
+// The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
+func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launched cloud.Launched) error {
+	before := claim.DeepCopy()
+	labels := maps.Clone(launched.Labels)
+	maps.Copy(labels, claim.Labels)
+	claim.Labels = labels
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	maps.Copy(claim.Annotations, launched.Annotations)
+	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	before = claim.DeepCopy()
+	claim.Status.ProviderID = launched.ProviderID
+	claim.Status.ImageID = launched.ImageID
+	claim.Status.Capacity = launched.Capacity
+	claim.Status.Allocatable = launched.Allocatable
+	condition.SetTrue(claim, karpv1.ConditionLaunched, r.Now())
+	if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.Log.Info("launched nodeclaim",
+		"NodeClaim", claim.Name, "provider-id", launched.ProviderID, "instance-type", labels["node.kubernetes.io/instance-type"],
+		"zone", labels["topology.kubernetes.io/zone"], "capacity-type", labels[karpv1.LabelCapacityType])
+	return nil
+}
+
+// failed turns a launch error into what comes next: give the claim up, or say so and try again later.
+func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err error) error {
+	if capacity := (*cloud.InsufficientCapacityError)(nil); errors.As(err, &capacity) {
+		r.Events.Warn(claim, "InsufficientCapacityError", "NodeClaim %s event: %s", claim.Name, cut(err.Error()))
+		return r.giveUp(ctx, claim, "insufficient_capacity", err)
+	}
+	if notReady := (*cloud.NodeClassNotReadyError)(nil); errors.As(err, &notReady) {
+		return r.giveUp(ctx, claim, "nodeclass_not_ready", err)
+	}
+	reason, message := "LaunchFailed", cut(err.Error())
+	if create := (*cloud.CreateError)(nil); errors.As(err, &create) {
+		reason, message = create.Reason, create.Message
+	}
+	before := claim.DeepCopy()
+	if condition.SetUnknown(claim, karpv1.ConditionLaunched, reason, message, r.Now()) {
+		patchErr := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		err = errors.Join(err, client.IgnoreNotFound(patchErr))
+	}
+	return fmt.Errorf("launch node claim %q: %w", claim.Name, err)
+}
+
+// giveUp deletes the claim, so that its pods are planned again.
+func (r *Reconciler) giveUp(ctx context.Context, claim *karpv1.NodeClaim, reason string, cause error) error {
+	r.Log.Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", cause)
+	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		r.Metrics.Disrupted(claim, reason)
+	}
+	return err
+}
+
+// cut keeps the first 300 characters: a condition and an event are read by people.
+func cut(s string) string {
+	const limit = 300
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit]) + "..."
+	}
+	return s
+}

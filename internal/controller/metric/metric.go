@@ -1,0 +1,122 @@
+// Package metric declares the metrics that more than one reconciler counts, under the names that
+// operators' dashboards already use.
+package metric
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+const namespace = "karpenter"
+
+// Metrics are counters and gauges over the life of claims and nodes.
+type Metrics struct {
+	// ClaimsCreated by reason (provisioned), nodepool, min_values_relaxed.
+	ClaimsCreated *prometheus.CounterVec
+	// ClaimsTerminated by nodepool, capacity_type, zone: finalizer removed.
+	ClaimsTerminated *prometheus.CounterVec
+	// ClaimsDisrupted by reason, nodepool, capacity_type, consolidation_policy, termination_mode.
+	ClaimsDisrupted *prometheus.CounterVec
+	// ClaimTermination and InstanceTermination in seconds, by nodepool.
+	ClaimTermination, InstanceTermination *prometheus.HistogramVec
+	// NodesCreated and NodesTerminated by nodepool, zone; NodesDrained by nodepool.
+	NodesCreated, NodesTerminated, NodesDrained *prometheus.CounterVec
+	// Evictions by HTTP code of the eviction call.
+	Evictions *prometheus.CounterVec
+	// PodsDrained by the reason their node was ended for.
+	PodsDrained *prometheus.CounterVec
+	// SchedulingSeconds by controller.
+	SchedulingSeconds *prometheus.HistogramVec
+	// Unschedulable pods by controller.
+	Unschedulable *prometheus.GaugeVec
+	// PoolLimit and PoolUsage by resource_type, nodepool.
+	PoolLimit, PoolUsage *prometheus.GaugeVec
+	// AllowedDisruptions by nodepool, reason.
+	AllowedDisruptions *prometheus.GaugeVec
+	// EligibleNodes by reason.
+	EligibleNodes *prometheus.GaugeVec
+	// Decisions by decision, reason, consolidation_type.
+	Decisions *prometheus.CounterVec
+	// ForeignInstances by cluster_uid: instances under this cluster's name that another cluster owns.
+	ForeignInstances *prometheus.GaugeVec
+}
+
+// New declares the metrics in reg.
+func New(reg prometheus.Registerer) (*Metrics, error) {
+	d := declarer{reg: reg}
+	m := &Metrics{
+		ClaimsCreated:       d.counter("nodeclaims", "created_total", "Node claims created.", "reason", "nodepool", "min_values_relaxed"),
+		ClaimsTerminated:    d.counter("nodeclaims", "terminated_total", "Node claims gone for good.", "nodepool", "capacity_type", "zone"),
+		ClaimsDisrupted:     d.counter("nodeclaims", "disrupted_total", "Node claims deleted by the controller.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
+		ClaimTermination:    d.histogram("nodeclaims", "termination_duration_seconds", "From a claim's deletion until it is gone.", prometheus.ExponentialBuckets(1, 2, 12), "nodepool"),
+		InstanceTermination: d.histogram("nodeclaims", "instance_termination_duration_seconds", "From the call that ends an instance until it is gone.", prometheus.ExponentialBuckets(1, 2, 11), "nodepool"),
+		NodesCreated:        d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
+		NodesTerminated:     d.counter("nodes", "terminated_total", "Nodes gone for good.", "nodepool", "zone"),
+		NodesDrained:        d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
+		Evictions:           d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
+		PodsDrained:         d.counter("pods", "drained_total", "Pods driven off ending nodes.", "reason"),
+		SchedulingSeconds:   d.histogram("scheduler", "scheduling_duration_seconds", "Time to make a plan.", durations, "controller"),
+		Unschedulable:       d.gauge("scheduler", "unschedulable_pods_count", "Pods without a home in the last plan.", "controller"),
+		PoolLimit:           d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
+		PoolUsage:           d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
+		AllowedDisruptions:  d.gauge("nodepools", "allowed_disruptions", "Nodes that the budgets allow to be disrupted at once.", "nodepool", "reason"),
+		EligibleNodes:       d.gauge("voluntary_disruption", "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
+		Decisions:           d.counter("voluntary_disruption", "decisions_total", "Disruption commands started.", "decision", "reason", "consolidation_type"),
+	}
+	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "dovetail_foreign_instances",
+		Help: "Instances tagged with this cluster's name that belong to another cluster.",
+	}, []string{"cluster_uid"})
+	d.register(foreign)
+	m.ForeignInstances = foreign
+	return m, d.err
+}
+
+// durations are the buckets of Karpenter's duration histograms, in seconds.
+var durations = []float64{
+	.005, .01, .025, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5,
+	6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
+}
+
+// declarer keeps the first error, so that the declarations read as a list.
+type declarer struct {
+	reg prometheus.Registerer
+	err error
+}
+
+func (d *declarer) register(c prometheus.Collector) {
+	if err := d.reg.Register(c); err != nil && d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *declarer) counter(subsystem, name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
+	d.register(c)
+	return c
+}
+
+func (d *declarer) gauge(subsystem, name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
+	d.register(g)
+	return g
+}
+
+func (d *declarer) histogram(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, labels)
+	d.register(h)
+	return h
+}
+
+// Disrupted counts the deletion of a claim by one of the reconcilers.
+func (m *Metrics) Disrupted(claim *karpv1.NodeClaim, reason string) {
+	mode := "graceful"
+	if grace := claim.Spec.TerminationGracePeriod; grace != nil {
+		mode = "eventual"
+		if grace.Duration <= 0 {
+			mode = "forceful"
+		}
+	}
+	m.ClaimsDisrupted.WithLabelValues(reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], "", mode).Inc()
+}

@@ -1,0 +1,88 @@
+// Package refresh renews what is known of the cloud, and clears away launch templates that nobody uses.
+package refresh
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	// catalogEvery is how often instance types and prices are read again, and how soon after a failure.
+	catalogEvery, catalogRetry = 12 * time.Hour, 5 * time.Minute
+	versionEvery               = 5 * time.Minute
+	templatesEvery             = 10 * time.Minute
+	// templateAge is how long a launch template is kept after it was made: a launch may still refer to it.
+	templateAge = time.Hour
+)
+
+// catalog is what is known of instance types, prices and the cluster's version.
+type catalog interface {
+	Refresh(ctx context.Context) error
+	RefreshVersion(ctx context.Context) error
+}
+
+// Catalog renews in every replica, so that one that is elected later does not plan with old prices.
+type Catalog struct {
+	Cloud catalog
+	Log   *slog.Logger
+}
+
+// NeedLeaderElection is false: reading is for all.
+func (*Catalog) NeedLeaderElection() bool { return false }
+
+// Start renews until ctx ends. The caller has read everything once already.
+func (c *Catalog) Start(ctx context.Context) error {
+	types := time.NewTimer(catalogEvery)
+	defer types.Stop()
+	version := time.NewTicker(versionEvery)
+	defer version.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-types.C:
+			wait := catalogEvery
+			if err := c.Cloud.Refresh(ctx); err != nil {
+				c.Log.Error("reading instance types and prices; the old ones are used", "error", err)
+				wait = catalogRetry
+			}
+			types.Reset(wait)
+		case <-version.C:
+			if err := c.Cloud.RefreshVersion(ctx); err != nil {
+				c.Log.Error("reading the cluster's version; the old one is used", "error", err)
+			}
+		}
+	}
+}
+
+// templates deletes launch templates of this cluster.
+type templates interface {
+	CollectLaunchTemplates(ctx context.Context, cutoff time.Time) error
+}
+
+// Templates deletes launch templates that have not been used for a while, on the leader.
+type Templates struct {
+	Cloud templates
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// NeedLeaderElection makes sure that only one process deletes.
+func (*Templates) NeedLeaderElection() bool { return true }
+
+// Start collects until ctx ends.
+func (t *Templates) Start(ctx context.Context) error {
+	ticker := time.NewTicker(templatesEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := t.Cloud.CollectLaunchTemplates(ctx, t.Now().Add(-templateAge)); err != nil {
+				t.Log.Error("collecting launch templates", "error", err)
+			}
+		}
+	}
+}

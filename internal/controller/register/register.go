@@ -1,0 +1,148 @@
+// Package register makes a Node that has joined one of ours: it bears what its NodeClaim says.
+package register
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+)
+
+// Reconciler registers the Nodes of launched NodeClaims.
+type Reconciler struct {
+	Client  client.Client
+	Events  *event.Recorder
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.registration").
+		For(&karpv1.NodeClaim{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 50}).
+		Complete(r)
+}
+
+// Reconcile registers the claim's Node if it has appeared.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil ||
+		!condition.IsTrue(claim, karpv1.ConditionLaunched) || !condition.IsUnknown(claim, karpv1.ConditionRegistered) {
+		return reconcile.Result{}, nil
+	}
+	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	before := claim.DeepCopy()
+	switch len(nodes) {
+	case 0:
+		condition.SetUnknown(claim, karpv1.ConditionRegistered, "NodeNotFound", "Node not registered with cluster", r.Now())
+	case 1:
+		if err := r.adopt(ctx, claim, &nodes[0]); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		claim.Status.NodeName = nodes[0].Name
+		condition.SetTrue(claim, karpv1.ConditionRegistered, r.Now())
+	default:
+		condition.SetFalse(claim, karpv1.ConditionRegistered, "MultipleNodesFound", "Invariant violated, matched multiple nodes", r.Now())
+	}
+	if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if condition.IsTrue(claim, karpv1.ConditionRegistered) {
+		r.Metrics.NodesCreated.WithLabelValues(claim.Labels[karpv1.LabelNodePool], claim.Labels[corev1.LabelTopologyZone]).Inc()
+		r.Log.Info("registered nodeclaim", "NodeClaim", claim.Name, "Node", claim.Status.NodeName, "provider-id", claim.Status.ProviderID)
+	}
+	return reconcile.Result{}, nil
+}
+
+// adopt writes onto the node what its claim says, in one patch that fails if the node has changed since
+// it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back.
+func (r *Reconciler) adopt(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
+	if node.Labels[karpv1.LabelRegistered] == "true" {
+		// The status write after an earlier patch was lost. The node is done, and taints removed since stay removed.
+		return nil
+	}
+	if !slices.ContainsFunc(node.Spec.Taints, unregistered) {
+		r.Log.Error("node joined without the taint that keeps pods off until it is registered", "NodeClaim", claim.Name, "Node", node.Name, "taint", karpv1.TaintKeyUnregistered)
+		r.Events.Warn(claim, "UnregisteredTaintMissing", "Node %s joined without taint %s: pods may have landed before its labels and taints were in place", node.Name, karpv1.TaintKeyUnregistered)
+	}
+	before := node.DeepCopy()
+	syncNode(claim, node)
+	return r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// syncNode makes node bear its claim's finalizer, owner, labels, annotations and taints, and marks it registered.
+func syncNode(claim *karpv1.NodeClaim, node *corev1.Node) {
+	controllerutil.AddFinalizer(node, karpv1.FinalizerTermination)
+	own(claim, node)
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	if node.Labels[karpv1.LabelDoNotSyncTaints] != "true" {
+		addMissing(node, claim.Spec.Taints)
+		addMissing(node, claim.Spec.StartupTaints)
+	}
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, unregistered)
+	maps.Copy(node.Labels, claim.Labels)
+	node.Labels[karpv1.LabelRegistered] = "true"
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	for key, value := range claim.Annotations {
+		// Which pods the claim was bought for is between us and the claim.
+		if key != karpv1.AnnotationNominatedPods {
+			node.Annotations[key] = value
+		}
+	}
+}
+
+func own(claim *karpv1.NodeClaim, node *corev1.Node) {
+	block := true
+	ref := metav1.OwnerReference{
+		APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: claim.Name, UID: claim.UID, BlockOwnerDeletion: &block,
+	}
+	if !slices.ContainsFunc(node.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.APIVersion == ref.APIVersion && o.Kind == ref.Kind && o.UID == ref.UID
+	}) {
+		node.OwnerReferences = append(node.OwnerReferences, ref)
+	}
+}
+
+func addMissing(node *corev1.Node, taints []corev1.Taint) {
+	for _, t := range taints {
+		if !slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
+			node.Spec.Taints = append(node.Spec.Taints, t)
+		}
+	}
+}
+
+func unregistered(t corev1.Taint) bool {
+	return t.Key == karpv1.TaintKeyUnregistered && t.Effect == corev1.TaintEffectNoExecute
+}

@@ -1,0 +1,224 @@
+// Package settings is what an operator may set: one struct, defaulted, read and checked in one place.
+//
+// Each setting is a flag and an environment variable of the same name in capitals; the flag wins. Names and
+// defaults are Karpenter's, so that a deployment moves over as it is.
+package settings
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Settings of the controller.
+type Settings struct {
+	ClusterName string
+	// ClusterEndpoint is the URL that nodes reach the API server by; empty means: ask EKS.
+	ClusterEndpoint string
+	// ClusterCABundle is base64; empty means: the CA that the controller itself trusts.
+	ClusterCABundle string
+	// EKSControlPlane takes the Kubernetes version from EKS rather than from the API server.
+	EKSControlPlane bool
+	// IsolatedVPC says that the pricing API is out of reach.
+	IsolatedVPC   bool
+	DisableDryRun bool
+	// VMMemoryOverheadPercent is the share (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
+	VMMemoryOverheadPercent float64
+	ReservedENIs            int
+	InterruptionQueue       string
+	EnableZonalShift        bool
+	AMIRefreshInterval      time.Duration
+	SubnetRefreshInterval   time.Duration
+
+	MetricsPort, HealthProbePort int
+	EnableProfiling              bool
+	KubeClientQPS                float64
+	KubeClientBurst              int
+	DisableLeaderElection        bool
+	LeaderElectionName           string
+	LeaderElectionNamespace      string
+	// MemoryLimit in bytes; the Go runtime is told nine tenths of it. Negative means none.
+	MemoryLimit int64
+	// CPURequests in millicores.
+	CPURequests int64
+	LogLevel    string
+
+	BatchMaxDuration, BatchIdleDuration time.Duration
+	PreferencePolicy, MinValuesPolicy   string
+	FeatureGates                        string
+
+	// The following are accepted so that a deployment starts, and have no effect: see Idle.
+	KarpenterService                 string
+	DisableControllerWarmup          bool
+	DisableClusterStateObservability bool
+	IgnoreDRARequests                bool
+	SchedulerConfig                  string
+	LogOutputPaths                   string
+	LogErrorOutputPaths              string
+	AWSFeatureGates                  string
+}
+
+// Bind declares the flags on fs, with the environment as their defaults. An environment variable that
+// cannot be read as its type counts as not set, as it does for Karpenter; unreadable names them.
+func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadable []string) {
+	e := env{getenv: getenv}
+	fs.StringVar(&s.ClusterName, "cluster-name", e.text("CLUSTER_NAME", ""), "name of the EKS cluster (required)")
+	fs.StringVar(&s.ClusterEndpoint, "cluster-endpoint", e.text("CLUSTER_ENDPOINT", ""), "URL of the API server for nodes; found through EKS if not set")
+	fs.StringVar(&s.ClusterCABundle, "cluster-ca-bundle", e.text("CLUSTER_CA_BUNDLE", ""), "base64 of the API server's CA for nodes; the controller's own if not set")
+	fs.BoolVar(&s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
+	fs.BoolVar(&s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
+	fs.BoolVar(&s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not check node classes by dry runs")
+	fs.Float64Var(&s.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "share of an instance's memory that the hypervisor keeps")
+	fs.IntVar(&s.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
+	fs.StringVar(&s.InterruptionQueue, "interruption-queue", e.text("INTERRUPTION_QUEUE", ""), "name of the SQS queue with interruption events")
+	fs.BoolVar(&s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
+	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are remembered")
+	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are remembered")
+
+	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
+	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
+	fs.BoolVar(&s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
+	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
+	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "requests at once to the API server")
+	fs.BoolVar(&s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "act without being elected; for a single replica only")
+	fs.StringVar(&s.LeaderElectionName, "leader-election-name", e.text("LEADER_ELECTION_NAME", "karpenter-leader-election"), "name of the leader's lease")
+	fs.StringVar(&s.LeaderElectionNamespace, "leader-election-namespace", e.text("LEADER_ELECTION_NAMESPACE", ""), "namespace of the leader's lease; the pod's own if not set")
+	fs.Int64Var(&s.MemoryLimit, "memory-limit", int64(e.integer("MEMORY_LIMIT", -1)), "memory limit of the container in bytes")
+	fs.Int64Var(&s.CPURequests, "cpu-requests", int64(e.integer("CPU_REQUESTS", 1000)), "CPU request of the container in millicores")
+	fs.StringVar(&s.LogLevel, "log-level", e.text("LOG_LEVEL", "info"), "debug, info or error")
+
+	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
+	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
+	fs.StringVar(&s.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
+	fs.StringVar(&s.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
+	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
+
+	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
+	fs.BoolVar(&s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "accepted, has no effect")
+	fs.BoolVar(&s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "accepted, has no effect")
+	fs.BoolVar(&s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "accepted; pods with resource claims are always refused")
+	fs.StringVar(&s.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "accepted, has no effect")
+	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "accepted; logs go to standard output")
+	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "accepted, has no effect")
+	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "accepted, has no effect")
+	return e.unreadable
+}
+
+// Validate names every setting that cannot be worked with.
+func (s Settings) Validate() error {
+	var errs []error
+	refuse := func(bad bool, flag, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("--%s %s", flag, fmt.Sprintf(format, args...)))
+		}
+	}
+	refuse(s.ClusterName == "", "cluster-name", "is required: set it, or CLUSTER_NAME, to the name of the EKS cluster")
+	if s.ClusterEndpoint != "" {
+		u, err := url.Parse(s.ClusterEndpoint)
+		refuse(err != nil || !u.IsAbs() || u.Hostname() == "", "cluster-endpoint", "%q is not an absolute URL with a host", s.ClusterEndpoint)
+	}
+	_, err := base64.StdEncoding.DecodeString(s.ClusterCABundle)
+	refuse(err != nil, "cluster-ca-bundle", "is not base64: %v", err)
+	refuse(s.VMMemoryOverheadPercent < 0, "vm-memory-overhead-percent", "%v is negative", s.VMMemoryOverheadPercent)
+	refuse(s.ReservedENIs < 0, "reserved-enis", "%d is negative", s.ReservedENIs)
+	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
+	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
+	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
+	refuse(!slices.Contains([]string{"Respect", "Ignore"}, s.PreferencePolicy), "preference-policy", "%q is neither Respect nor Ignore", s.PreferencePolicy)
+	refuse(!slices.Contains([]string{"Strict", "BestEffort"}, s.MinValuesPolicy), "min-values-policy", "%q is neither Strict nor BestEffort", s.MinValuesPolicy)
+	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
+	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
+	_, err = s.Gates()
+	refuse(err != nil, "feature-gates", "%v", err)
+	return errors.Join(errs...)
+}
+
+// NominationWindow is how long a pod's nomination protects a node.
+func (s Settings) NominationWindow() time.Duration {
+	return max(2*s.BatchMaxDuration, 10*time.Second)
+}
+
+// Gates returns what --feature-gates says, by name.
+func (s Settings) Gates() (map[string]bool, error) {
+	out := map[string]bool{}
+	for entry := range strings.SplitSeq(s.FeatureGates, ",") {
+		if strings.TrimSpace(entry) == "" {
+			continue
+		}
+		name, value, found := strings.Cut(strings.TrimSpace(entry), "=")
+		on, err := strconv.ParseBool(value)
+		if !found || err != nil {
+			return nil, fmt.Errorf("%q is not Name=true or Name=false", entry)
+		}
+		out[name] = on
+	}
+	return out, nil
+}
+
+// Idle lists the settings in use that have no effect, so that nobody waits for one in vain.
+func (s Settings) Idle() []string {
+	gates, _ := s.Gates() // Validate has said what is wrong with them
+	var out []string
+	note := func(inUse bool, flag string) {
+		if inUse {
+			out = append(out, "--"+flag)
+		}
+	}
+	note(s.InterruptionQueue != "", "interruption-queue")
+	note(s.EnableZonalShift, "enable-zonal-shift")
+	note(s.SchedulerConfig != "", "scheduler-config")
+	note(!s.IgnoreDRARequests, "ignore-dra-requests")
+	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
+	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
+	for _, name := range []string{"NodeRepair", "NodeOverlay", "SpotToSpotConsolidation", "StaticCapacity", "CapacityBuffer"} {
+		note(gates[name], "feature-gates "+name)
+	}
+	return out
+}
+
+// env reads defaults from the environment.
+type env struct {
+	getenv     func(string) string
+	unreadable []string
+}
+
+func (e *env) text(name, otherwise string) string {
+	if v := e.getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func (e *env) boolean(name string, otherwise bool) bool {
+	return read(e, name, otherwise, strconv.ParseBool)
+}
+
+func (e *env) integer(name string, otherwise int) int { return read(e, name, otherwise, strconv.Atoi) }
+
+func (e *env) float(name string, otherwise float64) float64 {
+	return read(e, name, otherwise, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+}
+
+func (e *env) duration(name string, otherwise time.Duration) time.Duration {
+	return read(e, name, otherwise, time.ParseDuration)
+}
+
+func read[T any](e *env, name string, otherwise T, parse func(string) (T, error)) T {
+	text := e.getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		e.unreadable = append(e.unreadable, name)
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,98 @@
+package settings
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func parse(t *testing.T, env map[string]string, args ...string) (Settings, []string, error) {
+	t.Helper()
+	var s Settings
+	fs := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	unreadable := s.Bind(fs, func(name string) string { return env[name] })
+	if err := fs.Parse(args); err != nil {
+		return s, unreadable, err
+	}
+	return s, unreadable, s.Validate()
+}
+
+func TestDefaults(t *testing.T) {
+	s, _, err := parse(t, nil, "--cluster-name", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.BatchIdleDuration != time.Second || s.BatchMaxDuration != 10*time.Second || s.VMMemoryOverheadPercent != 0.075 ||
+		s.PreferencePolicy != "Respect" || s.MinValuesPolicy != "Strict" || s.LeaderElectionName != "karpenter-leader-election" ||
+		s.MetricsPort != 8080 || s.HealthProbePort != 8081 || s.KubeClientQPS != 200 || s.KubeClientBurst != 300 {
+		t.Errorf("defaults: %+v", s)
+	}
+	if got := s.NominationWindow(); got != 20*time.Second {
+		t.Errorf("nomination window %v, want 20s", got)
+	}
+}
+
+func TestFlagBeatsEnvironment(t *testing.T) {
+	s, _, err := parse(t, map[string]string{"CLUSTER_NAME": "env", "BATCH_IDLE_DURATION": "2s"}, "--cluster-name", "flag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.ClusterName != "flag" || s.BatchIdleDuration != 2*time.Second {
+		t.Errorf("cluster name %q, idle %v; want flag, 2s", s.ClusterName, s.BatchIdleDuration)
+	}
+}
+
+func TestUnreadableEnvironmentCountsAsNotSet(t *testing.T) {
+	s, unreadable, err := parse(t, map[string]string{"CLUSTER_NAME": "shop", "BATCH_MAX_DURATION": "soon", "RESERVED_ENIS": "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.BatchMaxDuration != 10*time.Second || s.ReservedENIs != 0 {
+		t.Errorf("max %v, enis %d; want the defaults", s.BatchMaxDuration, s.ReservedENIs)
+	}
+	if !slices.Equal(unreadable, []string{"RESERVED_ENIS", "BATCH_MAX_DURATION"}) {
+		t.Errorf("unreadable = %v", unreadable)
+	}
+}
+
+func TestRefusedSettings(t *testing.T) {
+	tests := []struct {
+		name  string
+		args  []string
+		names string
+	}{
+		{"no cluster name", nil, "--cluster-name"},
+		{"relative endpoint", []string{"--cluster-name=a", "--cluster-endpoint=example.com"}, "--cluster-endpoint"},
+		{"CA not base64", []string{"--cluster-name=a", "--cluster-ca-bundle=***"}, "--cluster-ca-bundle"},
+		{"negative memory overhead", []string{"--cluster-name=a", "--vm-memory-overhead-percent=-0.1"}, "--vm-memory-overhead-percent"},
+		{"negative ENIs", []string{"--cluster-name=a", "--reserved-enis=-1"}, "--reserved-enis"},
+		{"images refreshed too often", []string{"--cluster-name=a", "--ami-refresh-interval=59s"}, "--ami-refresh-interval"},
+		{"subnets refreshed too often", []string{"--cluster-name=a", "--subnet-refresh-interval=1s"}, "--subnet-refresh-interval"},
+		{"unknown policy", []string{"--cluster-name=a", "--preference-policy=Maybe"}, "--preference-policy"},
+		{"unknown minValues policy", []string{"--cluster-name=a", "--min-values-policy=Maybe"}, "--min-values-policy"},
+		{"unknown log level", []string{"--cluster-name=a", "--log-level=loud"}, "--log-level"},
+		{"window shorter than its idle time", []string{"--cluster-name=a", "--batch-max-duration=500ms"}, "--batch-max-duration"},
+		{"gate without value", []string{"--cluster-name=a", "--feature-gates=NodeRepair"}, "--feature-gates"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := parse(t, nil, tt.args...)
+			if err == nil || !strings.Contains(err.Error(), tt.names) {
+				t.Errorf("error %v, want one that names %s", err, tt.names)
+			}
+		})
+	}
+}
+
+func TestIdleSettingsAreNamed(t *testing.T) {
+	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--feature-gates=NodeRepair=true,Unheard=true,ReservedCapacity=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Idle(), []string{"--interruption-queue", "--feature-gates NodeRepair"}; !slices.Equal(got, want) {
+		t.Errorf("idle = %v, want %v", got, want)
+	}
+}

@@ -175,7 +175,7 @@ func (s *SQS) receiveMessage(r *wire.Request, in *receiveInput) (*receiveOutput,
 // poll takes messages, waiting for the first as long as the request or the queue says, or until ctx ends.
 func (s *SQS) poll(ctx context.Context, in *receiveInput, limit int) ([]message, error) {
 	var deadline time.Time
-	for {
+	for ctx.Err() == nil {
 		s.mu.Lock()
 		q, err := s.find(in.QueueURL)
 		if err != nil {
@@ -195,24 +195,21 @@ func (s *SQS) poll(ctx context.Context, in *receiveInput, limit int) ([]message,
 		if len(taken) > 0 || !now.Before(deadline) {
 			return taken, nil
 		}
-		if !s.wait(ctx, until.Sub(now), changed) {
-			return nil, nil
-		}
+		s.wait(ctx, until.Sub(now), changed)
 	}
+	return nil, nil // nobody waits for the answer any more
 }
 
-// wait returns after d or when changed closes; false means that nobody waits for the answer any more.
-func (s *SQS) wait(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
+// wait returns after d, when changed closes, or when ctx ends.
+func (s *SQS) wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	due := make(chan struct{})
 	cancel := s.cfg.Clock.AfterFunc(d, func() { close(due) })
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-changed:
 	case <-due:
 	}
-	return true
 }
 
 // either is the duration that the request gives in seconds, or else the queue's setting.

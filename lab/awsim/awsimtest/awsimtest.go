@@ -1,0 +1,74 @@
+// Package awsimtest puts a simulated AWS account behind the real SDK, for tests.
+package awsimtest
+
+import (
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
+)
+
+// World is an account with its endpoint.
+type World struct {
+	Sim   *awsim.Sim
+	Clock *clock.Fake // stands still until it is moved
+	URL   string
+	// Config makes SDK clients that act as the account's administrator and never retry.
+	Config aws.Config
+}
+
+// Start serves an empty account in us-east-1 until the test ends.
+func Start(t testing.TB) *World {
+	t.Helper()
+	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))
+	sim, err := awsim.New(awsim.Options{Seed: 1, Clock: fake})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(sim)
+	t.Cleanup(server.Close)
+	w := &World{Sim: sim, Clock: fake, URL: server.URL}
+	w.Config = w.As(awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"})
+	return w
+}
+
+// As returns a configuration that signs with other credentials.
+func (w *World) As(c awsim.Credentials) aws.Config {
+	return aws.Config{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String(w.URL),
+		Credentials:  credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.SessionToken),
+		Retryer:      func() aws.Retryer { return aws.NopRetryer{} },
+	}
+}
+
+// Code is the API error code in err; empty without an error, "?" when it is no API error.
+func Code(err error) string {
+	if err == nil {
+		return ""
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return "?"
+	}
+	return api.ErrorCode()
+}
+
+// OK returns a function that gives the answer of a call that must succeed: OK(client.Call(ctx, in))(t).
+func OK[T any](out T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+}

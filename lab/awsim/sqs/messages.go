@@ -295,19 +295,12 @@ func (s *SQS) deleteMessage(_ *wire.Request, in *deleteInput) (*struct{}, error)
 
 // drop deletes the message of a receipt handle.
 func (q *queue) drop(handle string) error {
-	if handle == "" {
-		return missing("ReceiptHandle")
-	}
-	id, ok := messageOf(handle)
-	if !ok {
-		return badHandle(handle)
+	id, err := messageOf(handle)
+	if err != nil {
+		return err
 	}
 	q.remove(id)
 	return nil
-}
-
-func badHandle(handle string) error {
-	return apiError("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", "The input receipt handle \"%s\" is not a valid receipt handle.", handle)
 }
 
 type visibilityInput struct {
@@ -330,12 +323,9 @@ func (s *SQS) changeMessageVisibility(_ *wire.Request, in *visibilityInput) (*st
 	if err != nil {
 		return nil, err
 	}
-	if in.ReceiptHandle == "" {
-		return nil, missing("ReceiptHandle")
-	}
-	id, ok := messageOf(in.ReceiptHandle)
-	if !ok {
-		return nil, badHandle(in.ReceiptHandle)
+	id, err := messageOf(in.ReceiptHandle)
+	if err != nil {
+		return nil, err
 	}
 	now := s.cfg.Clock.Now()
 	m := q.find(id)

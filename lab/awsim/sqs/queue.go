@@ -129,7 +129,14 @@ func (q *queue) counts(now time.Time) (ready, inFlight, delayed int) {
 
 func (m *message) handle() string { return fmt.Sprintf("%s#%d", m.id, m.received) }
 
-func messageOf(handle string) (id string, ok bool) {
+// messageOf returns the message of a receipt handle.
+func messageOf(handle string) (id string, err error) {
+	if handle == "" {
+		return "", missing("ReceiptHandle")
+	}
 	id, receipt, ok := strings.Cut(handle, "#")
-	return id, ok && len(id) == 36 && receipt != ""
+	if !ok || len(id) != 36 || receipt == "" {
+		return "", apiError("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", "The input receipt handle %q is not a valid receipt handle.", handle)
+	}
+	return id, nil
 }

@@ -110,6 +110,7 @@ func TestVisibility(t *testing.T) {
 		t.Errorf("before the timeout: %q, want nothing", got)
 	}
 	w.Clock.Advance(time.Second)
+	//lint:ignore SA1019 clients in the field still send the old parameter
 	again := w.receive(t, sqs.ReceiveMessageInput{AttributeNames: []types.QueueAttributeName{"ApproximateReceiveCount"}})
 	if got := bodies(again); got != "b" || again[0].Attributes["ApproximateReceiveCount"] != "2" {
 		t.Fatalf("after the timeout: %q %v, want b for the second time", got, again)
@@ -222,7 +223,7 @@ func TestErrors(t *testing.T) {
 		{"eleven messages", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{MaxNumberOfMessages: 11})},
 		{"wait too long", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{WaitTimeSeconds: 21})},
 		{"hide too long", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{VisibilityTimeout: 43201})},
-		{"message attribute unknown", "InvalidAttributeName", receive(sqs.ReceiveMessageInput{AttributeNames: []types.QueueAttributeName{"Colour"}})},
+		{"message attribute unknown", "InvalidAttributeName", receive(sqs.ReceiveMessageInput{MessageSystemAttributeNames: []types.MessageSystemAttributeName{"Colour"}})},
 		{"receipt handle of nobody", "ReceiptHandleIsInvalid", badHandle},
 		{"no body", "MissingParameter", noBody},
 		{"body too long", "InvalidParameterValue", tooLong},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -82,6 +83,10 @@ func (s *Sim) SeedCluster(spec ClusterSpec) error {
 	return nil
 }
 
+var clusterName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]*$`)
+
+const longestRoleName = 64 // in IAM
+
 func (c ClusterSpec) withDefaults() (ClusterSpec, error) {
 	c.ServiceCIDR = cmp.Or(c.ServiceCIDR, "10.100.0.0/16")
 	c.AuthenticationMode = cmp.Or(c.AuthenticationMode, eks.ModeAPIAndConfigMap)
@@ -96,8 +101,11 @@ func (c ClusterSpec) withDefaults() (ClusterSpec, error) {
 	default:
 		return c, fmt.Errorf("node role mapping %q: none of %s, %s, %s", c.NodeRoleMapping, MapByAccessEntry, MapByConfigMap, MapNone)
 	}
-	if c.Name == "" || c.Version == "" || c.Endpoint == "" {
-		return c, fmt.Errorf("name %q, version %q, endpoint %q: must not be empty", c.Name, c.Version, c.Endpoint)
+	if !clusterName.MatchString(c.Name) || len(ControllerRole(c.Name)) > longestRoleName {
+		return c, fmt.Errorf("name %q: not letters, digits, - and _, or too long for the names of its roles", c.Name)
+	}
+	if c.Version == "" || c.Endpoint == "" {
+		return c, fmt.Errorf("version %q, endpoint %q: must not be empty", c.Version, c.Endpoint)
 	}
 	return c, nil
 }

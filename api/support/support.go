@@ -1,0 +1,128 @@
+// Package support knows which parts of the API this version accepts but does not act on, so that a user of
+// such a part is told instead of left waiting. docs/compatibility.md lists the same; a test compares them.
+package support
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// Field is a field, or some of its values, that nothing happens by.
+type Field struct {
+	// Path is dotted, with [] for the items of a list; for example spec.disruption.budgets[].reasons.
+	Path string
+	// Message says, in one line, what happens instead.
+	Message string
+}
+
+// String is fit for an event.
+func (f Field) String() string { return f.Path + ": " + f.Message }
+
+// gap is a Field with the test for whether an object uses it.
+type gap[T any] struct {
+	Field
+	uses func(T) bool
+}
+
+// UnsupportedNodePool returns the fields that p uses in vain.
+func UnsupportedNodePool(p *karpv1.NodePool) []Field { return used(nodePoolGaps(), p) }
+
+// UnsupportedNodeClass returns the fields that c uses in vain.
+func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClassGaps(), c) }
+
+// UnsupportedKinds returns the kinds that nothing happens by at all, with what happens instead.
+func UnsupportedKinds() map[string]string {
+	return map[string]string{
+		"NodeOverlay":    "prices and capacity stay what the cloud says; the feature gate `NodeOverlay` has no effect",
+		"CapacityBuffer": "no room is kept free; the feature gate `CapacityBuffer` has no effect",
+	}
+}
+
+func nodePoolGaps() []gap[*karpv1.NodePool] {
+	return []gap[*karpv1.NodePool]{
+		{
+			Field{"spec.replicas", "the pool is not kept at this number of nodes"},
+			func(p *karpv1.NodePool) bool { return p.Spec.Replicas != nil },
+		},
+		{
+			Field{"spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized and Balanced act as WhenEmpty: only nodes without pods are given back"},
+			func(p *karpv1.NodePool) bool {
+				policy := p.Spec.Disruption.ConsolidationPolicy
+				return policy != "" && policy != karpv1.ConsolidationWhenEmpty
+			},
+		},
+		{
+			Field{"spec.disruption.budgets[].reasons", "nodes are given back for the reason Empty only; Drifted and Underutilized have nothing to bound"},
+			func(p *karpv1.NodePool) bool {
+				return slices.ContainsFunc(p.Spec.Disruption.Budgets, func(b karpv1.Budget) bool {
+					return slices.Contains(b.Reasons, karpv1.DisruptionDrifted) || slices.Contains(b.Reasons, karpv1.DisruptionUnderutilized)
+				})
+			},
+		},
+		{
+			Field{"spec.template.spec.requirements[].values", "capacity type reserved is never launched; spot and on-demand are, where the pool allows them"},
+			func(p *karpv1.NodePool) bool {
+				return slices.ContainsFunc(p.Spec.Template.Spec.Requirements, func(r karpv1.Requirement) bool {
+					return r.Key == karpv1.LabelCapacityType && r.Operator == "In" && slices.Contains(r.Values, karpv1.CapacityTypeReserved)
+				})
+			},
+		},
+	}
+}
+
+func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
+	return []gap[*awsv1.EC2NodeClass]{
+		{
+			Field{"spec.capacityReservationSelectorTerms", "no reservation is used; nodes are bought as spot or on-demand"},
+			func(c *awsv1.EC2NodeClass) bool { return len(c.Spec.CapacityReservationSelectorTerms) > 0 },
+		},
+		{
+			Field{"spec.placementGroupSelector", "placement groups are not resolved: the class does not become Ready"},
+			func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil },
+		},
+		{
+			Field{"spec.kubelet.maxPods", "expressions are not evaluated: the class does not become Ready; numbers work"},
+			func(c *awsv1.EC2NodeClass) bool {
+				k, err := c.KubeletConfiguration()
+				return err == nil && k.MaxPods != nil && k.MaxPods.Type == intstr.String
+			},
+		},
+		{
+			Field{"spec.kubelet.kubeReserved", "expressions are not evaluated: the class does not become Ready; quantities work"},
+			func(c *awsv1.EC2NodeClass) bool {
+				k, err := c.KubeletConfiguration()
+				return err == nil && hasExpression(k.KubeReserved)
+			},
+		},
+		{
+			Field{"spec.kubelet.systemReserved", "expressions are not evaluated: the class does not become Ready; quantities work"},
+			func(c *awsv1.EC2NodeClass) bool {
+				k, err := c.KubeletConfiguration()
+				return err == nil && hasExpression(k.SystemReserved)
+			},
+		},
+	}
+}
+
+func hasExpression(reserved map[string]string) bool {
+	for _, value := range reserved {
+		if _, err := resource.ParseQuantity(value); err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func used[T any](gaps []gap[T], object T) (fields []Field) {
+	for _, g := range gaps {
+		if g.uses(object) {
+			fields = append(fields, g.Field)
+		}
+	}
+	return fields
+}

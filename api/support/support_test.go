@@ -1,0 +1,112 @@
+package support
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+func paths(fields []Field) (paths []string) {
+	for _, f := range fields {
+		paths = append(paths, f.Path)
+	}
+	return paths
+}
+
+func TestUnsupportedNodePool(t *testing.T) {
+	tests := []struct {
+		name, spec string
+		want       []string
+	}{
+		{"nothing", "{}", nil},
+		{"what works", "{weight: 1, limits: {cpu: 1}, disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty]}]}}", nil},
+		{"replicas", "{replicas: 0}", []string{"spec.replicas"}},
+		{"default policy", "{disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}}", []string{"spec.disruption.consolidationPolicy"}},
+		{"balanced policy", "{disruption: {consolidationPolicy: Balanced}}", []string{"spec.disruption.consolidationPolicy"}},
+		{"budget for drift", "{disruption: {budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty, Drifted]}]}}", []string{"spec.disruption.budgets[].reasons"}},
+		{"budget for underutilized nodes", "{disruption: {budgets: [{nodes: '0', reasons: [Underutilized]}]}}", []string{"spec.disruption.budgets[].reasons"}},
+		{"reserved capacity", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}", []string{"spec.template.spec.requirements[].values"}},
+		{"reserved capacity excluded", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: NotIn, values: [reserved]}]}}}", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &karpv1.NodePool{}
+			if err := yaml.UnmarshalStrict([]byte(tt.spec), &p.Spec); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, paths(UnsupportedNodePool(p))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnsupportedNodeClass(t *testing.T) {
+	tests := []struct {
+		name, spec string
+		want       []string
+	}{
+		{"nothing", "{}", nil},
+		{"what works", "{role: a, kubelet: {maxPods: 5, kubeReserved: {cpu: 100m}}, instanceStorePolicy: RAID0}", nil},
+		{"reservations", "{capacityReservationSelectorTerms: [{id: cr-1}]}", []string{"spec.capacityReservationSelectorTerms"}},
+		{"placement group", "{placementGroupSelector: {name: a}}", []string{"spec.placementGroupSelector"}},
+		{"pods by expression", "{kubelet: {maxPods: vcpus * 10}}", []string{"spec.kubelet.maxPods"}},
+		{"reservations by expression", "{kubelet: {kubeReserved: {cpu: vcpus * 10}, systemReserved: {memory: memory_mib / 2}}}", []string{"spec.kubelet.kubeReserved", "spec.kubelet.systemReserved"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &awsv1.EC2NodeClass{}
+			if err := yaml.UnmarshalStrict([]byte(tt.spec), &c.Spec); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, paths(UnsupportedNodeClass(c))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The page lists exactly what the program knows, in the program's words.
+func TestDocumentation(t *testing.T) {
+	var want []string
+	add := func(kind, field, message string) {
+		want = append(want, fmt.Sprintf("| %s | %s | %s |", kind, field, message))
+	}
+	for _, g := range nodePoolGaps() {
+		add("NodePool", "`"+g.Path+"`", g.Message)
+	}
+	for _, g := range nodeClassGaps() {
+		add("EC2NodeClass", "`"+g.Path+"`", g.Message)
+	}
+	kinds := UnsupportedKinds()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		add(kind, "all", kinds[kind])
+	}
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n## Accepted, without effect\n")
+	if !found {
+		t.Fatal("the page has no section on what is accepted without effect")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got []string
+	for line := range strings.Lines(section) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Kind ") {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/compatibility.md (-program +page):\n%s", diff)
+	}
+}

@@ -129,15 +129,13 @@ func (l *Launcher) call(ctx context.Context, o Order, in *ec2.CreateFleetInput, 
 	out, err := l.cfg.EC2.CreateFleet(ctx, in)
 	switch {
 	case fault.Is(err, fault.TokenMismatch):
-		if l.ledger.mismatched(claim) {
-			return l.try(ctx, o)
-		}
+		l.ledger.mismatched(claim)
 		return cloud.Instance{}, inDoubt(err)
 	case err != nil && !fault.Definite(err):
 		l.ledger.lost(claim, in)
 		return cloud.Instance{}, createError(fmt.Errorf("create fleet: %w", err))
 	case err != nil:
-		l.ledger.refused(claim)
+		// Nothing came of this call. What an earlier one did is as it was.
 		if fault.Is(err, fault.LaunchTemplateNotFound) {
 			return cloud.Instance{}, l.forgetTemplates(in, err)
 		}

@@ -15,10 +15,13 @@ import (
 // ledger keeps, per claim, which client token comes next and what is known of the calls made with it.
 //
 // EC2 answers a second call with a token as it answered the first, and refuses one whose parameters
-// differ. So a claim keeps its token until the outcome of every call with it is known: a token is left
-// only after an answer without an instance, or after a doubt has lasted so long that an instance would
-// have been seen. A process that starts anew begins at the first token and walks the same way: tokens
-// that an earlier process has used up give their old answer or a mismatch, never a second instance.
+// differ. So a call whose outcome is not known is made again as it was. When that is not possible, a claim
+// waits until an instance would have been seen. A token is left behind only when EC2 knows it and no
+// instance came of it: after an answer without one, or after a mismatch and a wait. A refusal proves
+// nothing, since it may be refused before the token is looked at.
+//
+// A process that starts anew begins at the first token and walks the same way: those that an earlier
+// process has used up give their old answer or a mismatch, never a second instance.
 //
 // Invariant: a call with token n+1 is made only when EC2 knows token n and no instance came of it.
 type ledger struct {
@@ -31,10 +34,8 @@ type entry struct {
 	number int
 	// doubtful since the last call whose outcome is not known; zero if there is none.
 	doubtful time.Time
-	// replay is that call, to be made again as it was; nil if an earlier process made it.
+	// replay is that call, to be made again as it was; nil if EC2 knows the token with other parameters.
 	replay *ec2.CreateFleetInput
-	// refused is true when this process has used the token, and each time the call was refused outright.
-	refused bool
 }
 
 // remembered is longer than a claim without an instance lives.
@@ -48,11 +49,15 @@ func newLedger(now func() time.Time) *ledger {
 // EC2 that showed no instance of the claim.
 func (l *ledger) settled(claim string) entry {
 	e, _ := l.entries.Get(claim)
-	if !e.doubtful.IsZero() && l.now().Sub(e.doubtful) >= instance.VisibleWithin {
-		e = entry{number: e.number + 1}
-		l.entries.Put(claim, e)
+	if e.doubtful.IsZero() || l.now().Sub(e.doubtful) < instance.VisibleWithin {
+		return e
 	}
-	return e
+	settled := entry{number: e.number}
+	if e.replay == nil {
+		settled.number++
+	}
+	l.entries.Put(claim, settled)
+	return settled
 }
 
 // answered notes an answer without an instance.
@@ -61,33 +66,21 @@ func (l *ledger) answered(claim string) {
 	l.entries.Put(claim, entry{number: e.number + 1})
 }
 
-// refused notes that EC2 refused a call outright. What an earlier call did stays in doubt.
-func (l *ledger) refused(claim string) {
-	e, _ := l.entries.Get(claim)
-	e.refused = e.doubtful.IsZero()
-	l.entries.Put(claim, e)
-}
-
 // lost notes a call whose outcome is not known.
 func (l *ledger) lost(claim string, call *ec2.CreateFleetInput) {
 	e, _ := l.entries.Get(claim)
 	l.entries.Put(claim, entry{number: e.number, doubtful: l.now(), replay: call})
 }
 
-// mismatched notes that EC2 knows the token with other parameters, and tells whether the next token may be
-// used at once: when all that this process did with it was refused, so that no instance can have come of it.
-func (l *ledger) mismatched(claim string) (next bool) {
+// mismatched notes that EC2 knows the token with other parameters: those of a call that an earlier process
+// made, or that this one has lost. What came of it is in doubt.
+func (l *ledger) mismatched(claim string) {
 	e, _ := l.entries.Get(claim)
-	if e.refused {
-		l.answered(claim)
-		return true
-	}
 	if e.doubtful.IsZero() {
 		e.doubtful = l.now()
 	}
 	e.replay = nil
 	l.entries.Put(claim, e)
-	return false
 }
 
 // bought forgets a claim that has its instance.

@@ -1,0 +1,181 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+func pricedOrder(price float64) Order {
+	return newOrder(machine("m5.xlarge", nil, offer("spot", price, "us-east-1a")))
+}
+
+// TestOneInstancePerClaim is the promise of this package, tried against everything that can happen to a
+// controller: messages lost either way, refusals, capacity that runs out, templates deleted under its
+// hands, parameters that change from one try to the next, and death between any two steps.
+func TestOneInstancePerClaim(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newEC2World()
+		w.visible = time.Duration(rapid.IntRange(0, 60).Draw(t, "visible after seconds")) * time.Second
+		w.fates = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(templateGone)), func(n int) fate { return fate(n) }), 0, 6).Draw(t, "fates")
+		p := w.start(pricedOrder(0.05))
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				p = w.start(p.order) // killed before it wrote anything down
+			case 1:
+				p.order = pricedOrder(rapid.SampledFrom([]float64{0.05, 0.06, 0.07}).Draw(t, "price"))
+			case 2:
+				w.time = w.time.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
+			}
+			_, _ = p.launch(context.Background()) // what matters is what it did
+			if len(w.instances) > 1 {
+				t.Fatalf("the claim has %d instances", len(w.instances))
+			}
+		}
+		w.fates = nil
+		var got cloud.Instance
+		var err error
+		for range 40 { // each token that was used up may cost two minutes
+			if got, err = p.launch(context.Background()); err == nil {
+				break
+			}
+			w.time = w.time.Add(30 * time.Second)
+		}
+		switch {
+		case err != nil:
+			t.Fatalf("twenty quiet minutes do not end in an instance: %v", err)
+		case len(w.instances) != 1:
+			t.Fatalf("the claim has %d instances", len(w.instances))
+		case got.ID != *w.instances[0].InstanceId:
+			t.Fatalf("the claim was told of %s, but has %s", got.ID, *w.instances[0].InstanceId)
+		}
+	})
+}
+
+func TestLostAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		next func(w *ec2World, p *process) *process
+	}{
+		{"tried again at once", func(_ *ec2World, p *process) *process { return p }},
+		{"tried again with other prices", func(_ *ec2World, p *process) *process { p.order = pricedOrder(0.07); return p }},
+		{"tried again by a new process", func(w *ec2World, p *process) *process { return w.start(p.order) }},
+		{"tried again when visible", func(w *ec2World, p *process) *process {
+			w.time = w.time.Add(w.visible)
+			return w.start(pricedOrder(0.07))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newEC2World()
+			w.fates = []fate{answerLost}
+			p := w.start(pricedOrder(0.05))
+			if _, err := p.launch(t.Context()); err == nil {
+				t.Fatal("the lost answer was read")
+			}
+			got, err := tc.next(w, p).launch(t.Context())
+			if err != nil || got.ID != "i-0" || len(w.instances) != 1 {
+				t.Errorf("got %q of %d instances, %v", got.ID, len(w.instances), err)
+			}
+		})
+	}
+}
+
+// A process that is killed leaves nothing but EC2's memory. If prices have changed since, its successor
+// cannot repeat the call, and must not make another before it knows.
+func TestUnknownOutcomeIsWaitedFor(t *testing.T) {
+	w := newEC2World()
+	w.visible = time.Minute
+	w.fates = []fate{answerLost}
+	_, _ = w.start(pricedOrder(0.05)).launch(t.Context())
+	p := w.start(pricedOrder(0.07))
+	for range 2 {
+		_, err := p.launch(t.Context())
+		var create *cloud.CreateError
+		if !errors.As(err, &create) || create.Reason != ReasonInDoubt {
+			t.Fatalf("want reason %s, got %v", ReasonInDoubt, err)
+		}
+	}
+	if w.calls != 2 {
+		t.Errorf("EC2 was asked %d times: while in doubt there is nothing to ask", w.calls)
+	}
+	w.time = w.time.Add(w.visible)
+	if got, err := p.launch(t.Context()); err != nil || got.ID != "i-0" {
+		t.Errorf("got %q, %v", got.ID, err)
+	}
+}
+
+func TestDoubtEnds(t *testing.T) {
+	w := newEC2World()
+	w.fates = []fate{noCapacity}
+	_, _ = w.start(pricedOrder(0.05)).launch(t.Context())
+	p := w.start(pricedOrder(0.07))
+	if _, err := p.launch(t.Context()); err == nil {
+		t.Fatal("a token with other parameters was accepted")
+	}
+	w.time = w.time.Add(instance.VisibleWithin)
+	if _, err := p.launch(t.Context()); err != nil || len(w.instances) != 1 {
+		t.Errorf("%d instances, %v", len(w.instances), err)
+	}
+}
+
+func TestDeletedTemplateIsMadeAgain(t *testing.T) {
+	w := newEC2World()
+	w.fates = []fate{templateGone}
+	if _, err := w.start(pricedOrder(0.05)).launch(t.Context()); err != nil || len(w.instances) != 1 {
+		t.Fatalf("%d instances, %v", len(w.instances), err)
+	}
+	w = newEC2World()
+	w.fates = []fate{templateGone, templateGone}
+	_, err := w.start(pricedOrder(0.05)).launch(t.Context())
+	var create *cloud.CreateError
+	if !errors.As(err, &create) || len(w.instances) != 0 {
+		t.Errorf("deleted twice: %d instances, %v", len(w.instances), err)
+	}
+}
+
+func TestScarcityIsRemembered(t *testing.T) {
+	w := newEC2World()
+	w.fates = []fate{noCapacity}
+	p := w.start(pricedOrder(0.05))
+	_, err := p.launch(t.Context())
+	var scarce *cloud.InsufficientCapacityError
+	if !errors.As(err, &scarce) {
+		t.Fatalf("want insufficient capacity, got %v", err)
+	}
+	if p.cfg.Scarcity.Marks() != 1 {
+		t.Error("the offering was not marked")
+	}
+}
+
+func TestWhatIsKnownOfANewInstance(t *testing.T) {
+	w := newEC2World()
+	p := w.start(pricedOrder(0.05))
+	got, err := p.launch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ProviderID != "aws:///us-east-1a/i-0" || got.ZoneID != "use1-az1" || got.ImageID != "ami-1" || got.SubnetID != "subnet-a" ||
+		got.CapacityType != "spot" || got.Owner != cloud.Ours || got.NodeClaim != "general-x7k2p" || !got.LaunchedAt.Equal(w.time) {
+		t.Errorf("%+v", got)
+	}
+	for key, want := range map[string]string{
+		"dovetail.sh/cluster-uid": "uid-blue", "dovetail.sh/nodeclaim-uid": "claim-uid", "karpenter.sh/nodeclaim": "general-x7k2p",
+		"karpenter.sh/nodepool": "general", "karpenter.k8s.aws/ec2nodeclass": "default", "eks:eks-cluster-name": "prod", "kubernetes.io/cluster/prod": "owned",
+	} {
+		if got.Tags[key] != want {
+			t.Errorf("tag %s is %q, want %q", key, got.Tags[key], want)
+		}
+	}
+	// EC2 does not show it yet, and still nobody may take it for lost.
+	again, err := p.launch(t.Context())
+	if err != nil || again.ID != got.ID || w.calls != 1 {
+		t.Errorf("launched again: %q with %d calls, %v", again.ID, w.calls, err)
+	}
+}

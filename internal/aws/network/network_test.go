@@ -1,0 +1,167 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/google/go-cmp/cmp"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+)
+
+// spell writes queries as "name=value,value name=value", one string per query.
+func spell(queries []Query) []string {
+	var out []string
+	for _, q := range queries {
+		s := ""
+		for i, f := range q {
+			if i > 0 {
+				s += " "
+			}
+			s += aws.ToString(f.Name) + "="
+			for j, v := range f.Values {
+				if j > 0 {
+					s += ","
+				}
+				s += v
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestSubnetQueries(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		terms []awsv1.SubnetSelectorTerm
+		want  []string
+	}{
+		{"two tag terms are alternatives", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}, {Tags: map[string]string{"b": "2"}}}, []string{"tag:a=1", "tag:b=2"}},
+		{"two tags of one term must both hold", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"b": "2", "a": "1"}}}, []string{"tag:a=1 tag:b=2"}},
+		{"any value", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "*"}}}, []string{"tag-key=a"}},
+		{"IDs share one query", []awsv1.SubnetSelectorTerm{{ID: "subnet-1"}, {Tags: map[string]string{"a": "1"}}, {ID: "subnet-2"}}, []string{"subnet-id=subnet-1,subnet-2", "tag:a=1"}},
+		{"no terms", nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, spell(SubnetQueries(tc.terms))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSecurityGroupQueries(t *testing.T) {
+	got := spell(SecurityGroupQueries([]awsv1.SecurityGroupSelectorTerm{
+		{Name: "x"}, {Tags: map[string]string{"a": "1"}}, {ID: "sg-1"}, {Name: "y"}, {ID: "sg-2", Name: "the ID wins"},
+	}))
+	if diff := cmp.Diff([]string{"group-id=sg-1,sg-2", "group-name=x,y", "tag:a=1"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// world is an account of addresses under a clock that the test moves.
+type world struct {
+	*Addresses
+	time time.Time
+}
+
+func newWorld(subnets ...Subnet) *world {
+	w := &world{time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	w.Addresses = NewAddresses(time.Minute, func() time.Time { return w.time })
+	w.Observe(subnets)
+	return w
+}
+
+var (
+	a1 = Subnet{ID: "subnet-a1", Zone: "a", FreeAddresses: 100}
+	a2 = Subnet{ID: "subnet-a2", Zone: "a", FreeAddresses: 90}
+	b1 = Subnet{ID: "subnet-b1", Zone: "b", FreeAddresses: 10}
+	// inOrder is the order of a node class's status: most free addresses first.
+	inOrder = []Subnet{a1, a2, b1}
+)
+
+func (w *world) choose(need map[string]int) *Choice { return w.Choose(inOrder, need) }
+
+func TestMostFreeAddressesWin(t *testing.T) {
+	w := newWorld(inOrder...)
+	got := w.choose(map[string]int{"a": 5, "b": 5, "c": 5}).Subnets
+	if diff := cmp.Diff(map[string]string{"a": "subnet-a1", "b": "subnet-b1"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := w.choose(map[string]int{"b": 5}).Subnets; len(got) != 1 {
+		t.Errorf("zones that nothing is needed in were chosen too: %v", got)
+	}
+}
+
+func TestLaunchesInFlightCount(t *testing.T) {
+	w := newWorld(inOrder...)
+	need := map[string]int{"a": 20}
+	w.choose(need)
+	if got := w.choose(need).Subnets["a"]; got != "subnet-a2" {
+		t.Errorf("with 20 addresses of subnet-a1 promised, %s was chosen", got)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	need := map[string]int{"a": 20}
+	t.Run("a failed launch gives back", func(t *testing.T) {
+		w := newWorld(inOrder...)
+		w.choose(need).Settle("")
+		if got := w.choose(need).Subnets["a"]; got != "subnet-a1" {
+			t.Errorf("chose %s", got)
+		}
+	})
+	t.Run("twice gives back once", func(t *testing.T) {
+		w := newWorld(inOrder...)
+		w.choose(need) // leaves 80
+		c := w.Choose([]Subnet{a1}, need)
+		c.Settle("")
+		c.Settle("")
+		if got := w.choose(need).Subnets["a"]; got != "subnet-a2" {
+			t.Errorf("chose %s", got)
+		}
+	})
+	t.Run("a launch elsewhere gives back", func(t *testing.T) {
+		w := newWorld(inOrder...)
+		w.choose(map[string]int{"a": 20, "b": 1}).Settle("subnet-b1")
+		if got := w.choose(need).Subnets["a"]; got != "subnet-a1" {
+			t.Errorf("chose %s", got)
+		}
+	})
+	t.Run("the subnet used keeps its promise", func(t *testing.T) {
+		w := newWorld(inOrder...)
+		w.choose(need).Settle("subnet-a1")
+		if got := w.choose(need).Subnets["a"]; got != "subnet-a2" {
+			t.Errorf("chose %s", got)
+		}
+	})
+	t.Run("counted afresh meanwhile", func(t *testing.T) {
+		w := newWorld(inOrder...)
+		c := w.choose(need)
+		w.Observe([]Subnet{{ID: "subnet-a1", Zone: "a", FreeAddresses: 85}, a2})
+		c.Settle("") // would make it 105
+		if got := w.choose(need).Subnets["a"]; got != "subnet-a2" {
+			t.Errorf("chose %s", got)
+		}
+	})
+}
+
+func TestExhaustedSubnetIsAvoided(t *testing.T) {
+	w := newWorld(inOrder...)
+	w.Exhausted("subnet-a1")
+	if got := w.choose(map[string]int{"a": 1}).Subnets["a"]; got != "subnet-a2" {
+		t.Errorf("chose %s", got)
+	}
+}
+
+func TestOldCountsAreNotBelieved(t *testing.T) {
+	w := newWorld(a1)
+	w.time = w.time.Add(4 * time.Minute)
+	w.Observe([]Subnet{a2})
+	w.time = w.time.Add(2 * time.Minute)
+	if got := w.choose(map[string]int{"a": 1}).Subnets["a"]; got != "subnet-a2" {
+		t.Errorf("chose %s, whose count is six minutes old", got)
+	}
+}

@@ -46,7 +46,7 @@ func UnsupportedKinds() map[string]string {
 func nodePoolGaps() []gap[*karpv1.NodePool] {
 	return []gap[*karpv1.NodePool]{
 		{
-			Field{"spec.replicas", "the pool is not kept at this number of nodes"},
+			Field{"spec.replicas", "the pool launches no nodes, neither to this number nor for pods"},
 			func(p *karpv1.NodePool) bool { return p.Spec.Replicas != nil },
 		},
 		{

@@ -168,7 +168,7 @@ const (
 
 // Budget bounds how many nodes of a pool may be disrupted at a time.
 type Budget struct {
-	// Reasons that the budget covers; all when empty.
+	// Reasons that the budget covers; all when not given.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=set
 	// +optional

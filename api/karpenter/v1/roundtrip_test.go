@@ -74,7 +74,7 @@ func TestWhatIsNotGivenIsNotWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got struct{ Spec map[string]any }
+		var got struct{ Spec, Status map[string]any }
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +82,9 @@ func TestWhatIsNotGivenIsNotWritten(t *testing.T) {
 			if value, ok := got.Spec[field]; ok {
 				t.Errorf("%T: spec.%s is written as %v", o, field, value)
 			}
+		}
+		if len(got.Status) > 0 {
+			t.Errorf("%T: status is written as %v", o, got.Status)
 		}
 		back, err := runtime.Decode(codecs.UniversalDeserializer(), text)
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 // ResourceNodes is the key under which a pool's limits count nodes.
 const ResourceNodes corev1.ResourceName = "nodes"
 
-// readPools reads the pools that may launch: ours, ready, not deleting, not of a fixed size. What a pool
-// could launch comes from its node class; a class that cannot say so leaves its pool out, and the others in.
+// readPools reads our pools. One that is ready, not deleting and not of a fixed size may launch; what, its
+// node class says. A class that cannot say so closes its pool, and no other.
 func (w *world) readPools(ctx context.Context) error {
 	var pools karpv1.NodePoolList
 	if err := w.list(ctx, &pools); err != nil {
@@ -30,31 +30,45 @@ func (w *world) readPools(ctx context.Context) error {
 	used := w.used()
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) || pool.DeletionTimestamp != nil || pool.Spec.Replicas != nil || !condition.IsTrue(pool, condition.Ready) {
+		ref := pool.Spec.Template.Spec.NodeClassRef
+		if !awsv1.IsEC2NodeClass(ref) {
 			continue
 		}
-		var class awsv1.EC2NodeClass
-		name := pool.Spec.Template.Spec.NodeClassRef.Name
-		if err := w.state.cfg.Cache.Get(ctx, client.ObjectKey{Name: name}, &class); err != nil {
-			if client.IgnoreNotFound(err) == nil {
-				continue
-			}
+		instanceTypes, err := w.launchable(ctx, pool)
+		if err != nil {
 			return err
 		}
-		instanceTypes, err := w.state.cfg.Types.InstanceTypes(ctx, &class)
-		if err != nil {
-			w.state.cfg.PoolLeftOut(pool, err)
+		if instanceTypes == nil {
+			w.snap.Closed = append(w.snap.Closed, pool)
 			continue
 		}
 		w.snap.Pools = append(w.snap.Pools, snapshot.Pool{
 			NodePool:       pool,
-			NodeClassLabel: [2]string{awsv1.LabelNodeClass, name},
+			NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name},
 			InstanceTypes:  instanceTypes,
 			Used:           w.withUnlaunched(used[pool.Name], pool.Name, instanceTypes),
 		})
 	}
+	slices.SortFunc(w.snap.Closed, func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.snap.Pools, func(a, b snapshot.Pool) int { return cmp.Compare(a.NodePool.Name, b.NodePool.Name) })
 	return nil
+}
+
+// launchable returns what the pool may launch, nil if nothing.
+func (w *world) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
+	if pool.DeletionTimestamp != nil || pool.Spec.Replicas != nil || !condition.IsTrue(pool, condition.Ready) {
+		return nil, nil
+	}
+	class := &awsv1.EC2NodeClass{}
+	if err := w.state.cfg.Cache.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	instanceTypes, err := w.state.cfg.Types.InstanceTypes(ctx, class)
+	if err != nil {
+		w.state.cfg.PoolLeftOut(pool, err)
+		return nil, nil
+	}
+	return instanceTypes, nil
 }
 
 // withUnlaunched adds to used the claims of pool that have no instance yet. Each counts as the largest,

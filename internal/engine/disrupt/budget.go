@@ -32,12 +32,18 @@ type Allowance struct {
 // Available is how many nodes may be disrupted now, never negative.
 func (a Allowance) Available() int { return max(a.Allowed-a.Disrupting, 0) }
 
-// Allowances returns, in the order of the snapshot's pools, what their budgets allow for reason.
+// Allowances returns, in the order of the snapshot's pools and then of the closed ones, what their budgets
+// allow for reason.
 func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowance {
-	out := make([]Allowance, len(s.Pools))
-	byPool := make(map[string]*Allowance, len(s.Pools))
+	out := make([]Allowance, 0, len(s.Pools)+len(s.Closed))
 	for i := range s.Pools {
-		out[i].Pool = s.Pools[i].NodePool
+		out = append(out, Allowance{Pool: s.Pools[i].NodePool})
+	}
+	for _, pool := range s.Closed {
+		out = append(out, Allowance{Pool: pool})
+	}
+	byPool := make(map[string]*Allowance, len(out))
+	for i := range out {
 		byPool[out[i].Pool.Name] = &out[i]
 	}
 	for i := range s.Nodes {

@@ -155,6 +155,15 @@ func TestEmpty(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a node of a pool that may not launch now may go", func(t *testing.T) {
+		d := Empty(world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
+			s.Closed = []*karpv1.NodePool{s.Pools[0].NodePool}
+			s.Pools = nil
+		}))
+		if len(d.Nodes) != 1 {
+			t.Errorf("node was kept: %+v", d.Kept)
+		}
+	})
 	t.Run("a node that nobody of ours launched is not looked at", func(t *testing.T) {
 		d := Empty(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
 		if len(d.Nodes)+len(d.Kept) != 0 {

@@ -27,6 +27,8 @@ type Snapshot struct {
 	Labels requirement.Labels
 	// Pools that may launch, in any order; the engine orders them by weight.
 	Pools []Pool
+	// Closed are pools of ours that may not launch now. Their nodes are theirs all the same.
+	Closed []*karpv1.NodePool
 	// Nodes are the machines that exist or are on their way, managed by us or not.
 	Nodes []Node
 	// Pods are those to be placed: provisionable ones, and those of nodes that are going away.

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
+	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/expire"
+	"github.com/dovetail-k8s/dovetail/internal/controller/initialize"
+	"github.com/dovetail-k8s/dovetail/internal/controller/launch"
+	"github.com/dovetail-k8s/dovetail/internal/controller/liveness"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
+	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
+	"github.com/dovetail-k8s/dovetail/internal/controller/register"
+	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// assembly joins the parts of the controller.
+type assembly struct {
+	settings  settings.Settings
+	log       *slog.Logger
+	mgr       manager.Manager
+	clientset kubernetes.Interface
+	events    *event.Recorder
+	metrics   *metric.Metrics
+	batch     *provision.Batch
+	evictor   *terminate.Evictor
+}
+
+// registrar is a reconciler that knows what it watches.
+type registrar interface {
+	Register(mgr manager.Manager) error
+}
+
+// assemble finds out which cluster this is, makes the cloud, and adds every reconciler to the manager.
+func (a *assembly) assemble(ctx context.Context) error {
+	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	ec2, err := a.cloud(ctx)
+	if err != nil {
+		return err
+	}
+	state := cluster.NewState(cluster.Config{
+		Cache:            a.mgr.GetClient(),
+		Live:             a.mgr.GetAPIReader(),
+		Types:            ec2,
+		Settings:         snapshot.Settings{PreferencePolicy: a.settings.PreferencePolicy, MinValuesPolicy: a.settings.MinValuesPolicy},
+		Labels:           requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		NominationWindow: a.settings.NominationWindow(),
+		Now:              time.Now,
+		PoolLeftOut: func(pool *karpv1.NodePool, err error) {
+			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
+		},
+	})
+	for _, r := range a.reconcilers(ec2) {
+		if err := r.Register(a.mgr); err != nil {
+			return err
+		}
+	}
+	return a.addLoops(ec2, state)
+}
+
+// reconcilers react to single objects.
+func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
+	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	return []registrar{
+		&nodeclass.Reconciler{Client: c, Cloud: ec2, Events: a.events, Log: log, Now: now},
+		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
+		&provision.PodTrigger{Client: c, Batch: a.batch},
+		&provision.ClaimTrigger{Client: c, Batch: a.batch},
+		&launch.Reconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&register.Reconciler{Client: c, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&initialize.Reconciler{Client: c, Log: log, Now: now},
+		&liveness.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&disrupt.Consolidatable{Client: c, Log: log, Now: now},
+		&disrupt.PodEvents{Client: c},
+		&terminate.ClaimReconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&terminate.NodeReconciler{Client: c, Cloud: ec2, Evictor: a.evictor, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+	}
+}
+
+// addLoops adds what looks at the whole cluster, on the leader only.
+func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
+	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
+	var errs []error
+	for _, loop := range []manager.Runnable{
+		a.evictor,
+		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&disrupt.Loop{Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Settle: disrupt.SettleTime},
+		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Log: log},
+		&collect.Instances{Client: c, Live: live, Cloud: ec2, Metrics: a.metrics, Log: log, Now: now},
+		&collect.Claims{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
+		&refresh.Catalog{Cloud: ec2, Log: log},
+		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
+	} {
+		errs = append(errs, a.mgr.Add(loop))
+	}
+	return errors.Join(errs...)
+}
+
+// cloud prepares AWS and refuses to start on the wrong cluster.
+func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
+	cfg, err := awsconfig.LoadDefaultConfig(ctx,
+		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(4*time.Minute)),
+		awsconfig.WithAppID("dovetail-"+strings.ReplaceAll(version, "+", "-")),
+		awsconfig.WithEC2IMDSRegion())
+	if err != nil {
+		return nil, fmt.Errorf("prepare the AWS SDK: %w", err)
+	}
+	if cfg.Region == "" {
+		return nil, errors.New("the AWS region is not known: set AWS_REGION")
+	}
+	system, err := a.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the identity of the cluster: %w", err)
+	}
+	server, err := a.clientset.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("read the version of the cluster: %w", err)
+	}
+	data, err := offline.Load()
+	if err != nil {
+		return nil, err
+	}
+	local, err := apiServer(a.mgr.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	gates, err := a.settings.Gates()
+	if err != nil {
+		return nil, err
+	}
+	reserved, said := gates["ReservedCapacity"]
+	ec2, err := aws.New(aws.Config{
+		AWS: cfg,
+		Identity: identity.Identity{
+			ClusterUID: string(system.UID), ClusterName: a.settings.ClusterName, Region: cfg.Region,
+		},
+		Cluster: bootstrap.Cluster{
+			Name: a.settings.ClusterName, Endpoint: a.settings.ClusterEndpoint,
+			CABundle: cmp.Or(a.settings.ClusterCABundle, base64.StdEncoding.EncodeToString(local.CA)),
+			DNS:      a.clusterDNS(ctx),
+		},
+		KubernetesVersion: server.Major + "." + strings.TrimSuffix(server.Minor, "+"),
+		VersionFromEKS:    a.settings.EKSControlPlane,
+		IsolatedVPC:       a.settings.IsolatedVPC,
+		MemoryOverhead:    a.settings.VMMemoryOverheadPercent,
+		ReservedENIs:      a.settings.ReservedENIs,
+		AMIRefresh:        a.settings.AMIRefreshInterval,
+		SubnetRefresh:     a.settings.SubnetRefreshInterval,
+		StrictMinValues:   a.settings.MinValuesPolicy == "Strict",
+		ReservedCapacity:  reserved || !said,
+		Fallback:          data,
+		Known:             a.known,
+		Now:               time.Now,
+		Log:               a.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := ec2.Preflight(ctx, local); err != nil {
+		return nil, err
+	}
+	if err := ec2.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("read instance types and prices: %w", err)
+	}
+	return ec2, nil
+}
+
+// known reports whether both a Node and a NodeClaim have the provider ID.
+func (a *assembly) known(providerID string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	nodes, err := cluster.NodesOf(ctx, a.mgr.GetClient(), providerID)
+	if err != nil || len(nodes) != 1 {
+		return false
+	}
+	claims, err := cluster.ClaimsOf(ctx, a.mgr.GetClient(), providerID)
+	return err == nil && len(claims) == 1 && awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef)
+}
+
+// clusterDNS is the address of the cluster's DNS service; empty if it has none, and nodes find out themselves.
+func (a *assembly) clusterDNS(ctx context.Context) string {
+	service, err := a.clientset.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, "kube-dns", metav1.GetOptions{})
+	if err != nil {
+		a.log.Warn("the address of the cluster's DNS is not known; nodes use their own default", "error", err)
+		return ""
+	}
+	return service.Spec.ClusterIP
+}
+
+// apiServer is how this process reaches and trusts the API server.
+func apiServer(config *rest.Config) (aws.APIServer, error) {
+	ca := config.CAData
+	if len(ca) == 0 && config.CAFile != "" {
+		var err error
+		if ca, err = os.ReadFile(config.CAFile); err != nil {
+			return aws.APIServer{}, fmt.Errorf("read the API server's CA: %w", err)
+		}
+	}
+	return aws.APIServer{Endpoint: config.Host, CA: ca}, nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	goruntime "runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
+	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// evictions is how many pods are driven off nodes at once.
+const evictions = 20
+
+func controllerCommand() *cobra.Command {
+	var s settings.Settings
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the autoscaler against a cluster",
+		Long: `Runs the autoscaler: it buys nodes for pods that do not fit and gives back empty ones.
+
+The cluster is that of KUBECONFIG, or the one whose pod this is. AWS credentials and
+region come from the usual places of the AWS SDK. Each flag can also be set by the
+environment variable of its name in capitals; the flag wins.`,
+		Example: `  dovetail controller --cluster-name shop
+  CLUSTER_NAME=shop KUBECONFIG=~/.kube/config dovetail controller --leader-election-namespace kube-system`,
+		Args: cobra.NoArgs,
+	}
+	unreadable := s.Bind(cmd.Flags(), os.Getenv)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		log := newLogger(cmd.OutOrStdout(), s.LogLevel)
+		for _, name := range unreadable {
+			log.Error("environment variable cannot be read; its default is used", "name", name, "value", os.Getenv(name))
+		}
+		for _, name := range s.Idle() {
+			log.Warn("setting has no effect", "setting", name)
+		}
+		return runController(cmd.Context(), s, log)
+	}
+	return cmd
+}
+
+// runController builds the autoscaler and runs it until ctx ends.
+func runController(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+	if s.MemoryLimit > 0 {
+		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
+	}
+	config.UserAgent = "dovetail/" + version
+	mgr, err := newManager(config, s)
+	if err != nil {
+		return err
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	stopEvents, recorder := newRecorder(clientset, mgr.GetScheme())
+	defer stopEvents()
+	metrics, err := metric.New(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	if err := registerBuildInfo(); err != nil {
+		return err
+	}
+	a := &assembly{
+		settings: s, log: log, mgr: mgr, clientset: clientset,
+		events: event.NewRecorder(recorder, time.Now), metrics: metrics,
+		batch: provision.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
+	}
+	a.evictor = &terminate.Evictor{
+		Client: mgr.GetClient(), Events: a.events, Metrics: metrics, Log: log, Now: time.Now, Workers: evictions,
+	}
+	if err := a.assemble(ctx); err != nil {
+		return err
+	}
+	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
+	return mgr.Start(ctx)
+}
+
+// newManager prepares caches, leader election, health and metrics endpoints. It starts nothing.
+func newManager(config *rest.Config, s settings.Settings) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
+	options := ctrl.Options{
+		Scheme:                        scheme,
+		LeaderElection:                !s.DisableLeaderElection,
+		LeaderElectionID:              s.LeaderElectionName,
+		LeaderElectionNamespace:       s.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        fmt.Sprintf(":%d", s.HealthProbePort),
+		Metrics:                       metricsserver.Options{BindAddress: fmt.Sprintf(":%d", s.MetricsPort)},
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	}
+	if s.EnableProfiling {
+		options.Metrics.ExtraHandlers = map[string]http.Handler{
+			"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+			"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+			"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+			"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+		}
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the controller manager: %w", err)
+	}
+	alive := func(*http.Request) error { return nil }
+	synced := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return fmt.Errorf("caches are not synced")
+		}
+		return nil
+	}
+	if err := mgr.AddHealthzCheck("ping", alive); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("caches", synced)
+}
+
+// newRecorder sends events to the API server under the source that operators filter by.
+func newRecorder(clientset kubernetes.Interface, scheme *runtime.Scheme) (stop func(), _ record.EventRecorder) {
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	return broadcaster.Shutdown, broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "karpenter"})
+}
+
+func registerBuildInfo() error {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "karpenter", Name: "build_info", Help: "Constant 1, labelled by what is running.",
+	}, []string{"version", "goversion", "goarch", "commit"})
+	gauge.WithLabelValues(version, goruntime.Version(), goruntime.GOARCH, commit).Set(1)
+	return ctrlmetrics.Registry.Register(gauge)
+}

@@ -1,0 +1,100 @@
+package nodepool
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+)
+
+// countEvery is how often usage is written.
+const countEvery = 5 * time.Second
+
+// usage sums what each pool has in use.
+type usage interface {
+	Usage(ctx context.Context) (map[string]corev1.ResourceList, error)
+}
+
+// Counter keeps status.resources and status.nodes of every NodePool.
+type Counter struct {
+	Client  client.Client
+	State   usage
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+}
+
+// NeedLeaderElection makes sure that only one process writes.
+func (c *Counter) NeedLeaderElection() bool { return true }
+
+// Start counts until ctx ends.
+func (c *Counter) Start(ctx context.Context) error {
+	for {
+		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error("counting what node pools use", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(countEvery):
+		}
+	}
+}
+
+func (c *Counter) pass(ctx context.Context) error {
+	used, err := c.State.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	var pools karpv1.NodePoolList
+	if err := c.Client.List(ctx, &pools); err != nil {
+		return err
+	}
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		sum := withZeros(used[pool.Name])
+		c.measure(pool, sum)
+		before := pool.DeepCopy()
+		nodes := sum.Name(cluster.ResourceNodes, resource.DecimalSI).Value()
+		pool.Status.Resources, pool.Status.Nodes = sum, &nodes
+		if equality.Semantic.DeepEqual(before.Status, pool.Status) {
+			continue
+		}
+		if err := c.Client.Status().Patch(ctx, pool, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Counter) measure(pool *karpv1.NodePool, sum corev1.ResourceList) {
+	for _, name := range sortedNames(sum) {
+		c.Metrics.PoolUsage.WithLabelValues(string(name), pool.Name).Set(sum.Name(name, resource.DecimalSI).AsApproximateFloat64())
+	}
+	for _, name := range sortedNames(pool.Spec.Limits) {
+		c.Metrics.PoolLimit.WithLabelValues(string(name), pool.Name).Set(pool.Spec.Limits.Name(name, resource.DecimalSI).AsApproximateFloat64())
+	}
+}
+
+// withZeros makes sure that the resources which tools read are always there.
+func withZeros(list corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, cluster.ResourceNodes} {
+		out[name] = resource.MustParse("0")
+	}
+	for name, q := range list {
+		out[name] = q
+	}
+	return out
+}

@@ -1,0 +1,243 @@
+// Package provision buys nodes for pods that do not fit: it watches for pending pods, cuts a Snapshot, asks
+// the engine for a Plan, and makes NodeClaims of its launches.
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// createAtOnce bounds how many NodeClaims are created in parallel: the API server has other guests.
+const createAtOnce = 20
+
+// patience is how long a pass waits for a launch in progress, and settlePoll how often it looks.
+const patience, settlePoll = 20 * time.Second, 500 * time.Millisecond
+
+// failedSchedulingQuiet is for how long the same reason is not repeated to the same pod.
+const failedSchedulingQuiet = 5 * time.Minute
+
+// world cuts snapshots and is told what the provisioner has done before the cache can show it.
+type world interface {
+	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
+	Created(claim *karpv1.NodeClaim)
+	Nominate(node string)
+	// Forget makes the next snapshot read the API server itself.
+	Forget()
+}
+
+// Provisioner turns pending pods into NodeClaims, one pass at a time.
+type Provisioner struct {
+	Client  client.Client
+	State   world
+	Batch   *Batch
+	Events  *event.Recorder
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// NeedLeaderElection makes sure that only one process buys.
+func (p *Provisioner) NeedLeaderElection() bool { return true }
+
+// Start runs a pass for each batch of pods until ctx ends.
+func (p *Provisioner) Start(ctx context.Context) error {
+	for p.Batch.Wait(ctx) {
+		if err := p.pass(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Error("provisioning", "error", err)
+		}
+	}
+	return nil
+}
+
+// settled waits until no claim is in the middle of changing hands: bought for pods that were driven off another
+// node and are being replaced by pods of other names, while what it can hold is not known before it has
+// launched. Planning then would buy for the replacements a second time. A launch takes a second or two; one
+// that takes longer than patience is not waited for.
+func (p *Provisioner) settled(ctx context.Context) (*snapshot.Snapshot, error) {
+	for {
+		snap, err := p.State.Snapshot(ctx)
+		if err != nil || !changingHands(snap) {
+			return snap, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(settlePoll):
+		}
+	}
+}
+
+// changingHands reports whether a young claim without an instance was bought for pods that are not there any more.
+func changingHands(snap *snapshot.Snapshot) bool {
+	there := map[types.UID]bool{}
+	for _, pod := range snap.Pods {
+		there[pod.UID] = true
+	}
+	for i := range snap.Nodes {
+		for _, pod := range snap.Nodes[i].Pods {
+			there[pod.UID] = true
+		}
+	}
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		if n.Launched || n.Deleting || snap.Now.Sub(n.CreatedAt) > patience {
+			continue
+		}
+		for _, uid := range n.Nominated {
+			if !there[uid] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pass gathers, decides, and acts.
+func (p *Provisioner) pass(ctx context.Context) error {
+	snap, err := p.settled(ctx)
+	if err != nil {
+		return err
+	}
+	if len(snap.Pods) == 0 {
+		p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(0)
+		return nil
+	}
+	start := p.Now()
+	plan := schedule.Solve(snap, schedule.Budget{})
+	took := p.Now().Sub(start)
+	p.Metrics.SchedulingSeconds.WithLabelValues("provisioner").Observe(took.Seconds())
+	p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(float64(len(plan.Rejected)))
+	if len(plan.Launches) > 0 {
+		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
+	}
+	p.tellPods(plan)
+	return p.launch(ctx, plan.Launches, snap.Labels)
+}
+
+func launchedPods(plan schedule.Plan) int {
+	n := 0
+	for i := range plan.Launches {
+		n += len(plan.Launches[i].Pods)
+	}
+	return n
+}
+
+// tellPods records on each pod where it goes, or why it goes nowhere, and protects the nodes it goes to.
+func (p *Provisioner) tellPods(plan schedule.Plan) {
+	for _, placement := range plan.Placements {
+		p.State.Nominate(placement.Node)
+		target := "node/" + placement.Node
+		if placement.Claim != "" {
+			target = "nodeclaim/" + placement.Claim
+			if placement.Node != placement.Claim {
+				target += ", node/" + placement.Node
+			}
+		}
+		for _, pod := range placement.Pods {
+			if pod.Spec.NodeName == "" {
+				p.Events.Normal(pod, "Nominated", "Pod should schedule on: %s", target)
+			}
+		}
+	}
+	for _, r := range plan.Rejected {
+		if r.Reasons[0].Code == schedule.NotManaged {
+			continue
+		}
+		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(r.Reasons))
+	}
+}
+
+// sentence joins reasons for a person; an event holds about a thousand characters.
+func sentence(reasons []schedule.Reason) string {
+	const limit = 900
+	var b strings.Builder
+	for i, r := range reasons {
+		part := r.Message
+		if r.NodePool != "" {
+			part = fmt.Sprintf("nodepool %q: %s", r.NodePool, r.Message)
+		}
+		if b.Len()+len(part) > limit {
+			fmt.Fprintf(&b, "; and %d more", len(reasons)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// launch creates the NodeClaims of a plan. They are independent: one that is refused does not hold up the rest.
+func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) error {
+	errs := make([]error, len(launches))
+	var group errgroup.Group
+	group.SetLimit(createAtOnce)
+	for i := range launches {
+		group.Go(func() error {
+			errs[i] = p.create(ctx, &launches[i], labels)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	return errors.Join(errs...)
+}
+
+// create makes one NodeClaim, unless its pool has changed since the plan was made.
+func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels requirement.Labels) error {
+	pool := &karpv1.NodePool{}
+	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(l.Pool), pool); err != nil {
+		return fmt.Errorf("create a node claim for pool %q: %w", l.Pool.Name, err)
+	}
+	if pool.UID != l.Pool.UID || pool.DeletionTimestamp != nil {
+		return nil
+	}
+	claim := Claim(l, labels)
+	if err := p.Client.Create(ctx, claim); err != nil {
+		// Whether it was created after all, only the API server knows: the next pass asks it.
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			p.State.Forget()
+		}
+		return fmt.Errorf("create a node claim for pool %q: %w", l.Pool.Name, err)
+	}
+	p.State.Created(claim)
+	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, fmt.Sprint(l.MinValuesRelaxed)).Inc()
+	p.Log.Info("created nodeclaim", "NodePool", pool.Name, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
+		"instance-types", typeNames(l), "pods", len(l.Pods))
+	for _, pod := range l.Pods {
+		if pod.Spec.NodeName == "" {
+			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", claim.Name)
+		}
+	}
+	return nil
+}
+
+// typeNames lists the first few candidates, cheapest first.
+func typeNames(l *schedule.Launch) string {
+	const shown = 5
+	names := make([]string, 0, shown)
+	for _, t := range l.InstanceTypes[:min(shown, len(l.InstanceTypes))] {
+		names = append(names, t.Name)
+	}
+	out := strings.Join(names, ", ")
+	if rest := len(l.InstanceTypes) - shown; rest > 0 {
+		out += fmt.Sprintf(" and %d other(s)", rest)
+	}
+	return out
+}

@@ -35,6 +35,21 @@ func (a AccessEntry) output(clusterName string) *entryOutput {
 	return &entryOutput{out}
 }
 
+// onEntry runs f on the access entry that the path names, under the lock.
+func onEntry[Out any](e *EKS, r *wire.Request, f func(*AccessEntry) (*Out, error)) (*Out, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, err := e.findForEntries(r.Path["name"])
+	if err != nil {
+		return nil, err
+	}
+	entry, ok := c.entries[r.Path["principalArn"]]
+	if !ok {
+		return nil, notFound("The specified principalArn could not be found. You can view your available access entries with 'ListAccessEntries'.")
+	}
+	return f(entry)
+}
+
 type createEntryInput struct {
 	ClientRequestToken string            `json:"clientRequestToken"`
 	KubernetesGroups   []string          `json:"kubernetesGroups"`
@@ -57,13 +72,9 @@ func (e *EKS) createAccessEntry(r *wire.Request, in *createEntryInput) (*entryOu
 }
 
 func (e *EKS) describeAccessEntry(r *wire.Request, _ *nothing) (*entryOutput, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	return entry.output(r.Path["name"]), nil
+	return onEntry(e, r, func(entry *AccessEntry) (*entryOutput, error) {
+		return entry.output(r.Path["name"]), nil
+	})
 }
 
 type updateEntryInput struct {
@@ -73,41 +84,33 @@ type updateEntryInput struct {
 }
 
 func (e *EKS) updateAccessEntry(r *wire.Request, in *updateEntryInput) (*entryOutput, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	changed := entry.clone()
-	if in.Username != nil {
-		changed.Username = *in.Username
-	}
-	if in.KubernetesGroups != nil {
-		changed.Groups = *in.KubernetesGroups
-	}
-	// For nodes, too, EKS applies the rules of names, which what it set itself does not meet.
-	if in.Username != nil || in.KubernetesGroups != nil {
-		if err := checkStandard(changed); err != nil {
-			return nil, err
+	return onEntry(e, r, func(entry *AccessEntry) (*entryOutput, error) {
+		changed := entry.clone()
+		if in.Username != nil {
+			changed.Username = *in.Username
 		}
-	}
-	changed.Modified = e.cfg.Now().UTC()
-	*entry = changed
-	r.Touch(entry.ARN)
-	return entry.output(r.Path["name"]), nil
+		if in.KubernetesGroups != nil {
+			changed.Groups = *in.KubernetesGroups
+		}
+		// For nodes, too, EKS applies the rules of names, which what it set itself does not meet.
+		if in.Username != nil || in.KubernetesGroups != nil {
+			if err := checkStandard(changed); err != nil {
+				return nil, err
+			}
+		}
+		changed.Modified = e.cfg.Now().UTC()
+		*entry = changed
+		r.Touch(entry.ARN)
+		return entry.output(r.Path["name"]), nil
+	})
 }
 
 func (e *EKS) deleteAccessEntry(r *wire.Request, _ *nothing) (*nothing, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	delete(e.clusters[r.Path["name"]].entries, entry.PrincipalARN)
-	r.Touch(entry.ARN)
-	return nil, nil
+	return onEntry(e, r, func(entry *AccessEntry) (*nothing, error) {
+		delete(e.clusters[r.Path["name"]].entries, entry.PrincipalARN)
+		r.Touch(entry.ARN)
+		return nil, nil
+	})
 }
 
 type listEntriesOutput struct {
@@ -182,43 +185,35 @@ func (e *EKS) associateAccessPolicy(r *wire.Request, in *associateInput) (*assoc
 	case (in.AccessScope.Type == "namespace") != (len(in.AccessScope.Namespaces) > 0):
 		return nil, invalid("Namespaces must be given for the accessScope namespace, and for that alone")
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	if entry.Type != Standard && entry.Type != EC2 {
-		return nil, invalid("Access policies cannot be associated with an access entry of type %s", entry.Type)
-	}
-	now := e.cfg.Now().UTC()
-	p := PolicyAssociation{
-		PolicyARN: in.PolicyARN, Scope: in.AccessScope.Type, Namespaces: in.AccessScope.Namespaces, Created: now, Modified: now,
-	}
-	if at := entry.policy(p.PolicyARN); at >= 0 {
-		p.Created = entry.Policies[at].Created
-		entry.Policies[at] = p
-	} else {
-		entry.Policies = append(entry.Policies, p)
-	}
-	r.Touch(entry.ARN)
-	return &associateOutput{ClusterName: r.Path["name"], PrincipalARN: entry.PrincipalARN, AssociatedAccessPolicy: p.json()}, nil
+	return onEntry(e, r, func(entry *AccessEntry) (*associateOutput, error) {
+		if entry.Type != Standard && entry.Type != EC2 {
+			return nil, invalid("Access policies cannot be associated with an access entry of type %s", entry.Type)
+		}
+		now := e.cfg.Now().UTC()
+		p := PolicyAssociation{
+			PolicyARN: in.PolicyARN, Scope: in.AccessScope.Type, Namespaces: in.AccessScope.Namespaces, Created: now, Modified: now,
+		}
+		if at := entry.policy(p.PolicyARN); at >= 0 {
+			p.Created = entry.Policies[at].Created
+			entry.Policies[at] = p
+		} else {
+			entry.Policies = append(entry.Policies, p)
+		}
+		r.Touch(entry.ARN)
+		return &associateOutput{ClusterName: r.Path["name"], PrincipalARN: entry.PrincipalARN, AssociatedAccessPolicy: p.json()}, nil
+	})
 }
 
 func (e *EKS) disassociateAccessPolicy(r *wire.Request, _ *nothing) (*nothing, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	at := entry.policy(r.Path["policyArn"])
-	if at < 0 {
-		return nil, notFound("The specified policyArn is not associated with the access entry.")
-	}
-	entry.Policies = slices.Delete(entry.Policies, at, at+1)
-	r.Touch(entry.ARN)
-	return nil, nil
+	return onEntry(e, r, func(entry *AccessEntry) (*nothing, error) {
+		at := entry.policy(r.Path["policyArn"])
+		if at < 0 {
+			return nil, notFound("The specified policyArn is not associated with the access entry.")
+		}
+		entry.Policies = slices.Delete(entry.Policies, at, at+1)
+		r.Touch(entry.ARN)
+		return nil, nil
+	})
 }
 
 type listAssociatedOutput struct {
@@ -229,25 +224,21 @@ type listAssociatedOutput struct {
 }
 
 func (e *EKS) listAssociatedAccessPolicies(r *wire.Request, _ *nothing) (*listAssociatedOutput, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, err := e.findEntry(r.Path["name"], r.Path["principalArn"])
-	if err != nil {
-		return nil, err
-	}
-	var arns []string
-	for _, p := range entry.Policies {
-		arns = append(arns, p.PolicyARN)
-	}
-	arns, next, err := page(r, arns)
-	if err != nil {
-		return nil, err
-	}
-	out := &listAssociatedOutput{
-		ClusterName: r.Path["name"], PrincipalARN: entry.PrincipalARN, AssociatedAccessPolicies: []jsonAssociation{}, NextToken: next,
-	}
-	for _, arn := range arns {
-		out.AssociatedAccessPolicies = append(out.AssociatedAccessPolicies, entry.Policies[entry.policy(arn)].json())
-	}
-	return out, nil
+	return onEntry(e, r, func(entry *AccessEntry) (*listAssociatedOutput, error) {
+		var arns []string
+		for _, p := range entry.Policies {
+			arns = append(arns, p.PolicyARN)
+		}
+		arns, next, err := page(r, arns)
+		if err != nil {
+			return nil, err
+		}
+		out := &listAssociatedOutput{
+			ClusterName: r.Path["name"], PrincipalARN: entry.PrincipalARN, AssociatedAccessPolicies: []jsonAssociation{}, NextToken: next,
+		}
+		for _, arn := range arns {
+			out.AssociatedAccessPolicies = append(out.AssociatedAccessPolicies, entry.Policies[entry.policy(arn)].json())
+		}
+		return out, nil
+	})
 }

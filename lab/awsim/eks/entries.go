@@ -144,19 +144,6 @@ func (e *EKS) findForEntries(name string) (*cluster, error) {
 	return c, nil
 }
 
-// findEntry returns an access entry. The caller holds the lock.
-func (e *EKS) findEntry(clusterName, principal string) (*AccessEntry, error) {
-	c, err := e.findForEntries(clusterName)
-	if err != nil {
-		return nil, err
-	}
-	entry, ok := c.entries[principal]
-	if !ok {
-		return nil, notFound("The specified principalArn could not be found. You can view your available access entries with 'ListAccessEntries'.")
-	}
-	return entry, nil
-}
-
 var principalPattern = regexp.MustCompile(`^arn:aws[\w-]*:iam::(\d{12}):(role|user)/([!-~]*/)?([\w+=,.@-]+)$`)
 
 // checkPrincipal holds that the principal can have an entry of that type. Of the account's own roles, EKS knows whether

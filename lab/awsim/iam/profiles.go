@@ -14,30 +14,38 @@ type profileName struct {
 	InstanceProfileName string `query:"InstanceProfileName,required"`
 }
 
+func (in *profileName) profile() string { return in.InstanceProfileName }
+
+func (in *profileName) check() error {
+	return checkName("instanceProfileName", in.InstanceProfileName, longestProfileName)
+}
+
+// onProfile checks a request that is about an instance profile and runs f on it, under the lock.
+func onProfile[Out any](a *Account, in interface {
+	profile() string
+	check() error
+}, f func(*profile) (*Out, error),
+) (*Out, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, ok := a.profiles[in.profile()]
+	if !ok {
+		return nil, noProfile(in.profile())
+	}
+	return f(p)
+}
+
 type profileOutput struct {
 	InstanceProfile xmlProfile
 }
 
-// find returns the named profile. The caller holds the lock.
-func (a *Account) find(name string) (*profile, error) {
-	if err := checkName("instanceProfileName", name, longestProfileName); err != nil {
-		return nil, err
-	}
-	p, ok := a.profiles[name]
-	if !ok {
-		return nil, noProfile(name)
-	}
-	return p, nil
-}
-
 func (a *Account) getInstanceProfile(_ *wire.Request, in *profileName) (*profileOutput, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	return &profileOutput{profileXML(a.profile(p))}, nil
+	return onProfile(a, in, func(p *profile) (*profileOutput, error) {
+		return &profileOutput{profileXML(a.profile(p))}, nil
+	})
 }
 
 type createProfileInput struct {
@@ -48,7 +56,7 @@ type createProfileInput struct {
 
 func (a *Account) createInstanceProfile(r *wire.Request, in *createProfileInput) (*profileOutput, error) {
 	name, tags := in.InstanceProfileName, tagsOf(in.Tags)
-	if err := cmp.Or(checkName("instanceProfileName", name, longestProfileName), checkPath(in.Path), checkTags(tags, nil)); err != nil {
+	if err := cmp.Or(in.check(), checkPath(in.Path), checkTags(tags, nil)); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -69,18 +77,14 @@ func (a *Account) createInstanceProfile(r *wire.Request, in *createProfileInput)
 }
 
 func (a *Account) deleteInstanceProfile(r *wire.Request, in *profileName) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	if p.role != "" {
-		return nil, deleteConflict("remove roles from instance profile")
-	}
-	delete(a.profiles, p.Name)
-	r.Touch(p.ARN)
-	return nil, nil
+	return onProfile(a, in, func(p *profile) (*none, error) {
+		if p.role != "" {
+			return nil, deleteConflict("remove roles from instance profile")
+		}
+		delete(a.profiles, p.Name)
+		r.Touch(p.ARN)
+		return nil, nil
+	})
 }
 
 type profileRole struct {
@@ -88,41 +92,34 @@ type profileRole struct {
 	RoleName string `query:"RoleName,required"`
 }
 
+func (in *profileRole) check() error {
+	return cmp.Or(in.profileName.check(), checkName("roleName", in.RoleName, longestRoleName))
+}
+
 func (a *Account) addRoleToInstanceProfile(r *wire.Request, in *profileRole) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	if p.role != "" {
-		return nil, limitExceeded("InstanceSessionsPerInstanceProfile", 1)
-	}
-	p.role = role.Name
-	r.Touch(p.ARN)
-	return nil, nil
+	return onProfile(a, in, func(p *profile) (*none, error) {
+		role, ok := a.roles[in.RoleName]
+		if !ok {
+			return nil, noRole(in.RoleName)
+		}
+		if p.role != "" {
+			return nil, limitExceeded("InstanceSessionsPerInstanceProfile", 1)
+		}
+		p.role = role.Name
+		r.Touch(p.ARN)
+		return nil, nil
+	})
 }
 
 func (a *Account) removeRoleFromInstanceProfile(r *wire.Request, in *profileRole) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkName("roleName", in.RoleName, longestRoleName); err != nil {
-		return nil, err
-	}
-	if p.role != in.RoleName {
-		return nil, noRole(in.RoleName)
-	}
-	p.role = ""
-	r.Touch(p.ARN)
-	return nil, nil
+	return onProfile(a, in, func(p *profile) (*none, error) {
+		if p.role != in.RoleName {
+			return nil, noRole(in.RoleName)
+		}
+		p.role = ""
+		r.Touch(p.ARN)
+		return nil, nil
+	})
 }
 
 type tagProfileInput struct {
@@ -131,19 +128,15 @@ type tagProfileInput struct {
 }
 
 func (a *Account) tagInstanceProfile(r *wire.Request, in *tagProfileInput) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	tags := tagsOf(in.Tags)
-	if err := checkTags(tags, p.Tags); err != nil {
-		return nil, err
-	}
-	p.Tags = mergeTags(p.Tags, tags)
-	r.Touch(p.ARN)
-	return nil, nil
+	return onProfile(a, in, func(p *profile) (*none, error) {
+		tags := tagsOf(in.Tags)
+		if err := checkTags(tags, p.Tags); err != nil {
+			return nil, err
+		}
+		p.Tags = mergeTags(p.Tags, tags)
+		r.Touch(p.ARN)
+		return nil, nil
+	})
 }
 
 type untagProfileInput struct {
@@ -152,19 +145,15 @@ type untagProfileInput struct {
 }
 
 func (a *Account) untagInstanceProfile(r *wire.Request, in *untagProfileInput) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	for _, key := range in.TagKeys {
-		if at := findTag(p.Tags, key); at >= 0 {
-			p.Tags = slices.Delete(p.Tags, at, at+1)
+	return onProfile(a, in, func(p *profile) (*none, error) {
+		for _, key := range in.TagKeys {
+			if at := findTag(p.Tags, key); at >= 0 {
+				p.Tags = slices.Delete(p.Tags, at, at+1)
+			}
 		}
-	}
-	r.Touch(p.ARN)
-	return nil, nil
+		r.Touch(p.ARN)
+		return nil, nil
+	})
 }
 
 type listProfileTagsInput struct {
@@ -178,21 +167,17 @@ type tagsOutput struct {
 }
 
 func (a *Account) listInstanceProfileTags(_ *wire.Request, in *listProfileTagsInput) (*tagsOutput, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p, err := a.find(in.InstanceProfileName)
-	if err != nil {
-		return nil, err
-	}
-	items := map[string]xmlTag{}
-	for _, t := range p.Tags {
-		items[t.Key] = xmlTag(t)
-	}
-	tags, more, err := paged(in.paging, items)
-	if err != nil {
-		return nil, err
-	}
-	return &tagsOutput{tags, more}, nil
+	return onProfile(a, in, func(p *profile) (*tagsOutput, error) {
+		items := map[string]xmlTag{}
+		for _, t := range p.Tags {
+			items[t.Key] = xmlTag(t)
+		}
+		tags, more, err := paged(in.paging, items)
+		if err != nil {
+			return nil, err
+		}
+		return &tagsOutput{tags, more}, nil
+	})
 }
 
 type listProfilesInput struct {
@@ -206,29 +191,27 @@ type profilesOutput struct {
 }
 
 func (a *Account) listInstanceProfiles(_ *wire.Request, in *listProfilesInput) (*profilesOutput, error) {
-	prefix, err := pathPrefix(in.PathPrefix)
-	if err != nil {
+	if err := checkPathPrefix(in.PathPrefix); err != nil {
 		return nil, err
 	}
-	return a.selectProfiles(in.paging, func(p *profile) bool { return strings.HasPrefix(p.Path, prefix) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.selectProfiles(in.paging, func(p *profile) bool { return strings.HasPrefix(p.Path, in.PathPrefix) })
 }
 
 type listProfilesForRoleInput struct {
-	RoleName string `query:"RoleName,required"`
+	roleName
 	paging
 }
 
 func (a *Account) listInstanceProfilesForRole(_ *wire.Request, in *listProfilesForRoleInput) (*profilesOutput, error) {
-	if err := a.checkRole(in.RoleName); err != nil {
-		return nil, err
-	}
-	return a.selectProfiles(in.paging, func(p *profile) bool { return p.role == in.RoleName })
+	return onRole(a, in, func(role *Role) (*profilesOutput, error) {
+		return a.selectProfiles(in.paging, func(p *profile) bool { return p.role == role.Name })
+	})
 }
 
-// selectProfiles lists the profiles that suit, without their tags.
+// selectProfiles lists the profiles that suit, without their tags. The caller holds the lock.
 func (a *Account) selectProfiles(at paging, suits func(*profile) bool) (*profilesOutput, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	items := map[string]xmlProfile{}
 	for name, p := range a.profiles {
 		if suits(p) {

@@ -21,37 +21,36 @@ type roleName struct {
 	RoleName string `query:"RoleName,required"`
 }
 
+func (in *roleName) role() string { return in.RoleName }
+
+func (in *roleName) check() error { return checkName("roleName", in.RoleName, longestRoleName) }
+
+// onRole checks a request that is about a role and runs f on it, under the lock.
+func onRole[Out any](a *Account, in interface {
+	role() string
+	check() error
+}, f func(*Role) (*Out, error),
+) (*Out, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, ok := a.roles[in.role()]
+	if !ok {
+		return nil, noRole(in.role())
+	}
+	return f(r)
+}
+
 type roleOutput struct {
 	Role xmlRole
 }
 
-// findRole returns the named role. The caller holds the lock.
-func (a *Account) findRole(name string) (*Role, error) {
-	if err := checkName("roleName", name, longestRoleName); err != nil {
-		return nil, err
-	}
-	r, ok := a.roles[name]
-	if !ok {
-		return nil, noRole(name)
-	}
-	return r, nil
-}
-
-func (a *Account) checkRole(name string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, err := a.findRole(name)
-	return err
-}
-
 func (a *Account) getRole(_ *wire.Request, in *roleName) (*roleOutput, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	return &roleOutput{roleXML(*role)}, nil
+	return onRole(a, in, func(role *Role) (*roleOutput, error) {
+		return &roleOutput{roleXML(*role)}, nil
+	})
 }
 
 type createRoleInput struct {
@@ -84,26 +83,22 @@ func (a *Account) createRole(r *wire.Request, in *createRoleInput) (*roleOutput,
 }
 
 func (a *Account) deleteRole(r *wire.Request, in *roleName) (*none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range a.profiles {
-		if p.role == role.Name {
-			return nil, deleteConflict("remove roles from instance profile")
+	return onRole(a, in, func(role *Role) (*none, error) {
+		for _, p := range a.profiles {
+			if p.role == role.Name {
+				return nil, deleteConflict("remove roles from instance profile")
+			}
 		}
-	}
-	if len(role.Attached) > 0 {
-		return nil, deleteConflict("detach all policies")
-	}
-	if len(role.Inline) > 0 {
-		return nil, deleteConflict("delete policies")
-	}
-	delete(a.roles, role.Name)
-	r.Touch(role.ARN)
-	return nil, nil
+		if len(role.Attached) > 0 {
+			return nil, deleteConflict("detach all policies")
+		}
+		if len(role.Inline) > 0 {
+			return nil, deleteConflict("delete policies")
+		}
+		delete(a.roles, role.Name)
+		r.Touch(role.ARN)
+		return nil, nil
+	})
 }
 
 type listRolesInput struct {
@@ -117,15 +112,14 @@ type rolesOutput struct {
 }
 
 func (a *Account) listRoles(_ *wire.Request, in *listRolesInput) (*rolesOutput, error) {
-	prefix, err := pathPrefix(in.PathPrefix)
-	if err != nil {
+	if err := checkPathPrefix(in.PathPrefix); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	items := map[string]xmlRole{}
 	for name, role := range a.roles {
-		if strings.HasPrefix(role.Path, prefix) {
+		if strings.HasPrefix(role.Path, in.PathPrefix) {
 			x := roleXML(*role)
 			x.Tags = nil
 			items[name] = x
@@ -144,7 +138,7 @@ type rolePolicyARN struct {
 }
 
 func (in *rolePolicyARN) check() error {
-	if err := checkName("roleName", in.RoleName, longestRoleName); err != nil {
+	if err := in.roleName.check(); err != nil {
 		return err
 	}
 	if !policyARN.MatchString(in.PolicyARN) {
@@ -161,21 +155,14 @@ func (a *Account) attachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, e
 }
 
 func (a *Account) detachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, error) {
-	if err := in.check(); err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	at, found := slices.BinarySearch(role.Attached, in.PolicyARN)
-	if !found {
-		return nil, noSuchEntity("Policy %s was not found.", in.PolicyARN)
-	}
-	role.Attached = slices.Delete(role.Attached, at, at+1)
-	return nil, nil
+	return onRole(a, in, func(role *Role) (*none, error) {
+		at, found := slices.BinarySearch(role.Attached, in.PolicyARN)
+		if !found {
+			return nil, noSuchEntity("Policy %s was not found.", in.PolicyARN)
+		}
+		role.Attached = slices.Delete(role.Attached, at, at+1)
+		return nil, nil
+	})
 }
 
 type listAttachedInput struct {
@@ -194,30 +181,26 @@ type attachedOutput struct {
 	truncation
 }
 
+func (in *listAttachedInput) check() error {
+	return cmp.Or(in.roleName.check(), checkPathPrefix(in.PathPrefix))
+}
+
 func (a *Account) listAttachedRolePolicies(_ *wire.Request, in *listAttachedInput) (*attachedOutput, error) {
-	prefix, err := pathPrefix(in.PathPrefix)
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	items := map[string]attachedPolicy{}
-	for _, arn := range role.Attached {
-		_, resource, _ := strings.Cut(arn, ":policy")
-		slash := strings.LastIndex(resource, "/")
-		if strings.HasPrefix(resource[:slash+1], prefix) {
-			items[arn] = attachedPolicy{PolicyName: resource[slash+1:], PolicyARN: arn}
+	return onRole(a, in, func(role *Role) (*attachedOutput, error) {
+		items := map[string]attachedPolicy{}
+		for _, arn := range role.Attached {
+			_, resource, _ := strings.Cut(arn, ":policy")
+			slash := strings.LastIndex(resource, "/")
+			if strings.HasPrefix(resource[:slash+1], in.PathPrefix) {
+				items[arn] = attachedPolicy{PolicyName: resource[slash+1:], PolicyARN: arn}
+			}
 		}
-	}
-	policies, more, err := paged(in.paging, items)
-	if err != nil {
-		return nil, err
-	}
-	return &attachedOutput{policies, more}, nil
+		policies, more, err := paged(in.paging, items)
+		if err != nil {
+			return nil, err
+		}
+		return &attachedOutput{policies, more}, nil
+	})
 }
 
 type rolePolicyName struct {
@@ -226,7 +209,7 @@ type rolePolicyName struct {
 }
 
 func (in *rolePolicyName) check() error {
-	return cmp.Or(checkName("roleName", in.RoleName, longestRoleName), checkName("policyName", in.PolicyName, longestPolicyName))
+	return cmp.Or(in.roleName.check(), checkName("policyName", in.PolicyName, longestPolicyName))
 }
 
 type rolePolicyOutput struct {
@@ -236,37 +219,23 @@ type rolePolicyOutput struct {
 }
 
 func (a *Account) getRolePolicy(_ *wire.Request, in *rolePolicyName) (*rolePolicyOutput, error) {
-	if err := in.check(); err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	document, ok := role.Inline[in.PolicyName]
-	if !ok {
-		return nil, noPolicy(in.PolicyName)
-	}
-	return &rolePolicyOutput{RoleName: role.Name, PolicyName: in.PolicyName, PolicyDocument: escape(document)}, nil
+	return onRole(a, in, func(role *Role) (*rolePolicyOutput, error) {
+		document, ok := role.Inline[in.PolicyName]
+		if !ok {
+			return nil, noPolicy(in.PolicyName)
+		}
+		return &rolePolicyOutput{RoleName: role.Name, PolicyName: in.PolicyName, PolicyDocument: escape(document)}, nil
+	})
 }
 
 func (a *Account) deleteRolePolicy(_ *wire.Request, in *rolePolicyName) (*none, error) {
-	if err := in.check(); err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := role.Inline[in.PolicyName]; !ok {
-		return nil, noPolicy(in.PolicyName)
-	}
-	delete(role.Inline, in.PolicyName)
-	return nil, nil
+	return onRole(a, in, func(role *Role) (*none, error) {
+		if _, ok := role.Inline[in.PolicyName]; !ok {
+			return nil, noPolicy(in.PolicyName)
+		}
+		delete(role.Inline, in.PolicyName)
+		return nil, nil
+	})
 }
 
 type putRolePolicyInput struct {
@@ -292,21 +261,17 @@ type policyNamesOutput struct {
 }
 
 func (a *Account) listRolePolicies(_ *wire.Request, in *listRolePoliciesInput) (*policyNamesOutput, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	role, err := a.findRole(in.RoleName)
-	if err != nil {
-		return nil, err
-	}
-	items := map[string]string{}
-	for name := range role.Inline {
-		items[name] = name
-	}
-	names, more, err := paged(in.paging, items)
-	if err != nil {
-		return nil, err
-	}
-	return &policyNamesOutput{names, more}, nil
+	return onRole(a, in, func(role *Role) (*policyNamesOutput, error) {
+		items := map[string]string{}
+		for name := range role.Inline {
+			items[name] = name
+		}
+		names, more, err := paged(in.paging, items)
+		if err != nil {
+			return nil, err
+		}
+		return &policyNamesOutput{names, more}, nil
+	})
 }
 
 func noPolicy(name string) error {

@@ -1,7 +1,6 @@
 package iam
 
 import (
-	"cmp"
 	"encoding/base64"
 	"maps"
 	"net/url"
@@ -162,6 +161,3 @@ func paged[V any](p paging, items map[string]V) ([]V, truncation, error) {
 	}
 	return out, more, err
 }
-
-// pathPrefix is the prefix that a list was asked for.
-func pathPrefix(given string) (string, error) { return cmp.Or(given, "/"), checkPathPrefix(given) }

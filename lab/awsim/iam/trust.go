@@ -98,16 +98,11 @@ func (p trustPrincipal) covers(a Assumption) bool {
 	if a.Federated != "" {
 		return slices.Contains(p.byKind["Federated"], a.Federated)
 	}
-	for _, name := range p.byKind["AWS"] {
-		switch name {
-		case "*", a.Caller.AccountID, "arn:aws:iam::" + a.Caller.AccountID + ":root", a.Caller.ARN:
-			return true
-		case "":
-		case a.Caller.RoleARN:
-			return true
-		}
+	identities := []string{"*", a.Caller.AccountID, "arn:aws:iam::" + a.Caller.AccountID + ":root", a.Caller.ARN}
+	if a.Caller.RoleARN != "" {
+		identities = append(identities, a.Caller.RoleARN)
 	}
-	return false
+	return slices.ContainsFunc(p.byKind["AWS"], func(name string) bool { return slices.Contains(identities, name) })
 }
 
 // oneOrMany reads a JSON value or a list of them.

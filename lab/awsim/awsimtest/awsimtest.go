@@ -25,11 +25,11 @@ type World struct {
 	Config aws.Config
 }
 
-// Start serves an empty account in us-east-1 until the test ends.
+// Start serves an empty account in us-east-1, without latency, until the test ends.
 func Start(t testing.TB) *World {
 	t.Helper()
 	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))
-	sim, err := awsim.New(awsim.Options{Seed: 1, Clock: fake})
+	sim, err := awsim.New(awsim.Options{Seed: 1, Clock: fake, Latency: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

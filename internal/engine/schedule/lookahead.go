@@ -79,9 +79,9 @@ func (sv *solver) ceiling(b *bin, first *class, g growth, rest []*queued) float6
 		if packed <= 0 {
 			return math.Inf(1)
 		}
-		// Prices and shares carry rounding errors: a type must be clearly better to be preferred to a cheaper one.
-		if score := cand.price / packed; score < best*(1-1e-9) {
-			best, price = score, cand.price
+		// Among equals, rounding errors aside, the larger type makes fewer nodes.
+		if score := cand.price / packed; score <= best*(1+1e-9) {
+			best, price = min(best, score), cand.price
 		}
 	}
 	return price

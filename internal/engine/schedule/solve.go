@@ -84,7 +84,9 @@ func (sv *solver) compile() []*queued {
 	for _, d := range sv.daemons {
 		requests = append(requests, d.requests)
 	}
-	sv.axes = newAxes(append(requests, corev1.ResourceList{corev1.ResourcePods: {}})...)
+	// A node that has handed out more than it has of these takes nothing more, whatever the pod asks for.
+	always := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
+	sv.axes = newAxes(append(requests, always)...)
 	for _, d := range sv.daemons {
 		d.vec = sv.axes.vec(d.requests)
 	}

@@ -31,7 +31,7 @@ func family(pods []*corev1.Pod) string {
 	}
 	slices.Sort(names)
 	for i, n := range names {
-		if counts[n] > 1 || numbered.MatchString(n) {
+		if counts[n] > 1 {
 			names[i] = fmt.Sprintf("%s x%d", n, counts[n])
 		}
 	}

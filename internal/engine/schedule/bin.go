@@ -27,8 +27,10 @@ type bin struct {
 	ports []hostPort
 	types []candidate
 	room  vec // the most that any of types has, per axis
-	// ceiling is the price above which the bin does not grow, since another bin would cost less.
-	ceiling  float64
+	// ceiling is the price up to which the bin grows freely; above it, another bin may cost less.
+	ceiling float64
+	// version counts the bin's changes.
+	version  int
 	reserved vec
 	// relaxed tells that minValues were lowered to what could be had.
 	relaxed bool
@@ -48,6 +50,16 @@ type growth struct {
 	relaxed  bool
 }
 
+// urgency says whether a bin may grow above its ceiling.
+type urgency int
+
+const (
+	// thrifty: only if that costs no more than a bin for the pod alone.
+	thrifty urgency = iota
+	// pressing: the pod has no other place.
+	pressing
+)
+
 // refusal is why a bin does not take a pod. Its words are made only when asked for.
 type refusal struct {
 	code Code
@@ -66,7 +78,7 @@ func (sv *solver) newBin(t *template) *bin {
 }
 
 // grow works out what the bin becomes if it takes a pod of the class in this shape.
-func (sv *solver) grow(b *bin, c *class, sh *shape) (growth, *refusal) {
+func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal) {
 	if taint, blocked := snapshot.Untolerated(sh.tolerations, b.t.taints); blocked {
 		return growth{}, refuse(Taint, true, func() string { return fmt.Sprintf("the pod does not tolerate taint %s", taintString(taint)) })
 	}
@@ -88,7 +100,7 @@ func (sv *solver) grow(b *bin, c *class, sh *shape) (growth, *refusal) {
 	never := true
 	for _, alt := range c.volumes {
 		var g growth
-		if g, why = sv.growWithVolumes(b, c, base, alt, total, views); why == nil {
+		if g, why = sv.growWithVolumes(b, ask{c, total, views, u}, base, alt); why == nil {
 			return g, nil
 		}
 		never = never && why.never
@@ -97,16 +109,24 @@ func (sv *solver) grow(b *bin, c *class, sh *shape) (growth, *refusal) {
 	return growth{}, why
 }
 
-func (sv *solver) growWithVolumes(b *bin, c *class, base, alt requirement.Set, total vec, views []view) (growth, *refusal) {
+func (sv *solver) growWithVolumes(b *bin, a ask, base, alt requirement.Set) (growth, *refusal) {
 	if alt.Len() == 0 {
-		return sv.settle(b, c, base, total, views)
+		return sv.settle(b, a, base)
 	}
 	reqs, why := sv.narrow(&bin{t: b.t, reqs: base}, nil, alt)
 	if why != nil {
 		say := why.say
 		return growth{}, refuse(Volume, why.never, func() string { return "for its volumes " + say() })
 	}
-	return sv.settle(b, c, reqs, total, views)
+	return sv.settle(b, a, reqs)
+}
+
+// ask is what is asked of a bin: that it hold total, which includes a pod of class c, with the pod's view of topology.
+type ask struct {
+	c     *class
+	total vec
+	views []view
+	u     urgency
 }
 
 // narrow adds what a pod or its volumes require to the bin's requirements.
@@ -124,32 +144,32 @@ func (sv *solver) narrow(b *bin, sh *shape, add requirement.Set) (requirement.Se
 }
 
 // settle picks domains for the views and finds the types that are left.
-func (sv *solver) settle(b *bin, c *class, reqs requirement.Set, total vec, views []view) (growth, *refusal) {
+func (sv *solver) settle(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
 	price := func(r requirement.Set) float64 {
 		if list := sv.candidates(b.t, r).list; len(list) > 0 {
 			return list[0].price
 		}
 		return math.Inf(1)
 	}
-	choices, blocked := sv.choices(views, reqs, b.host, price)
+	choices, blocked := sv.choices(a.views, reqs, b.host, price)
 	if blocked != nil {
-		return growth{}, refuse(Topology, false, func() string { return blocked.String() + " leaves no place" })
+		return growth{}, refuse(Topology, blocked.forGood(), func() string { return blocked.String() + " leaves no place" })
 	}
 	var last *refusal
 	for _, choice := range choices {
-		g, why := sv.hold(b, c, reqs.With(choice...), total)
+		g, why := sv.hold(b, a, reqs.With(choice...))
 		if why == nil {
 			return g, nil
 		}
-		why.never = why.never && len(views) == 0
+		why.never = why.never && len(a.views) == 0
 		last = why
 	}
 	return growth{}, last
 }
 
 // hold finds the types that hold total under reqs, within limits, minValues and the bin's ceiling.
-func (sv *solver) hold(b *bin, c *class, reqs requirement.Set, total vec) (growth, *refusal) {
-	t := b.t
+func (sv *solver) hold(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
+	t, c, total := b.t, a.c, a.total
 	from := b.types
 	if len(b.pods) == 0 || !reqs.Equal(b.reqs) {
 		from = sv.candidates(t, reqs).list
@@ -193,14 +213,24 @@ func (sv *solver) hold(b *bin, c *class, reqs requirement.Set, total vec) (growt
 		}
 		keep = length
 	}
-	if types[0].price > b.ceiling {
-		return growth{}, refuse(Resources, true, func() string { return "another node costs less than a bigger one" })
+	if a.u == thrifty && types[0].price > b.ceiling && types[0].price-b.types[0].price > sv.alone(t, c, reqs)*(1+1e-9) {
+		return growth{}, refuse(Resources, false, func() string { return "another node costs less than a bigger one" })
 	}
 	g.reserved = make(vec, len(b.reserved))
 	for _, cand := range types[:keep] {
 		g.reserved = g.reserved.max(t.types[cand.t].capacity)
 	}
 	return g, nil
+}
+
+// alone is the price of the cheapest node for one pod of the class.
+func (sv *solver) alone(t *template, c *class, reqs requirement.Set) float64 {
+	for _, cand := range sv.candidates(t, reqs).list {
+		if c.requests.fits(t.types[cand.t].room) {
+			return cand.price
+		}
+	}
+	return math.Inf(1)
 }
 
 // conflictingGroups are the daemon groups whose host ports clash; nil if none does.
@@ -221,6 +251,7 @@ func (sv *solver) put(b *bin, c *class, sh *shape, pod *corev1.Pod, g growth) {
 	sv.shift(b, g.reqs)
 	t.left = t.left.plus(b.reserved).minus(g.reserved)
 	b.total, b.types, b.reserved, b.relaxed = g.total, g.types, g.reserved, b.relaxed || g.relaxed
+	b.version++
 	b.pods = append(b.pods, pod)
 	b.ports = append(b.ports, c.ports...)
 	if i := slices.IndexFunc(b.held, func(h holding) bool { return h.c == c }); i >= 0 {

@@ -140,8 +140,10 @@ func (sv *solver) perNode(c *class, sh *shape, started bool) int {
 			most = 1
 		case v.g.kind == spread && v.g.key == corev1.LabelHostname:
 			most = min(most, v.g.maxSkew)
-		case v.g.kind == spread && len(v.g.universe) > 0:
-			most = min(most, (c.count+len(v.g.universe)-1)/len(v.g.universe))
+		case v.g.kind == spread:
+			if n := v.domains(); n > 0 {
+				most = min(most, (c.count+n-1)/n)
+			}
 		}
 	}
 	if len(c.ports) > 0 {
@@ -151,4 +153,15 @@ func (sv *solver) perNode(c *class, sh *shape, started bool) int {
 		most--
 	}
 	return most
+}
+
+// domains is how many domains the pod may use.
+func (v view) domains() int {
+	n := 0
+	for _, d := range v.g.universe {
+		if v.pod.Has(d) {
+			n++
+		}
+	}
+	return n
 }

@@ -130,7 +130,7 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 			continue // outside all domains there is nobody to keep away from
 		}
 		if !has || !v.allows(domain) {
-			return false, false
+			return false, v.forGood()
 		}
 	}
 	return true, false

@@ -24,7 +24,7 @@ func (sv *solver) explain(c *class) []Reason {
 			out = append(out, t.broken)
 			continue
 		}
-		_, why := sv.grow(sv.newBin(t), c, sh)
+		_, why := sv.grow(sv.newBin(t), c, sh, pressing)
 		if why == nil {
 			// Another of the class's alternatives failed for good; this one would do, but only for
 			// pods that are placed one at a time.

@@ -44,6 +44,8 @@ type shape struct {
 	groups []*group
 	// deadNodes and deadBins cannot take the pod any more, whatever else happens in this Solve.
 	deadNodes, deadBins bitset
+	// refused is, per bin, one more than the bin's version that refused the pod and will until it changes.
+	refused []int
 	// admitted are the bins whose requirements already imply full.
 	admitted bitset
 }

@@ -234,7 +234,7 @@ func (sv *solver) placeAll(queue []*queued) []*queued {
 // place finds a home for one pod, giving up its preferences one by one.
 func (sv *solver) place(q *queued, rest []*queued) bool {
 	for _, sh := range q.class.shapes {
-		if sv.placeOnNode(q, sh) || sv.placeInBin(q, sh) || sv.placeInNewBin(q, sh, rest) {
+		if sv.placeOnNode(q, sh) || sv.placeInBin(q, sh, thrifty) || sv.placeInNewBin(q, sh, rest) || sv.placeInBin(q, sh, pressing) {
 			return true
 		}
 	}
@@ -258,18 +258,25 @@ func (sv *solver) placeOnNode(q *queued, sh *shape) bool {
 	return false
 }
 
-func (sv *solver) placeInBin(q *queued, sh *shape) bool {
+func (sv *solver) placeInBin(q *queued, sh *shape, u urgency) bool {
+	for len(sh.refused) < len(sv.bins) {
+		sh.refused = append(sh.refused, 0)
+	}
 	for _, b := range sv.bins {
-		if sh.deadBins.has(b.index) {
+		if sh.deadBins.has(b.index) || (u == thrifty && sh.refused[b.index] == b.version+1) {
 			continue
 		}
-		g, why := sv.grow(b, q.class, sh)
+		g, why := sv.grow(b, q.class, sh, u)
 		if why == nil {
+			b.ceiling = max(b.ceiling, g.types[0].price)
 			sv.put(b, q.class, sh, q.pod, g)
 			return true
 		}
 		if why.never {
 			sh.deadBins.add(b.index)
+		}
+		if why.code == Resources {
+			sh.refused[b.index] = b.version + 1
 		}
 	}
 	return false
@@ -281,7 +288,7 @@ func (sv *solver) placeInNewBin(q *queued, sh *shape, rest []*queued) bool {
 			continue
 		}
 		b := sv.newBin(t)
-		g, why := sv.grow(b, q.class, sh)
+		g, why := sv.grow(b, q.class, sh, pressing)
 		if why != nil {
 			continue
 		}

@@ -322,6 +322,9 @@ func (v view) allows(domain string) bool {
 // choice narrows a new node to domains.
 type choice []requirement.Requirement
 
+// forGood tells whether what the view forbids now stays forbidden: pods are never taken off a host.
+func (v view) forGood() bool { return v.g.key == corev1.LabelHostname && v.g.kind != affinity }
+
 // maxChoices bounds how many combinations of domains are tried for one pod on one new node.
 const maxChoices = 64
 

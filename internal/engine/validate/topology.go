@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -192,8 +193,20 @@ func (c *check) even(s spot, t *corev1.TopologySpreadConstraint, spots []spot) {
 		c.fail("pod %s is spread over %s, but its node may come up in %v", name(s.pod), t.TopologyKey, mine)
 		return
 	}
+	if t.NodeTaintsPolicy != nil || t.NodeAffinityPolicy != nil {
+		return // who counts then is left to the search
+	}
+	node, err := c.s.Labels.FromPod(&s.pod.Spec)
+	if err != nil {
+		return
+	}
 	counts := map[string]int{}
 	for _, o := range spots {
+		if slices.ContainsFunc(node.Selector.All(), func(r requirement.Requirement) bool {
+			return !slices.ContainsFunc(o.domains(r.Key()), r.Has)
+		}) {
+			continue // by default, nodes that the pod cannot use do not count
+		}
 		if !matches(t.LabelSelector, []string{s.pod.Namespace}, o.pod) {
 			continue
 		}
@@ -206,33 +219,42 @@ func (c *check) even(s spot, t *corev1.TopologySpreadConstraint, spots []spot) {
 	}
 	lowest := 0
 	if t.TopologyKey != corev1.LabelHostname {
-		lowest = c.lowest(s, t, counts)
+		lowest = c.lowest(node, t, counts)
 	}
 	if n := counts[mine[0]]; n-lowest > int(t.MaxSkew) {
 		c.fail("pod %s: %s %s has %d pods, another only %d, maxSkew is %d", name(s.pod), t.TopologyKey, mine[0], n, lowest, t.MaxSkew)
 	}
 }
 
-func (c *check) lowest(s spot, t *corev1.TopologySpreadConstraint, counts map[string]int) int {
-	node, err := c.s.Labels.FromPod(&s.pod.Spec)
-	if err != nil {
-		return 0
-	}
+func (c *check) lowest(node requirement.Pod, t *corev1.TopologySpreadConstraint, counts map[string]int) int {
 	lowest := -1
 	for _, pool := range c.s.Pools {
-		for _, it := range pool.InstanceTypes {
-			for _, d := range it.Requirements.Get(t.TopologyKey).Values() {
-				usable := node.Selector.Get(t.TopologyKey).Has(d)
-				for _, r := range pool.NodePool.Spec.Template.Spec.Requirements {
-					if r.Key == t.TopologyKey && r.Operator == corev1.NodeSelectorOpIn {
-						usable = usable && slices.Contains(r.Values, d)
-					}
-				}
-				if usable && (lowest < 0 || counts[d] < lowest) {
-					lowest = counts[d]
-				}
+		for _, d := range poolDomains(pool, t.TopologyKey) {
+			if node.Selector.Get(t.TopologyKey).Has(d) && (lowest < 0 || counts[d] < lowest) {
+				lowest = counts[d]
 			}
 		}
 	}
 	return max(lowest, 0)
+}
+
+// poolDomains are the values of key that nodes of the pool may have.
+func poolDomains(pool snapshot.Pool, key string) []string {
+	if v, ok := pool.NodePool.Spec.Template.Labels[key]; ok {
+		return []string{v}
+	}
+	var offered []string
+	for _, it := range pool.InstanceTypes {
+		offered = append(offered, it.Requirements.Get(key).Values()...)
+	}
+	for _, r := range pool.NodePool.Spec.Template.Spec.Requirements {
+		if r.Key != key || r.Operator != corev1.NodeSelectorOpIn {
+			continue
+		}
+		if len(offered) == 0 {
+			offered = r.Values
+		}
+		offered = slices.DeleteFunc(slices.Clone(offered), func(v string) bool { return !slices.Contains(r.Values, v) })
+	}
+	return offered
 }

@@ -1,0 +1,295 @@
+package schedule_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+type constraint = corev1.TopologySpreadConstraint
+
+var (
+	honour = corev1.NodeInclusionPolicyHonor
+	ignore = corev1.NodeInclusionPolicyIgnore
+)
+
+func anyway(c *constraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }
+
+func minDomains(n int32) func(*constraint) { return func(c *constraint) { c.MinDomains = &n } }
+
+// app labels a pod app=name and makes it ask for half a core.
+func app(name string, edit ...func(*corev1.Pod)) []func(*corev1.Pod) {
+	return append([]func(*corev1.Pod){Labelled("app", name), Asks("cpu", "500m")}, edit...)
+}
+
+// holding are running pods labelled app=name.
+func holding(n int, name string) func(*snapshot.Node) {
+	return func(node *snapshot.Node) {
+		for _, p := range Pods(n, "old-"+node.Name, Labelled("app", name)) {
+			node.Pods = append(node.Pods, Bound(p, node.Name))
+		}
+	}
+}
+
+// in zone puts a node elsewhere; full leaves no room on it.
+func inZone(zone string) func(*snapshot.Node) {
+	return func(n *snapshot.Node) { n.Labels[Zone] = zone }
+}
+
+func full(n *snapshot.Node) {
+	n.Allocatable = Resources("cpu", "100m", "memory", "16Gi", "pods", "110")
+}
+
+func TestSpread(t *testing.T) {
+	zonal := Spread(Zone, 1, "web")
+	web := func(n int, edit ...func(*corev1.Pod)) []*corev1.Pod { return Pods(n, "web", app("web", edit...)...) }
+	old := func(name, zone string, n int) snapshot.Node {
+		return Node(name, "general", inZone(zone), full, holding(n, "web"))
+	}
+	at := func(zones string, pods ...*corev1.Pod) *snapshot.Snapshot {
+		return World(pool(Require(Zone, in, splitZones(zones)...)), pods...)
+	}
+	tell(t, []story{
+		{"row 168: unknown key", world(web(1, Spread("rack", 1, "web"))...), []string{"no place (Topology): web"}},
+		{"row 169: nil selector", world(web(4, Spread(Zone, 1, "web", func(c *constraint) { c.LabelSelector = nil }))...), []string{"general m.medium z1: web x4"}},
+		{"row 170: three zones", world(web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web", "general m.small z3: web"}},
+		{"row 171: two of them", at("z1 z2", web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web x2"}},
+		{"row 172: one", World(pool(TemplateLabel(Zone, "z1")), web(4, zonal)...), []string{"general m.medium z1: web x4"}},
+		{
+			"row 173: a pool per zone",
+			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel(Zone, "z1")), Pool("b", Types(), TemplateLabel(Zone, "z2"))}, web(4, zonal)...),
+			[]string{"a m.small z1: web x2", "b m.small z2: web x2"},
+		},
+		{"row 174: one is there already", withNodes(world(web(4, zonal)...), old("n", "z3", 1)), []string{"general m.small z1: web x2", "general m.small z2: web x2"}},
+		{
+			"row 175: up to maxSkew above the others",
+			withNodes(at("z3", web(10, Spread(Zone, 5, "web"))...), old("n1", "z1", 1), old("n2", "z2", 1)),
+			[]string{"general m.medium z3: web x4", "general m.small z3: web x2", "no place (Topology): web x4"},
+		},
+		{
+			"row 176: an emptier zone that cannot grow",
+			withNodes(at("z2 z3", web(10, zonal)...), old("n1", "z1", 1)),
+			[]string{"general m.small z2: web x2", "general m.small z3: web x2", "no place (Topology): web x6"},
+		},
+		{"row 177: only the emptiest are used", withNodes(world(web(3, zonal)...), old("n1", "z1", 3)), []string{"general m.small z2: web x2", "general m.small z3: web"}},
+		{
+			"row 178: others do not count",
+			withNodes(world(web(3, zonal)...), Node("n", "general", full, func(n *snapshot.Node) {
+				done, elsewhere, going := Pod("done", Labelled("app", "web")), Pod("ns", Labelled("app", "web")), Pod("going", Labelled("app", "web"))
+				done.Status.Phase, elsewhere.Namespace, going.DeletionTimestamp = corev1.PodSucceeded, "other", &metav1.Time{Time: Now()}
+				n.Pods = []*corev1.Pod{done, Bound(elsewhere, "n"), Bound(going, "n"), Bound(Pod("x", Labelled("app", "db")), "n")}
+			})),
+			[]string{"general m.small z1: web", "general m.small z2: web", "general m.small z3: web"},
+		},
+		{"row 179: pods that do not count themselves", world(Pods(4, "db", app("db", zonal)...)...), []string{"general m.medium z1: db x4"}},
+		{"row 180: minDomains beyond the zones there are", at("z1 z2", web(3, Spread(Zone, 1, "web", minDomains(3)))...), []string{"general m.small z1: web", "general m.small z2: web", "no place (Topology): web"}},
+		{"row 181: minDomains reached", world(web(11, Spread(Zone, 1, "web", minDomains(2)))...), []string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"}},
+		{"row 182: one to a host", world(web(4, Spread(Host, 1, "web"))...), []string{"general m.small: web", "general m.small: web", "general m.small: web", "general m.small: web"}},
+		{"row 182: four to a host", world(web(4, Spread(Host, 4, "web"))...), []string{"general m.medium: web x4"}},
+		{
+			"row 183: two families share hosts",
+			world(join(web(2, Spread(Host, 1, "web")), Pods(2, "db", app("db", Spread(Host, 1, "db"))...))...),
+			[]string{"general m.small: db, web", "general m.small: db, web"},
+		},
+		{
+			"row 184: capacity types, one out of reach",
+			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web"))...), Node("n", "general", full, holding(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			[]string{"general m.small: web x2", "no place (Topology): web x3"},
+		},
+		{
+			"row 184: softly",
+			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web", anyway))...), Node("n", "general", full, holding(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			[]string{"general m.medium: web x4", "general m.small: web"},
+		},
+		{
+			"row 189: revisions spread apart",
+			world(join(
+				Pods(2, "old", app("web", Labelled("rev", "1"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+				Pods(2, "new", app("web", Labelled("rev", "2"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...))...),
+			[]string{"general m.small: new, old", "general m.small: new, old"},
+		},
+		{
+			"row 190: a label that is not there",
+			world(web(2, Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+			[]string{"general m.small: web", "general m.small: web"},
+		},
+		{
+			"row 191: tainted nodes count",
+			withNodes(World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web"))...), rack("n1", "r1", true), rack("n2", "r2", true)),
+			[]string{"general m.small: web", "no place (Topology): web x4"},
+		},
+		{
+			"row 191: unless taints are honoured",
+			withNodes(World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...), rack("n1", "r1", true), rack("n2", "r2", true)),
+			[]string{"general m.medium: web x4", "general m.small: web"},
+		},
+		{
+			"row 192: domains of a tainted pool",
+			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel("rack", "r0")), Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace))}, web(2, Spread("rack", 1, "web"))...),
+			[]string{"a m.small: web", "no place (Taints,Topology): web"},
+		},
+		{
+			"row 192: honoured",
+			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel("rack", "r0")), Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace))}, web(2, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
+			[]string{"a m.small: web x2"},
+		},
+		{
+			"row 194: nodes outside the pod's affinity",
+			withNodes(World(pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")), web(5, Selects("kind", "good"), Spread("rack", 1, "web"))...), rack("n1", "r1", false), rack("n2", "r2", false)),
+			[]string{"general m.medium: web x4", "general m.small: web"},
+		},
+		{
+			"row 194: counted all the same",
+			withNodes(World(pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")), web(5, Selects("kind", "good"), Spread("rack", 1, "web", func(c *constraint) { c.NodeAffinityPolicy = &ignore }))...), rack("n1", "r1", false), rack("n2", "r2", false)),
+			[]string{"general m.small: web", "no place (Topology): web x4"},
+		},
+		{
+			"row 195: each in its zone",
+			world(join(Pods(5, "a", app("web", zonal, Selects(Zone, "z1"))...), Pods(10, "b", app("web", zonal, Selects(Zone, "z2"))...))...),
+			[]string{"general m.medium z1: a x4", "general m.small z1: a", "general m.large z2: b x8", "general m.small z2: b x2"},
+		},
+		{"row 197: preferred zones", world(web(6, zonal, Prefers(1, Expr(Zone, in, "z1", "z2")))...), []string{"general m.small z1: web x2", "general m.small z2: web x2", "general m.small z3: web x2"}},
+		{
+			"row 198: soft constraints ignored",
+			with(world(web(5, Spread(Host, 1, "web", anyway), PreferApart(1, Host, "web"))...), func(s *snapshot.Snapshot) { s.Settings.PreferencePolicy = "Ignore" }),
+			[]string{"general m.medium: web x4", "general m.small: web"},
+		},
+		{
+			"row 167: the volume's zone counts, minDomains holds",
+			withNodes(storage(world(Pod("web", app("web", Spread(Zone, 1, "web", minDomains(3)), Claims("data"))...)), disk{name: "data", volume: volumeIn(zoned("z1"))}), old("n1", "z1", 1), old("n2", "z2", 1), old("n3", "z3", 1)),
+			[]string{"general m.small z1: web"},
+		},
+	})
+}
+
+func splitZones(s string) []string {
+	var out []string
+	for i := 0; i+1 < len(s); i += 3 {
+		out = append(out, s[i:i+2])
+	}
+	return out
+}
+
+func rack(name, value string, tainted bool) snapshot.Node {
+	return Node(name, "general", full, func(n *snapshot.Node) {
+		n.Labels["rack"] = value
+		if tainted {
+			n.Taints = []corev1.Taint{{Key: "hard", Effect: noPlace}}
+		}
+	})
+}
+
+func TestSpreadOverKeysOfPools(t *testing.T) {
+	s := World([]snapshot.Pool{
+		Pool("spot", Types(), Require(Capacity, in, karpv1.CapacityTypeSpot), Require("spread", in, "2", "3", "4", "5")),
+		Pool("on-demand", Types(), Require(Capacity, in, karpv1.CapacityTypeOnDemand), Require("spread", in, "1")),
+	}, Pods(20, "web", app("web", Spread("spread", 1, "web"))...)...)
+	tell(t, []story{{"row 187: one fifth on demand", s, []string{
+		"on-demand m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4",
+	}}})
+}
+
+func TestAffinity(t *testing.T) {
+	web := func(n int, edit ...func(*corev1.Pod)) []*corev1.Pod { return Pods(n, "web", app("web", edit...)...) }
+	db := func(edit ...func(*corev1.Pod)) *corev1.Pod { return Pod("db", app("db", edit...)...) }
+	elsewhere := func(p *corev1.Pod) { p.Namespace = "other" }
+	three := func(n *snapshot.Node) { n.Allocatable = Resources("cpu", "2500m", "memory", "16Gi", "pods", "110") }
+	tell(t, []story{
+		{"row 208: empty affinity", world(Pod("a", func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+		})), []string{"general m.small: a"}},
+		{"row 209: to a pod of the batch", world(db(), Pod("web", Asks("cpu", "2"), Near(Host, "db"))), []string{"general m.large: db, web"}},
+		{
+			"row 210: a family larger than its host",
+			withNodes(world(web(10, Near(Host, "web"))...), Node("n", "general", three, holding(1, "web"))),
+			[]string{"on n: web x5", "no place (Topology): web x5"},
+		},
+		{
+			"row 211: kept from its family's host",
+			withNodes(world(web(2, Near(Host, "web"), Needs(Expr(Zone, in, "z2", "z3")))...), Node("n", "general", holding(1, "web"))),
+			[]string{"no place (Topology): web x2"},
+		},
+		{"row 212: a family in one zone", world(web(3, Near(Zone, "web"))...), []string{"general m.medium z1: web x3"}},
+		{"row 212: in the zone that it needs", world(web(3, Near(Zone, "web"), Selects(Zone, "z3"))...), []string{"general m.medium z3: web x3"}},
+		{
+			"row 213: disjoint zones",
+			world(Pod("a", app("web", Near(Zone, "web"), Selects(Zone, "z1"))...), Pod("b", app("web", Near(Zone, "web"), Selects(Zone, "z2"))...)),
+			[]string{"general m.small z1: a", "general m.small z2: b"},
+		},
+		{"row 214: preferred, impossible", world(Pod("a", app("a", PreferNear(1, Zone, "nobody"))...)), []string{"general m.small: a"}},
+		{"row 216: apart on hosts", world(db(), Pod("web", app("web", Apart(Host, "db"))...)), []string{"general m.small: db", "general m.small: web"}},
+		{"row 216: declared by the other", world(db(Apart(Host, "web")), web(1)[0]), []string{"general m.small: db", "general m.small: web"}},
+		{
+			"row 217: all zones taken",
+			withNodes(world(Pod("a", Apart(Zone, "db"))), Node("n1", "general", holding(1, "db")), Node("n2", "general", inZone("z2"), holding(1, "db")), Node("n3", "general", inZone("z3"), holding(1, "db"))),
+			[]string{"no place (Topology): a"},
+		},
+		{"row 218: the other's zone is not known yet", world(Pod("db", Labelled("app", "db"), Asks("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)), []string{"general m.small: db", "no place (Topology): web"}},
+		{
+			"row 220: zones held by those who keep others out",
+			world(join([]*corev1.Pod{Pod("a", Asks("cpu", "2"), Selects(Zone, "z1"), Apart(Zone, "web")), Pod("b", Asks("cpu", "2"), Selects(Zone, "z2"), Apart(Zone, "web")), Pod("c", Asks("cpu", "2"), Selects(Zone, "z3"), Apart(Zone, "web"))}, web(1))...),
+			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "no place (Topology): web"},
+		},
+		{
+			"row 220: bound already",
+			withNodes(World(pool(Require(Zone, in, "z1")), web(1)...), Node("n", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{Bound(Pod("a", Apart(Zone, "web")), "n")} })),
+			[]string{"no place (Topology): web"},
+		},
+		{"row 222: one zone a pass", world(web(3, Apart(Zone, "web"))...), []string{"general m.small: web", "no place (Topology): web x2"}},
+		{
+			"row 222: the next pass",
+			withNodes(world(web(2, Apart(Zone, "web"))...), Node("n", "general", full, func(n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{Bound(Pod("old", app("web", Apart(Zone, "web"))...), "n")}
+			})),
+			[]string{"general m.small: web", "no place (Topology): web"},
+		},
+		{"row 223: to nobody", world(Pod("a", Near(Zone, "nobody"))), []string{"no place (Topology): a"}},
+		{"row 224: the target is not pinned", world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...), []string{"general m.small: db", "no place (Topology): web x10"}},
+		{"row 224: the target is pinned", world(join([]*corev1.Pod{db(Selects(Zone, "z2"))}, web(10, Near(Zone, "db")))...), []string{"general m.large z2: db, web x7", "general m.medium z2: web x3"}},
+		{
+			"row 225: a chain, in any order",
+			world(Pod("ui", Labelled("app", "ui"), Asks("cpu", "400m"), Near(Host, "cache")), Pod("cache", Labelled("app", "cache"), Asks("cpu", "300m"), Near(Host, "web")),
+				Pod("web", Labelled("app", "web"), Asks("cpu", "200m"), Near(Host, "db")), Pod("db", Labelled("app", "db"), Asks("cpu", "100m"))),
+			[]string{"general m.small: cache, db, ui, web"},
+		},
+		{"row 226: target in another namespace", world(db(elsewhere), web(1, Near(Host, "db"))[0]), []string{"general m.small: db", "no place (Topology): web"}},
+		{
+			"row 226: which the term lists",
+			world(db(elsewhere), web(1, Near(Host, "db"), func(p *corev1.Pod) {
+				p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].Namespaces = []string{"other"}
+			})[0]),
+			[]string{"general m.small: db, web"},
+		},
+		{
+			"row 226: or all are meant",
+			world(db(elsewhere), web(1, Near(Host, "db"), func(p *corev1.Pod) {
+				p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector = &metav1.LabelSelector{}
+			})[0]),
+			[]string{"general m.small: db, web"},
+		},
+	})
+}
+
+func TestPreferencesYieldInOrder(t *testing.T) {
+	// Preferred pod affinity goes before preferred node affinity, whatever their weights.
+	p := Pod("a", app("a", PreferNear(100, Zone, "db"), Prefers(1, Expr(Zone, in, "z2")))...)
+	s := withNodes(world(p), Node("n", "general", full, holding(1, "db")))
+	tell(t, []story{
+		{"node affinity outlives pod affinity", s, []string{"general m.small z2: a"}},
+		{
+			"row 215: a spread holds against preferred affinity",
+			world(Pods(3, "web", app("web", Spread(Host, 1, "web"), PreferNear(50, Host, "web"))...)...),
+			[]string{"general m.small: web", "general m.small: web", "general m.small: web"},
+		},
+		{
+			"a soft spread is respected while it can be",
+			world(Pods(3, "web", app("web", Spread(Zone, 1, "web", anyway))...)...),
+			[]string{"general m.small z1: web", "general m.small z2: web", "general m.small z3: web"},
+		},
+	})
+}

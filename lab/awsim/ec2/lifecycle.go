@@ -153,6 +153,18 @@ func (e *EC2) Instances() []Instance {
 	return out
 }
 
+// Instance returns the instance of that ID, and false when there is none, or when it was terminated too long ago.
+func (e *EC2) Instance(id string) (Instance, bool) {
+	e.settle()
+	e.mu.RLock()
+	r := e.fleet.byID[id]
+	e.mu.RUnlock()
+	if r == nil {
+		return Instance{}, false
+	}
+	return r.clone(), true
+}
+
 // list returns the present records in the order of their launch.
 func (f *instances) list() []*record {
 	out := make([]*record, 0, len(f.byID))

@@ -66,8 +66,7 @@ func (s *Sim) SQS() *sqs.SQS { return s.sqs }
 // simulator is not; what it is handed here must outlast it.
 const lifeOfCredentials = 365 * 24 * time.Hour
 
-// RoleCredentials returns session credentials of a role, without asking its trust policy. The session is named as the
-// role's service would name it: dovetail-lab.
+// RoleCredentials returns session credentials of a role, without asking its trust policy. The session is called dovetail-lab.
 func (s *Sim) RoleCredentials(role string) (Credentials, error) {
 	return s.sessionCredentials(role, "dovetail-lab")
 }
@@ -75,16 +74,14 @@ func (s *Sim) RoleCredentials(role string) (Credentials, error) {
 // InstanceCredentials returns what the metadata service of an instance hands out: session credentials of the role in its
 // instance profile, the session named by the instance ID.
 func (s *Sim) InstanceCredentials(instanceID string) (Credentials, error) {
-	for _, i := range s.Instances() {
-		if i.ID != instanceID {
-			continue
-		}
-		if i.RoleARN == "" {
-			return Credentials{}, fmt.Errorf("credentials of instance %s: no role", instanceID)
-		}
-		return s.sessionCredentials(path.Base(i.RoleARN), instanceID)
+	i, ok := s.ec2.Instance(instanceID)
+	switch {
+	case !ok:
+		return Credentials{}, fmt.Errorf("credentials of instance %s: no such instance", instanceID)
+	case i.RoleARN == "":
+		return Credentials{}, fmt.Errorf("credentials of instance %s: no role", instanceID)
 	}
-	return Credentials{}, fmt.Errorf("credentials of instance %s: no such instance", instanceID)
+	return s.sessionCredentials(path.Base(i.RoleARN), instanceID)
 }
 
 func (s *Sim) sessionCredentials(role, session string) (Credentials, error) {

@@ -106,7 +106,7 @@ func (e *EC2) describeSpotPriceHistory(_ *wire.Request, in *describeSpotPricesIn
 	}
 	n := noun[spotQuote]{
 		id:         func(q spotQuote) string { return q.InstanceType + " " + q.Zone + " " + q.Product },
-		minResults: 1, maxResults: 1000,
+		minResults: 1, maxResults: 2000,
 		properties: properties[spotQuote]{
 			"availability-zone":    one(func(q spotQuote) string { return q.Zone }),
 			"availability-zone-id": one(func(q spotQuote) string { return q.ZoneID }),

@@ -208,7 +208,7 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 			return cloud.Launched{}, err
 		}
 	}
-	c.cfg.Log.Info("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
+	c.cfg.Log.Debug("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
 		"capacityType", i.CapacityType, "adopted", adopted)
 	return launched(i, claim, class, types, c.Cluster())
 }

@@ -16,6 +16,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 )
 
 // Consolidatable keeps the condition of that name: the node has been left alone by pods for as long as its
@@ -32,7 +33,7 @@ func (r *Consolidatable) Register(mgr manager.Manager) error {
 		Named("nodeclaim.disruption").
 		For(&karpv1.NodeClaim{}).
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.claimsOf)).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []reconcile.Request {

@@ -14,6 +14,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -29,7 +30,7 @@ type PodEvents struct {
 
 // Register adds the reconciler to mgr.
 func (r *PodEvents) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(r)
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(conflict.Retry(r))
 }
 
 // Reconcile moves lastPodEventTime forward if the pod has done something since.

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -38,7 +39,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 50}).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // Reconcile sets Initialized, or says what it waits for. A change of the Node brings it back.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
@@ -40,6 +42,10 @@ type Reconciler struct {
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+
+	// launched remembers the claims whose launch is written down, until the cache shows it. A claim read
+	// from before that needs nothing.
+	launched sync.Map
 }
 
 // Register adds the reconciler to mgr.
@@ -48,7 +54,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.launch").
 		For(&karpv1.NodeClaim{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 100, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // Reconcile takes one claim one step further: finalizer, instance, or failure.
@@ -57,7 +63,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil || condition.IsTrue(claim, karpv1.ConditionLaunched) {
+	if condition.IsTrue(claim, karpv1.ConditionLaunched) {
+		r.launched.Delete(claim.UID)
+		return reconcile.Result{}, nil
+	}
+	if _, done := r.launched.Load(claim.UID); done || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	// Nothing is bought before the finalizer is there to give it back.
@@ -133,6 +143,7 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 	if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
+	r.launched.Store(claim.UID, true)
 	r.Log.Info("launched nodeclaim",
 		"NodeClaim", claim.Name, "provider-id", launched.ProviderID, "instance-type", labels["node.kubernetes.io/instance-type"],
 		"zone", labels["topology.kubernetes.io/zone"], "capacity-type", labels[karpv1.LabelCapacityType])

@@ -15,6 +15,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
 
@@ -34,7 +35,7 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).Complete(r)
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).Complete(conflict.Retry(r))
 }
 
 // Reconcile deletes the claim if it is late, or comes back when it would be.

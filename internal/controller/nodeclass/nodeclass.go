@@ -27,6 +27,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/support"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		For(&awsv1.EC2NodeClass{}).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // classOf maps a claim that is going away to its class, which may wait for that.

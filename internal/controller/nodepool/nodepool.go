@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/support"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 )
 
@@ -40,7 +41,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodepool.readiness").
 		For(&karpv1.NodePool{}).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(r.poolsOf)).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // poolsOf maps a node class to the pools that launch from it.

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,11 +34,13 @@ func TestBatchWindow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := NewBatch(5*time.Second, 10*time.Second)
 				start := time.Now()
+				var triggers sync.WaitGroup
+				defer triggers.Wait()
 				for _, tr := range tt.triggers {
-					go func() {
+					triggers.Go(func() {
 						time.Sleep(tr.at)
 						b.Trigger(tr.uid)
-					}()
+					})
 				}
 				if !b.Wait(t.Context()) {
 					t.Fatal("Wait was not triggered")
@@ -45,7 +48,6 @@ func TestBatchWindow(t *testing.T) {
 				if got := time.Since(start); got != tt.closes {
 					t.Errorf("window closed after %v, want %v", got, tt.closes)
 				}
-				synctest.Wait()
 			})
 		})
 	}

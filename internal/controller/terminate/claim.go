@@ -26,6 +26,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
@@ -58,7 +59,7 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 100}).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.

@@ -24,6 +24,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
@@ -58,7 +59,7 @@ func (r *NodeReconciler) Register(mgr manager.Manager) error {
 		Named("node.termination").
 		For(&corev1.Node{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 100}).
-		Complete(r)
+		Complete(conflict.Retry(r))
 }
 
 // step is one stage of a node's end. It returns how long to wait before it is asked again; zero when it is done.

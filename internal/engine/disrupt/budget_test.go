@@ -51,7 +51,8 @@ func TestAllowed(t *testing.T) {
 		{"at the end", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(12*time.Hour + 30*time.Minute), Unlimited, false},
 		{
 			"row 112: a clock in another zone",
-			[]karpv1.Budget{scheduled("0", "0 1 * * *", time.Hour)}, 10, empty,
+			[]karpv1.Budget{scheduled("0", "0 1 * * *", time.Hour)},
+			10, empty,
 			sunday.Add(90 * time.Minute).In(time.FixedZone("east", 5*3600)), 0, false,
 		},
 		{"row 113: a schedule that is none", []karpv1.Budget{scheduled("5", "0 0 * * tue-mon", time.Hour)}, 10, empty, sunday, 0, true},

@@ -143,7 +143,7 @@ func (e *EC2) change(
 			continue
 		}
 		seen[id] = true
-		before := e.fleet.byID[id]
+		before := e.fleet.get(id)
 		after := apply(before, now)
 		out.Changes = append(out.Changes, stateChange{ID: id, Current: stateOf(after.State), Previous: stateOf(before.State)})
 	}
@@ -155,7 +155,7 @@ func (e *EC2) change(
 func (e *EC2) changeable(ids []string, check func(*record) error) error {
 	var absent []string
 	for _, id := range ids {
-		if e.fleet.byID[id] == nil {
+		if e.fleet.get(id) == nil {
 			absent = append(absent, id)
 		}
 	}
@@ -163,7 +163,7 @@ func (e *EC2) changeable(ids []string, check func(*record) error) error {
 		return instanceIDs().absent(absent...)
 	}
 	for _, id := range ids {
-		if err := check(e.fleet.byID[id]); err != nil {
+		if err := check(e.fleet.get(id)); err != nil {
 			return err
 		}
 	}

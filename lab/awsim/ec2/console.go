@@ -11,7 +11,7 @@ const maxConsole = 64 << 10
 
 // append adds to an instance's console; output of an unknown instance goes nowhere.
 func (f *instances) append(id, text string) {
-	if f.byID[id] == nil {
+	if f.get(id) == nil {
 		return
 	}
 	all := f.consoles[id] + text
@@ -36,7 +36,7 @@ func (e *EC2) getConsoleOutput(_ *wire.Request, in *consoleInput) (*consoleOutpu
 		return nil, err
 	}
 	e.mu.RLock()
-	known, text := e.fleet.byID[in.ID] != nil, e.fleet.consoles[in.ID]
+	known, text := e.fleet.get(in.ID) != nil, e.fleet.consoles[in.ID]
 	e.mu.RUnlock()
 	if !known {
 		return nil, instanceIDs().absent(in.ID)

@@ -91,7 +91,7 @@ func (e *EC2) instanceNoun() noun[*record] {
 		return one(func(r *record) string { return get(e.show(r).Placement) })
 	}
 	return noun[*record]{
-		id: func(r *record) string { return r.ID }, order: (*record).place,
+		id: func(r *record) string { return r.ID }, order: func(r *record) string { return r.place },
 		tags: func(r *record) map[string]string { return r.Tags },
 		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: properties[*record]{

@@ -36,7 +36,7 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 	}
 	e.counter++
 	r := &record{
-		order: o, serial: e.counter, reservation: b.reservation, token: b.token, index: b.count, nics: nics,
+		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
 		visible:  b.now.Add(e.cfg.Timing.Visible),
 		Instance: e.instance(o, nics[0].ip, b.now),
 	}
@@ -51,8 +51,7 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 		}
 	}
 	e.attachDisks(r, o, b.now)
-	e.fleet.byID[r.ID] = r
-	e.fleet.order = append(e.fleet.order, r)
+	e.fleet.add(r)
 	return e.enter(r, Pending, b.now), nil
 }
 

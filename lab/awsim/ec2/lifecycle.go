@@ -3,7 +3,6 @@ package ec2
 import (
 	"container/heap"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +10,8 @@ import (
 
 // instances are the region's machines.
 type instances struct {
-	byID     map[string]*record
-	order    []*record // by launch; entries whose record was replaced are looked up in byID
+	byID     map[string]*slot
+	order    []*slot // by launch; an instance that was forgotten leaves an empty slot for a while
 	due      transitions
 	cancel   func() bool // of the timer for the first transition
 	timerAt  time.Time
@@ -23,7 +22,7 @@ type instances struct {
 
 func newInstances() instances {
 	return instances{
-		byID: map[string]*record{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]string{},
+		byID: map[string]*slot{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]string{},
 	}
 }
 
@@ -31,7 +30,7 @@ func newInstances() instances {
 type record struct {
 	Instance
 	order       *order
-	serial      uint64 // grows with each launch
+	place       string // grows with each launch, so that lists are in that order
 	reservation string
 	visible     time.Time // when the Describe calls begin to know it
 	token       string    // client token of the launch
@@ -46,8 +45,23 @@ type record struct {
 	document *document
 }
 
-// place is where a record stands among the others: by launch.
-func (r *record) place() string { return fmt.Sprintf("%016x", r.serial) }
+// slot is the place of an instance in the list: it holds the present record.
+type slot struct{ record *record }
+
+// get returns the present record of an instance, nil when there is none.
+func (f *instances) get(id string) *record {
+	if s := f.byID[id]; s != nil {
+		return s.record
+	}
+	return nil
+}
+
+// add puts a new instance at the end of the list.
+func (f *instances) add(r *record) {
+	s := &slot{r}
+	f.byID[r.ID] = s
+	f.order = append(f.order, s)
+}
 
 // transition is a change that will happen by itself.
 type transition struct {
@@ -157,7 +171,7 @@ func (e *EC2) Instances() []Instance {
 func (e *EC2) Instance(id string) (Instance, bool) {
 	e.settle()
 	e.mu.RLock()
-	r := e.fleet.byID[id]
+	r := e.fleet.get(id)
 	e.mu.RUnlock()
 	if r == nil {
 		return Instance{}, false
@@ -168,9 +182,9 @@ func (e *EC2) Instance(id string) (Instance, bool) {
 // list returns the present records in the order of their launch.
 func (f *instances) list() []*record {
 	out := make([]*record, 0, len(f.byID))
-	for _, r := range f.order {
-		if current := f.byID[r.ID]; current != nil {
-			out = append(out, current)
+	for _, s := range f.order {
+		if s.record != nil {
+			out = append(out, s.record)
 		}
 	}
 	return out
@@ -178,10 +192,11 @@ func (f *instances) list() []*record {
 
 // forget removes an instance.
 func (f *instances) forget(id string) {
+	f.byID[id].record = nil
 	delete(f.byID, id)
 	delete(f.consoles, id)
 	if len(f.order) > 2*len(f.byID)+64 {
-		f.order = slices.DeleteFunc(f.order, func(r *record) bool { return f.byID[r.ID] == nil })
+		f.order = slices.DeleteFunc(f.order, func(s *slot) bool { return s.record == nil })
 	}
 }
 
@@ -190,7 +205,7 @@ func (f *instances) put(old *record, edit func(*record)) *record {
 	changed := *old
 	changed.document = &document{}
 	edit(&changed)
-	f.byID[old.ID] = &changed
+	f.byID[old.ID].record = &changed
 	return &changed
 }
 
@@ -214,7 +229,7 @@ func (e *EC2) settle() time.Time {
 
 // happen performs one transition. The lock must be held.
 func (e *EC2) happen(t transition) {
-	r := e.fleet.byID[t.id]
+	r := e.fleet.get(t.id)
 	if r == nil || r.State != t.from {
 		return
 	}

@@ -156,7 +156,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 }
 
 func (e *EC2) taggedInstance(id string) (tagged, bool) {
-	r := e.fleet.byID[id]
+	r := e.fleet.get(id)
 	if r == nil {
 		return tagged{}, false
 	}
@@ -178,7 +178,7 @@ func (e *EC2) taggedVolume(id string) (tagged, bool) {
 }
 
 func (e *EC2) taggedInterface(id string) (tagged, bool) {
-	for _, r := range e.fleet.byID {
+	for _, r := range e.fleet.list() {
 		at := slices.IndexFunc(r.nics, func(n nic) bool { return n.id == id })
 		if at < 0 || r.State == Terminated {
 			continue
@@ -265,7 +265,7 @@ func (e *EC2) allTags() []tagInfo {
 			all = append(all, tagInfo{id, kind, key, value})
 		}
 	}
-	for _, r := range e.fleet.byID {
+	for _, r := range e.fleet.list() {
 		add(r.ID, "instance", r.Tags)
 		if r.State == Terminated {
 			continue

@@ -28,7 +28,7 @@ lab: build ## Boot a cluster and an AWS on this machine, and watch Dovetail buy 
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check ## Everything CI runs: build, lint, unit tests, stories on a real control plane
 	go test ./...
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -timeout 30m ./lab/...
 

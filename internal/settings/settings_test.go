@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -94,5 +95,28 @@ func TestIdleSettingsAreNamed(t *testing.T) {
 	}
 	if got, want := s.Idle(), []string{"--interruption-queue", "--feature-gates NodeRepair"}; !slices.Equal(got, want) {
 		t.Errorf("idle = %v, want %v", got, want)
+	}
+}
+
+// TestIdleSettingsAreDocumented keeps docs/compatibility.md true.
+func TestIdleSettingsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true", "--scheduler-config={}",
+		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
+		"--feature-gates=NodeRepair=true,NodeOverlay=true,SpotToSpotConsolidation=true,StaticCapacity=true,CapacityBuffer=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(s.Idle()); got != 12 {
+		t.Errorf("%d settings without effect, want 12", got)
+	}
+	for _, setting := range s.Idle() {
+		name := strings.TrimPrefix(setting, "--feature-gates ")
+		if !strings.Contains(string(page), name) {
+			t.Errorf("docs/compatibility.md does not mention %s", setting)
+		}
 	}
 }

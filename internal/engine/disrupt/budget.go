@@ -67,9 +67,13 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 // A budget that cannot be read, for whatever reason it is, allows nothing: what its author meant to protect
 // is not known.
 func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now time.Time) (int, error) {
+	budgets := pool.Spec.Disruption.Budgets
+	if budgets == nil { // as the API server fills it in; an empty list says that there is no bound
+		budgets = []karpv1.Budget{{Nodes: "10%"}}
+	}
 	allowed := Unlimited
 	var errs []error
-	for i, b := range pool.Spec.Disruption.Budgets {
+	for i, b := range budgets {
 		n, err := allows(b, nodes, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("spec.disruption.budgets[%d]: %w", i, err))
@@ -107,12 +111,16 @@ func isActive(b karpv1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil || b.Duration == nil {
 		return false, errors.New("schedule and duration come together")
 	}
+	if strings.Contains(*b.Schedule, "=") || strings.HasPrefix(*b.Schedule, "@every") {
+		return false, fmt.Errorf("schedule %q: only five fields or a macro like @daily, in UTC", *b.Schedule)
+	}
 	schedule, err := cron.ParseStandard(*b.Schedule)
 	if err != nil {
 		return false, fmt.Errorf("schedule %q: %w", *b.Schedule, err)
 	}
 	now = now.UTC()
-	return !schedule.Next(now.Add(-b.Duration.Duration)).After(now), nil
+	hit := schedule.Next(now.Add(-b.Duration.Duration))
+	return !hit.IsZero() && !hit.After(now), nil // zero: a date that never comes
 }
 
 // count reads a number of nodes, or a share of them rounded up.

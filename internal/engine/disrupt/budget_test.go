@@ -34,7 +34,11 @@ func TestAllowed(t *testing.T) {
 		want    int
 		fails   bool
 	}{
-		{"no budgets", nil, 10, empty, sunday, Unlimited, false},
+		{"not given: a tenth, rounded up", nil, 11, empty, sunday, 2, false},
+		{"an empty list is no bound", []karpv1.Budget{}, 10, empty, sunday, Unlimited, false},
+		{"a date that never comes", []karpv1.Budget{scheduled("0", "0 0 30 2 *", time.Hour)}, 10, empty, sunday, Unlimited, false},
+		{"no intervals", []karpv1.Budget{scheduled("5", "@every 1h", time.Hour)}, 10, empty, sunday, 0, true},
+		{"no zones but UTC", []karpv1.Budget{scheduled("5", "CRON_TZ=Asia/Tokyo 0 0 * * *", time.Hour)}, 10, empty, sunday, 0, true},
 		{"10 % of 1 is 1", []karpv1.Budget{always("10%")}, 1, empty, sunday, 1, false},
 		{"20 % of 19 is 4", []karpv1.Budget{always("20%")}, 19, empty, sunday, 4, false},
 		{"30 % of 10 is 3", []karpv1.Budget{always("30%")}, 10, empty, sunday, 3, false},

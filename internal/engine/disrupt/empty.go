@@ -134,6 +134,8 @@ func why(n *snapshot.Node, pool *Allowance, budgets []snapshot.Budget, now time.
 		return NotEmpty, fmt.Sprintf("pod %s/%s would have to move", n.Pods[at].Namespace, n.Pods[at].Name)
 	}
 	switch {
+	case pool.Pool.Spec.Replicas != nil:
+		return Disabled, fmt.Sprintf("NodePool %q keeps a fixed number of nodes", n.Pool)
 	case pool.Pool.Spec.Disruption.ConsolidateAfter.IsNever():
 		return Disabled, fmt.Sprintf("NodePool %q has consolidation disabled", n.Pool)
 	case !n.Consolidatable:

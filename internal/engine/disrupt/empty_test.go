@@ -129,6 +129,10 @@ func TestEmpty(t *testing.T) {
 			},
 			Disabled, "consolidation disabled",
 		},
+		{"a pool of a fixed size", func(s *snapshot.Snapshot, _ *snapshot.Node) {
+			replicas := int64(1)
+			s.Pools[0].NodePool.Spec.Replicas = &replicas
+		}, Disabled, "fixed number"},
 		{"a pod has just left", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false }, NotConsolidatable, "consolidateAfter"},
 		{
 			"the budget is used up",

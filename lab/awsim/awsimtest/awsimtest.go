@@ -2,7 +2,10 @@
 package awsimtest
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -23,6 +26,8 @@ type World struct {
 	URL   string
 	// Config makes SDK clients that act as the account's administrator and never retry.
 	Config aws.Config
+
+	client *http.Client
 }
 
 // Start serves an empty account in us-east-1, without latency, until the test ends.
@@ -35,7 +40,7 @@ func Start(t testing.TB) *World {
 	}
 	server := httptest.NewServer(sim)
 	t.Cleanup(server.Close)
-	w := &World{Sim: sim, Clock: fake, URL: server.URL}
+	w := &World{Sim: sim, Clock: fake, URL: server.URL, client: server.Client()}
 	w.Config = w.As(awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"})
 	return w
 }
@@ -44,10 +49,29 @@ func Start(t testing.TB) *World {
 func (w *World) As(c awsim.Credentials) aws.Config {
 	return aws.Config{
 		Region:       "us-east-1",
+		HTTPClient:   wholeBodies{w.client},
 		BaseEndpoint: aws.String(w.URL),
 		Credentials:  credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.SessionToken),
 		Retryer:      func() aws.Retryer { return aws.NopRetryer{} },
 	}
+}
+
+// wholeBodies hands a request's body to the transport in memory of its own.
+//
+// The SDK closes the body as soon as the answer's headers are there. A server in the same process can answer before the
+// transport has seen the end of the body; finding it closed, the transport then breaks the connection under the answer.
+type wholeBodies struct{ client *http.Client }
+
+// Do implements aws.HTTPClient.
+func (c wholeBodies) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return c.client.Do(r)
 }
 
 // Code is the API error code in err; empty without an error, "?" when it is no API error.

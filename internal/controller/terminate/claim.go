@@ -133,6 +133,7 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	}
 	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
 	if err != nil && !errors.Is(err, cloud.ErrNotFound) {
+		r.Events.Warn(claim, "FailedTermination", "The instance %s is not ended: %v", claim.Status.ProviderID, err)
 		return false, fmt.Errorf("terminate the instance of node claim %q: %w", claim.Name, err)
 	}
 	gone = err != nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -78,6 +79,10 @@ func Empty(s *snapshot.Snapshot) Decision {
 		pools[d.Budgets[i].Pool.Name] = &d.Budgets[i]
 	}
 	budgets := snapshot.Budgets(s.PDBs)
+	pending := make(map[types.UID]bool, len(s.Pods))
+	for _, p := range s.Pods {
+		pending[p.UID] = true
+	}
 	var eligible []*snapshot.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -85,6 +90,9 @@ func Empty(s *snapshot.Snapshot) Decision {
 			continue
 		}
 		reason, message := why(n, pools[n.Pool], budgets, s.Now)
+		if reason == "" && slices.ContainsFunc(n.Nominated, func(uid types.UID) bool { return pending[uid] }) {
+			reason, message = Nominated, "node is nominated for a pending pod"
+		}
 		if reason == "" {
 			eligible = append(eligible, n)
 			continue

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -115,6 +116,15 @@ func TestEmpty(t *testing.T) {
 			"", "",
 		},
 		{"row 101: nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
+		{
+			"bought for a pod that the scheduler has not bound yet",
+			func(s *snapshot.Snapshot, n *snapshot.Node) {
+				n.Nominated = []types.UID{"u"}
+				s.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "u"}}}
+			},
+			Nominated, "nominated",
+		},
+		{"bought for a pod that is gone", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Nominated = []types.UID{"u"} }, "", ""},
 		{"row 235: the nomination is over", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
 		{"row 101: not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
 		{"row 101: deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
@@ -41,6 +42,18 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// OwnClaim returns the NodeClaim of the name, nil if there is none or if it is another controller's.
+func OwnClaim(ctx context.Context, r client.Reader, key client.ObjectKey) (*karpv1.NodeClaim, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Get(ctx, key, claim); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+		return nil, nil
+	}
+	return claim, nil
 }
 
 // NodesOf returns the Nodes that bear the provider ID; none for an empty one.

@@ -48,7 +48,7 @@ func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time
 func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 	out.Registered = node.Labels[karpv1.LabelRegistered] == "true"
 	out.Initialized = node.Labels[karpv1.LabelInitialized] == "true"
-	out.Ready = nodeReady(node)
+	out.Ready = NodeReady(node)
 	out.Deleting = out.Deleting || node.DeletionTimestamp != nil
 	if out.Registered {
 		out.Name, out.Labels, out.Annotations = node.Name, node.Labels, node.Annotations
@@ -68,7 +68,7 @@ func foreignNode(node *corev1.Node) snapshot.Node {
 	return snapshot.Node{
 		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
 		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
-		Launched: true, Registered: true, Initialized: true, Ready: nodeReady(node),
+		Launched: true, Registered: true, Initialized: true, Ready: NodeReady(node),
 		Deleting: node.DeletionTimestamp != nil, CreatedAt: node.CreationTimestamp.Time,
 	}
 }
@@ -106,7 +106,8 @@ func nominatedPods(claim *karpv1.NodeClaim, window time.Duration, now time.Time)
 	return out
 }
 
-func nodeReady(node *corev1.Node) bool {
+// NodeReady reports the Node's Ready condition.
+func NodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

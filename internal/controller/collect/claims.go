@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -71,7 +70,7 @@ func (c *Claims) end(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if err != nil {
 		return err
 	}
-	if len(nodes) == 1 && alive(&nodes[0]) {
+	if len(nodes) == 1 && cluster.NodeReady(&nodes[0]) {
 		return nil
 	}
 	err = c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
@@ -87,13 +86,4 @@ func (c *Claims) end(ctx context.Context, claim *karpv1.NodeClaim) error {
 func orphaned(claim *karpv1.NodeClaim, there map[string]bool) bool {
 	return awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) && claim.DeletionTimestamp == nil &&
 		condition.IsTrue(claim, karpv1.ConditionRegistered) && !there[claim.Status.ProviderID]
-}
-
-func alive(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 )
 
@@ -51,12 +51,12 @@ func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []rec
 
 // Reconcile sets or clears the condition, and comes back when it would change by itself.
 func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim := &karpv1.NodeClaim{}
-	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
 	}
 	name := claim.Labels[karpv1.LabelNodePool]
-	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil || name == "" {
+	if claim.DeletionTimestamp != nil || name == "" {
 		return reconcile.Result{}, nil
 	}
 	pool := &karpv1.NodePool{}
@@ -75,7 +75,7 @@ func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (
 	if !changed {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
 }
 

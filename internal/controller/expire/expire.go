@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
@@ -33,12 +33,12 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Reconcile deletes the claim if it has expired, or comes back when it will have.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim := &karpv1.NodeClaim{}
-	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
 	}
 	age := claim.Spec.ExpireAfter.Duration
-	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil || age == nil {
+	if claim.DeletionTimestamp != nil || age == nil {
 		return reconcile.Result{}, nil
 	}
 	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
@@ -44,11 +43,11 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Reconcile sets Initialized, or says what it waits for. A change of the Node brings it back.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim := &karpv1.NodeClaim{}
-	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
 	}
-	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil ||
+	if claim.DeletionTimestamp != nil ||
 		!condition.IsTrue(claim, karpv1.ConditionRegistered) || !condition.IsUnknown(claim, karpv1.ConditionInitialized) {
 		return reconcile.Result{}, nil
 	}
@@ -88,7 +87,7 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 		return "NodeNotFound", fmt.Sprintf("%d nodes bear provider ID %s", len(nodes), claim.Status.ProviderID)
 	}
 	node := &nodes[0]
-	if !ready(node) {
+	if !cluster.NodeReady(node) {
 		return "NodeNotReady", fmt.Sprintf("Node %s is not Ready", node.Name)
 	}
 	for _, t := range node.Spec.Taints {
@@ -108,12 +107,6 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 		}
 	}
 	return "", ""
-}
-
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func resourceNames(list corev1.ResourceList) []corev1.ResourceName {

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
@@ -59,15 +60,15 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Reconcile takes one claim one step further: finalizer, instance, or failure.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim := &karpv1.NodeClaim{}
-	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
 	}
 	if condition.IsTrue(claim, karpv1.ConditionLaunched) {
 		r.launched.Delete(claim.UID)
 		return reconcile.Result{}, nil
 	}
-	if _, done := r.launched.Load(claim.UID); done || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil {
+	if _, done := r.launched.Load(claim.UID); done || claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	// Nothing is bought before the finalizer is there to give it back.

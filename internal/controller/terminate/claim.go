@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
@@ -64,11 +63,11 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.
 func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim := &karpv1.NodeClaim{}
-	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
 	}
-	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
+	if claim.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, nil
 	}
 	if annotated, err := r.setDeadline(ctx, claim); annotated || err != nil {

@@ -129,9 +129,7 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*endin
 
 // dead reports whether nothing is left to drain: the kubelet is silent and the instance is gone.
 func (r *NodeReconciler) dead(ctx context.Context, e *ending) (bool, error) {
-	if slices.ContainsFunc(e.node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}) {
+	if cluster.NodeReady(e.node) {
 		return false, nil
 	}
 	_, err := r.Cloud.Get(ctx, e.node.Spec.ProviderID)

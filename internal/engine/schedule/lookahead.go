@@ -141,7 +141,7 @@ func (sv *solver) perNode(c *class, sh *shape, started bool) int {
 		case v.g.kind == spread && v.g.key == corev1.LabelHostname:
 			most = min(most, v.g.maxSkew)
 		case v.g.kind == spread:
-			if n := v.domains(); n > 0 {
+			if n := len(v.g.usable); n > 0 {
 				most = min(most, (c.count+n-1)/n)
 			}
 		}
@@ -153,15 +153,4 @@ func (sv *solver) perNode(c *class, sh *shape, started bool) int {
 		most--
 	}
 	return most
-}
-
-// domains is how many domains the pod may use.
-func (v view) domains() int {
-	n := 0
-	for _, d := range v.g.universe {
-		if v.pod.Has(d) {
-			n++
-		}
-	}
-	return n
 }

@@ -17,22 +17,36 @@ func (sv *solver) explain(c *class) []Reason {
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
-	sh := c.shapes[len(c.shapes)-1]
 	var out []Reason
 	for _, t := range sv.templates {
 		if t.broken.Code != "" {
 			out = append(out, t.broken)
 			continue
 		}
-		_, why := sv.grow(sv.newBin(t), c, sh, pressing)
-		if why == nil {
-			// Another of the class's alternatives failed for good; this one would do, but only for
-			// pods that are placed one at a time.
-			why = refuse(Topology, false, func() string { return "the pod can be placed only after others" })
-		}
+		why := sv.whyNot(t, c)
 		out = append(out, Reason{Code: why.code, NodePool: t.pool.Name, Message: why.say()})
 	}
 	return out
+}
+
+// whyNot looks at the shapes from the least demanding on, and tells what stops the one that comes furthest: a shape
+// stopped by mere labels often is only one of the alternatives of node affinity.
+func (sv *solver) whyNot(t *template, c *class) *refusal {
+	var first *refusal
+	for _, sh := range slices.Backward(c.shapes) {
+		_, why := sv.grow(sv.newBin(t), c, sh, pressing)
+		if why == nil {
+			// What stood in the way went away with the last placements, which nobody followed up: the next plan will.
+			return refuse(Topology, false, func() string { return "the pod can be placed only after others" })
+		}
+		if why.code != Requirement {
+			return why
+		}
+		if first == nil {
+			first = why
+		}
+	}
+	return first
 }
 
 // noType tells apart why no instance type holds what is asked for.

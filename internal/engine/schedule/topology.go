@@ -44,6 +44,9 @@ type group struct {
 	counts map[string]int
 	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
 	universe []string
+	// usable are the domains of the universe that the pods' own node selection leaves them, by any of its
+	// alternatives: skew is measured against these. Spread only.
+	usable []string
 	// floating pods are in bins that have not settled on a domain.
 	floating int
 }
@@ -81,6 +84,15 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 		return false
 	}
 	return len(f.terms) == 0 || slices.ContainsFunc(f.terms, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+}
+
+// reaches tells whether the pods may run in a domain, as far as its own label goes.
+func (f *nodeFilter) reaches(key, domain string) bool {
+	if f == nil || !f.affinity {
+		return true
+	}
+	return f.selector.Get(key).Has(domain) &&
+		(len(f.terms) == 0 || slices.ContainsFunc(f.terms, func(t requirement.Set) bool { return t.Get(key).Has(domain) }))
 }
 
 func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
@@ -166,6 +178,11 @@ func (sv *solver) intern(g *group, filter string) *group {
 	g.counts = map[string]int{}
 	if g.key != corev1.LabelHostname {
 		g.universe = sv.universe(g)
+		for _, d := range g.universe {
+			if g.filter.reaches(g.key, d) {
+				g.usable = append(g.usable, d)
+			}
+		}
 	}
 	for _, n := range sv.nodes {
 		domain, ok := n.domain(g.key)
@@ -239,20 +256,14 @@ func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
 	return out
 }
 
-// floor is the lowest count among the domains that the pod may use.
-func (g *group) floor(pod requirement.Requirement) int {
-	lowest, domains := -1, 0
-	for _, d := range g.universe {
-		if !pod.Has(d) {
-			continue
-		}
-		domains++
-		if n := g.counts[d]; lowest < 0 || n < lowest {
-			lowest = n
-		}
-	}
-	if domains < g.minDomains || lowest < 0 {
+// floor is the lowest count among the domains that the pods may use.
+func (g *group) floor() int {
+	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
 		return 0
+	}
+	lowest := g.counts[g.usable[0]]
+	for _, d := range g.usable[1:] {
+		lowest = min(lowest, g.counts[d])
 	}
 	return lowest
 }
@@ -306,7 +317,7 @@ func (v view) allows(domain string) bool {
 			if _, known := slices.BinarySearch(v.g.universe, domain); !known {
 				return false
 			}
-			floor = v.g.floor(v.pod)
+			floor = v.g.floor()
 		}
 		if v.self {
 			n++

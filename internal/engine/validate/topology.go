@@ -18,6 +18,8 @@ type spot struct {
 	// place identifies the node; new tells that it is planned or that the pod is.
 	place   string
 	planned bool
+	// promised pods were given their place by an earlier plan, in a world that has changed since.
+	promised bool
 	// domains are the values that the label may take there; nil if the node has no such label.
 	domains func(key string) []string
 }
@@ -29,7 +31,8 @@ func (c *check) spots() []spot {
 	}
 	var out []spot
 	onNode := func(n *snapshot.Node, pod *corev1.Pod) {
-		out = append(out, spot{pod, "node " + n.Name, planned[pod], func(key string) []string {
+		promised := !n.Initialized && slices.Contains(n.Nominated, pod.UID)
+		out = append(out, spot{pod, "node " + n.Name, planned[pod], promised, func(key string) []string {
 			if v, ok := n.Labels[key]; ok {
 				return []string{v}
 			}
@@ -71,13 +74,18 @@ func (c *check) spots() []spot {
 				}
 			}
 			if len(out) == 0 && l.Requirements.Defines(key) {
-				out = r.Values()
+				if r.Operator() == corev1.NodeSelectorOpIn {
+					return r.Values()
+				}
+				if v, ok := r.Example(); ok { // what the claim will be labelled with
+					return []string{v}
+				}
 			}
 			slices.Sort(out)
 			return slices.Compact(out)
 		}
 		for _, pod := range l.Pods {
-			out = append(out, spot{pod, host, true, domains})
+			out = append(out, spot{pod, host, true, false, domains})
 		}
 	}
 	return out
@@ -101,7 +109,7 @@ func (c *check) topology() {
 				c.apart(s, &t, spots)
 			}
 		}
-		if !s.planned {
+		if !s.planned || s.promised {
 			continue
 		}
 		if a := s.pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
@@ -130,7 +138,7 @@ func (c *check) apart(s spot, t *corev1.PodAffinityTerm, spots []spot) {
 	}
 	mine := s.domains(t.TopologyKey)
 	for _, o := range spots {
-		if o.pod == s.pod || (!o.planned && !s.planned) || !matches(t.LabelSelector, namespaces(t, s.pod), o.pod) {
+		if o.pod == s.pod || (!o.planned || o.promised) && (!s.planned || s.promised) || !matches(t.LabelSelector, namespaces(t, s.pod), o.pod) {
 			continue
 		}
 		for _, d := range o.domains(t.TopologyKey) {
@@ -202,15 +210,13 @@ func (c *check) even(s spot, t *corev1.TopologySpreadConstraint, spots []spot) {
 	}
 	counts := map[string]int{}
 	for _, o := range spots {
-		if slices.ContainsFunc(node.Selector.All(), func(r requirement.Requirement) bool {
-			return !slices.ContainsFunc(o.domains(r.Key()), r.Has)
-		}) {
+		if !usable(node, o.domains) {
 			continue // by default, nodes that the pod cannot use do not count
 		}
 		if !matches(t.LabelSelector, []string{s.pod.Namespace}, o.pod) {
 			continue
 		}
-		if o.planned && len(o.pod.Spec.TopologySpreadConstraints) == 0 {
+		if o.planned && (o.promised || len(o.pod.Spec.TopologySpreadConstraints) == 0) {
 			return
 		}
 		if d := o.domains(t.TopologyKey); len(d) == 1 {
@@ -230,7 +236,13 @@ func (c *check) lowest(node requirement.Pod, t *corev1.TopologySpreadConstraint,
 	lowest := -1
 	for _, pool := range c.s.Pools {
 		for _, d := range poolDomains(pool, t.TopologyKey) {
-			if node.Selector.Get(t.TopologyKey).Has(d) && (lowest < 0 || counts[d] < lowest) {
+			here := func(key string) []string {
+				if key == t.TopologyKey {
+					return []string{d}
+				}
+				return nil
+			}
+			if usable(onlyKey(node, t.TopologyKey), here) && (lowest < 0 || counts[d] < lowest) {
 				lowest = counts[d]
 			}
 		}
@@ -257,4 +269,30 @@ func poolDomains(pool snapshot.Pool, key string) []string {
 		offered = slices.DeleteFunc(slices.Clone(offered), func(v string) bool { return !slices.Contains(r.Values, v) })
 	}
 	return offered
+}
+
+// usable tells whether a node with these labels may satisfy the pod's selector and one of its terms.
+func usable(node requirement.Pod, labels func(key string) []string) bool {
+	all := func(set requirement.Set) bool {
+		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
+			values := labels(r.Key())
+			return !(len(values) == 0 && r.AllowsAbsent()) && !slices.ContainsFunc(values, r.Has)
+		})
+	}
+	return all(node.Selector) && (node.Required == nil || slices.ContainsFunc(node.Required, all))
+}
+
+// onlyKey keeps of what a pod requires only what concerns one label.
+func onlyKey(node requirement.Pod, key string) requirement.Pod {
+	only := func(set requirement.Set) requirement.Set {
+		if !set.Defines(key) {
+			return requirement.Set{}
+		}
+		return requirement.NewSet(set.Get(key))
+	}
+	out := requirement.Pod{Selector: only(node.Selector)}
+	for _, t := range node.Required {
+		out.Required = append(out.Required, only(t))
+	}
+	return out
 }

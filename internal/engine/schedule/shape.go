@@ -16,6 +16,7 @@ import (
 type class struct {
 	pod      *corev1.Pod // one of them
 	count    int         // still to be placed
+	node     requirement.Pod
 	requests vec
 	ports    []hostPort
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.

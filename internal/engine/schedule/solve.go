@@ -169,7 +169,7 @@ func (sv *solver) class(pod *corev1.Pod, requests corev1.ResourceList, ports []h
 	if len(reasons) > 0 {
 		return nil, reasons
 	}
-	c := &class{pod: pod, requests: sv.axes.vec(requests), ports: ports, volumes: alternatives, attached: attachments(volumes)}
+	c := &class{pod: pod, node: node, requests: sv.axes.vec(requests), ports: ports, volumes: alternatives, attached: attachments(volumes)}
 	c.shapes = sv.shapes(pod, node)
 	for _, term := range requiredAnti(pod) {
 		c.declares = append(c.declares, sv.affinityGroup(inverse, pod, &term))

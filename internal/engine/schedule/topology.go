@@ -53,8 +53,7 @@ type group struct {
 
 // nodeFilter says which nodes a spread constraint counts.
 type nodeFilter struct {
-	selector    requirement.Set
-	terms       []requirement.Set
+	node        requirement.Pod
 	affinity    bool
 	tolerations []corev1.Toleration
 	taints      bool
@@ -80,19 +79,16 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 	if f == nil || !f.affinity {
 		return true
 	}
-	if !node.Compatible(f.selector, undefined) {
+	if !node.Compatible(f.node.Selector, undefined) {
 		return false
 	}
-	return len(f.terms) == 0 || slices.ContainsFunc(f.terms, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+	return len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
 }
 
-// reaches tells whether the pods may run in a domain, as far as its own label goes.
-func (f *nodeFilter) reaches(key, domain string) bool {
-	if f == nil || !f.affinity {
-		return true
-	}
-	return f.selector.Get(key).Has(domain) &&
-		(len(f.terms) == 0 || slices.ContainsFunc(f.terms, func(t requirement.Set) bool { return t.Get(key).Has(domain) }))
+// reaches tells whether a pod may run in a domain by any of its alternatives, as far as the domain's own label goes.
+func reaches(pod requirement.Pod, key, domain string) bool {
+	return pod.Selector.Get(key).Has(domain) &&
+		(len(pod.Required) == 0 || slices.ContainsFunc(pod.Required, func(t requirement.Set) bool { return t.Get(key).Has(domain) }))
 }
 
 func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
@@ -121,7 +117,7 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 		spaces:   map[string]bool{pod.Namespace: true},
 		selector: compileSelector(c.LabelSelector, pod, c.MatchLabelKeys, nil),
 		filter: &nodeFilter{
-			selector: node.Selector, terms: node.Required, tolerations: pod.Spec.Tolerations,
+			node: node, tolerations: pod.Spec.Tolerations,
 			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
 			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
 		},
@@ -131,8 +127,8 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 	}
 	filter := ""
 	if g.filter.affinity {
-		filter = g.filter.selector.String()
-		for _, t := range g.filter.terms {
+		filter = g.filter.node.Selector.String()
+		for _, t := range g.filter.node.Required {
 			filter += "|" + t.String()
 		}
 	}
@@ -179,7 +175,7 @@ func (sv *solver) intern(g *group, filter string) *group {
 	if g.key != corev1.LabelHostname {
 		g.universe = sv.universe(g)
 		for _, d := range g.universe {
-			if g.filter.reaches(g.key, d) {
+			if g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d) {
 				g.usable = append(g.usable, d)
 			}
 		}
@@ -273,6 +269,8 @@ type view struct {
 	g    *group
 	self bool // the pod counts itself
 	pod  requirement.Requirement
+	// node is what the pod requires of labels by any of its alternatives.
+	node *requirement.Pod
 	// own is how many of the group's floating pods are in the bin that is being looked at.
 	own int
 }
@@ -280,10 +278,10 @@ type view struct {
 func (sv *solver) views(c *class, sh *shape) []view {
 	out := make([]view, 0, len(sh.groups)+len(c.blockedBy))
 	for _, g := range sh.groups {
-		out = append(out, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key)})
+		out = append(out, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key), node: &c.node})
 	}
 	for _, g := range c.blockedBy {
-		out = append(out, view{g: g, pod: sh.strict.Get(g.key)})
+		out = append(out, view{g: g, pod: sh.strict.Get(g.key), node: &c.node})
 	}
 	return out
 }
@@ -301,7 +299,7 @@ func (v view) bootstrap() bool {
 	for d, n := range v.g.counts {
 		if n > 0 {
 			populated = true
-			reachable = reachable || v.pod.Has(d)
+			reachable = reachable || reaches(*v.node, v.g.key, d)
 		}
 	}
 	return !populated || !reachable

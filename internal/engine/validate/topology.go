@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -176,16 +177,13 @@ func (c *check) unreachable(s spot, t *corev1.PodAffinityTerm, spots []spot) boo
 	if err != nil {
 		return false
 	}
-	own := node.Selector
-	if len(node.Required) > 0 {
-		own = own.Intersect(node.Required[len(node.Required)-1])
-	}
+	only := onlyKey(node, t.TopologyKey)
 	for _, o := range spots {
 		if o.pod == s.pod || !matches(t.LabelSelector, namespaces(t, s.pod), o.pod) {
 			continue
 		}
 		for _, d := range o.domains(t.TopologyKey) {
-			if own.Get(t.TopologyKey).Has(d) {
+			if usable(only, func(string) []string { return []string{d} }) {
 				return false
 			}
 		}
@@ -233,18 +231,30 @@ func (c *check) even(s spot, t *corev1.TopologySpreadConstraint, spots []spot) {
 }
 
 func (c *check) lowest(node requirement.Pod, t *corev1.TopologySpreadConstraint, counts map[string]int) int {
-	lowest := -1
+	var domains []string
+	for i := range c.s.Nodes {
+		n := &c.s.Nodes[i]
+		if d, ok := n.Labels[t.TopologyKey]; ok && !n.Deleting && usable(node, func(key string) []string {
+			if v, ok := n.Labels[key]; ok {
+				return []string{v}
+			}
+			return nil
+		}) {
+			domains = append(domains, d)
+		}
+	}
+	only := onlyKey(node, t.TopologyKey)
 	for _, pool := range c.s.Pools {
 		for _, d := range poolDomains(pool, t.TopologyKey) {
-			here := func(key string) []string {
-				if key == t.TopologyKey {
-					return []string{d}
-				}
-				return nil
+			if usable(only, func(string) []string { return []string{d} }) {
+				domains = append(domains, d)
 			}
-			if usable(onlyKey(node, t.TopologyKey), here) && (lowest < 0 || counts[d] < lowest) {
-				lowest = counts[d]
-			}
+		}
+	}
+	lowest := -1
+	for _, d := range domains {
+		if lowest < 0 || counts[d] < lowest {
+			lowest = counts[d]
 		}
 	}
 	return max(lowest, 0)
@@ -257,6 +267,11 @@ func poolDomains(pool snapshot.Pool, key string) []string {
 	}
 	var offered []string
 	for _, it := range pool.InstanceTypes {
+		if slices.ContainsFunc(pool.NodePool.Spec.Template.Spec.Requirements, func(r karpv1.Requirement) bool {
+			return r.Operator == corev1.NodeSelectorOpIn && it.Requirements.Defines(r.Key) && !slices.ContainsFunc(r.Values, it.Requirements.Get(r.Key).Has)
+		}) {
+			continue // not a type of this pool
+		}
 		offered = append(offered, it.Requirements.Get(key).Values()...)
 	}
 	for _, r := range pool.NodePool.Spec.Template.Spec.Requirements {

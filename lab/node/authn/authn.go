@@ -2,10 +2,12 @@ package authn
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -48,7 +50,7 @@ type Config struct {
 	EC2         EC2
 	// ConfigMaps is the namespace kube-system, where aws-auth is.
 	ConfigMaps ConfigMaps
-	// AccessTTL is for how long an answer of EKS is believed; default one second.
+	// AccessTTL is for how long access entries and aws-auth are believed; default one second.
 	AccessTTL time.Duration
 	HTTP      *http.Client     // default http.DefaultClient
 	Now       func() time.Time // default time.Now
@@ -61,17 +63,29 @@ type Authenticator struct {
 	host string
 
 	mu sync.Mutex
-	// access is what EKS said last.
-	access   access
-	accessAt time.Time
+	// access is what was found last; nil = nothing yet.
+	access *access
+
+	cached sync.Mutex
 	// names are private DNS names by instance ID; they never change.
 	names map[string]string
+	// identities are what STS said of tokens, by their hash; a token is signed once and for all.
+	identities map[[sha256.Size]byte]knownIdentity
 }
 
-// access is a cluster's access configuration at one moment.
+// knownIdentity is believed until the token expires.
+type knownIdentity struct {
+	identity Identity
+	until    time.Time
+}
+
+// access is a cluster's access configuration as of one moment. What is asked for later is read then.
 type access struct {
+	at         time.Time
 	mode       Mode
 	principals []string
+	entries    map[string]AccessEntry
+	authMap    *AuthMap
 }
 
 // New returns an authenticator. It calls nobody.
@@ -92,7 +106,7 @@ func New(cfg Config) (*Authenticator, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}}, nil
+	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}, identities: map[[sha256.Size]byte]knownIdentity{}}, nil
 }
 
 // errUnmapped is the identity of nobody in this cluster.
@@ -101,11 +115,7 @@ var errUnmapped = errors.New("no mapping")
 // Authenticate returns the Kubernetes user that a token stands for. An error that [Denied] reports
 // true for is final; any other means that the authenticator could not find out.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
-	u, err := parseToken(token, a.host, a.cfg.Now())
-	if err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("%w: %w", errDenied, err)
-	}
-	id, err := a.askSTS(ctx, u)
+	id, err := a.identify(ctx, token)
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}
@@ -131,38 +141,51 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (authent
 // Denied reports whether an error of Authenticate means that the token is nobody's here.
 func Denied(err error) bool { return errors.Is(err, errDenied) || errors.Is(err, errUnmapped) }
 
+// identify returns who signed a token.
+func (a *Authenticator) identify(ctx context.Context, token string) (Identity, error) {
+	now := a.cfg.Now()
+	u, err := parseToken(token, a.host, now)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", errDenied, err)
+	}
+	hash := sha256.Sum256([]byte(token))
+	a.cached.Lock()
+	known, ok := a.identities[hash]
+	a.cached.Unlock()
+	if ok && now.Before(known.until) {
+		return known.identity, nil
+	}
+	id, err := a.askSTS(ctx, u)
+	if err != nil {
+		return Identity{}, err
+	}
+	a.cached.Lock()
+	defer a.cached.Unlock()
+	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k knownIdentity) bool { return now.After(k.until) })
+	a.identities[hash] = knownIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
+	return id, nil
+}
+
 // mapping looks the principal up where the cluster's mode says. An access entry wins.
 func (a *Authenticator) mapping(ctx context.Context, id Identity) (Mapping, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	acc, err := a.readAccess(ctx)
 	if err != nil {
 		return Mapping{}, err
 	}
 	for _, arn := range acc.principals {
-		if !isPrincipal(arn, id.Principal) {
-			continue
+		if isPrincipal(arn, id.Principal) {
+			e, err := a.readEntry(ctx, acc, arn)
+			return e.mapping(id), err
 		}
-		out, err := a.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &a.cfg.Cluster, PrincipalArn: aws.String(arn)})
-		if err != nil {
-			return Mapping{}, fmt.Errorf("describe access entry of %s: %w", arn, err)
-		}
-		e := out.AccessEntry
-		return AccessEntry{
-			PrincipalARN: arn, Type: aws.ToString(e.Type), Username: aws.ToString(e.Username), Groups: e.KubernetesGroups,
-		}.mapping(id), nil
 	}
 	if !acc.mode.usesConfigMap() {
 		return Mapping{}, fmt.Errorf("%w: mode %s, no access entry", errUnmapped, acc.mode)
 	}
-	cm, err := a.cfg.ConfigMaps.Get(ctx, "aws-auth", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return Mapping{}, fmt.Errorf("%w: mode %s, no ConfigMap kube-system/aws-auth", errUnmapped, acc.mode)
-	}
+	authMap, err := a.readAuthMap(ctx, acc)
 	if err != nil {
 		return Mapping{}, err
-	}
-	authMap, err := ParseAuthMap(cm.Data)
-	if err != nil {
-		return Mapping{}, fmt.Errorf("%w: %w", errUnmapped, err)
 	}
 	m, ok := authMap.lookup(id.Principal)
 	if !ok {
@@ -171,18 +194,16 @@ func (a *Authenticator) mapping(ctx context.Context, id Identity) (Mapping, erro
 	return m, nil
 }
 
-// readAccess returns the cluster's mode and, if it counts, who has an access entry.
-func (a *Authenticator) readAccess(ctx context.Context) (access, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now := a.cfg.Now(); !a.accessAt.IsZero() && now.Sub(a.accessAt) < a.cfg.AccessTTL {
+// readAccess returns the cluster's mode and, if it counts, who has an access entry. The lock must be held.
+func (a *Authenticator) readAccess(ctx context.Context) (*access, error) {
+	if a.access != nil && a.cfg.Now().Sub(a.access.at) < a.cfg.AccessTTL {
 		return a.access, nil
 	}
+	acc := &access{at: a.cfg.Now(), mode: ModeConfigMap, entries: map[string]AccessEntry{}}
 	out, err := a.cfg.EKS.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &a.cfg.Cluster})
 	if err != nil {
-		return access{}, fmt.Errorf("describe cluster %s: %w", a.cfg.Cluster, err)
+		return nil, fmt.Errorf("describe cluster %s: %w", a.cfg.Cluster, err)
 	}
-	acc := access{mode: ModeConfigMap}
 	if c := out.Cluster.AccessConfig; c != nil && c.AuthenticationMode != "" {
 		acc.mode = Mode(c.AuthenticationMode)
 	}
@@ -191,13 +212,50 @@ func (a *Authenticator) readAccess(ctx context.Context) (access, error) {
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
-				return access{}, fmt.Errorf("list access entries of cluster %s: %w", a.cfg.Cluster, err)
+				return nil, fmt.Errorf("list access entries of cluster %s: %w", a.cfg.Cluster, err)
 			}
 			acc.principals = append(acc.principals, page.AccessEntries...)
 		}
 	}
-	a.access, a.accessAt = acc, a.cfg.Now()
+	a.access = acc
 	return acc, nil
+}
+
+// readEntry returns an access entry. The lock must be held.
+func (a *Authenticator) readEntry(ctx context.Context, acc *access, arn string) (AccessEntry, error) {
+	if e, ok := acc.entries[arn]; ok {
+		return e, nil
+	}
+	out, err := a.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &a.cfg.Cluster, PrincipalArn: &arn})
+	if err != nil {
+		return AccessEntry{}, fmt.Errorf("describe access entry of %s: %w", arn, err)
+	}
+	e := AccessEntry{
+		PrincipalARN: arn, Type: aws.ToString(out.AccessEntry.Type),
+		Username: aws.ToString(out.AccessEntry.Username), Groups: out.AccessEntry.KubernetesGroups,
+	}
+	acc.entries[arn] = e
+	return e, nil
+}
+
+// readAuthMap returns the content of aws-auth. The lock must be held.
+func (a *Authenticator) readAuthMap(ctx context.Context, acc *access) (AuthMap, error) {
+	if acc.authMap != nil {
+		return *acc.authMap, nil
+	}
+	cm, err := a.cfg.ConfigMaps.Get(ctx, "aws-auth", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return AuthMap{}, fmt.Errorf("%w: mode %s, no ConfigMap kube-system/aws-auth", errUnmapped, acc.mode)
+	}
+	if err != nil {
+		return AuthMap{}, err
+	}
+	m, err := ParseAuthMap(cm.Data)
+	if err != nil {
+		return AuthMap{}, fmt.Errorf("%w: %w", errUnmapped, err)
+	}
+	acc.authMap = &m
+	return m, nil
 }
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
@@ -207,9 +265,9 @@ func (a *Authenticator) privateDNSName(ctx context.Context, session string) (str
 	if !instanceID.MatchString(session) {
 		return "", fmt.Errorf("%w: session %q is not that of an instance", errUnmapped, session)
 	}
-	a.mu.Lock()
+	a.cached.Lock()
 	name := a.names[session]
-	a.mu.Unlock()
+	a.cached.Unlock()
 	if name != "" {
 		return name, nil
 	}
@@ -225,8 +283,8 @@ func (a *Authenticator) privateDNSName(ctx context.Context, session string) (str
 	if name == "" {
 		return "", fmt.Errorf("instance %s has no private DNS name", session)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.cached.Lock()
+	defer a.cached.Unlock()
 	a.names[session] = name
 	return name, nil
 }

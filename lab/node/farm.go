@@ -119,7 +119,7 @@ func (f *Farm) Run(ctx context.Context) error {
 }
 
 // podRange lends a machine addresses for its pods, from the range that EKS documents for secondary
-// CIDRs. The function returned gives them back.
+// CIDRs (100.64.0.0/10, enough for 4096 machines). The function returned gives them back.
 func (f *Farm) podRange() (netip.Prefix, func()) {
 	const bits = 22 // the largest instances run some 700 pods
 	f.mu.Lock()
@@ -129,7 +129,7 @@ func (f *Farm) podRange() (netip.Prefix, func()) {
 		block++
 	}
 	f.blocks[block] = true
-	first := netip.AddrFrom4([4]byte{100, 64 + byte(block>>14), byte(block >> 6), byte(block << 2)})
+	first := netip.AddrFrom4([4]byte{100, 64 + byte(block>>6), byte(block << 2), 0})
 	return netip.PrefixFrom(first, bits), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()

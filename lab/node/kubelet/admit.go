@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
@@ -105,14 +103,4 @@ func add(sum, more corev1.ResourceList) {
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-func (p *pods) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	o.FieldSelector = p.selector()
-	return p.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-}
-
-func (p *pods) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.FieldSelector = p.selector()
-	return p.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
 }

@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/utils/gotpl"
@@ -81,9 +83,8 @@ func (p *pods) run(ctx context.Context) {
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
-			ListWithContextFunc: p.list, WatchFuncWithContext: p.watch,
-		},
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(
+			&cache.ListWatch{ListWithContextFunc: p.list, WatchFuncWithContext: p.watch}, p.cfg.Client),
 		ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { send(o.(*corev1.Pod), false) },
@@ -110,6 +111,16 @@ func (p *pods) run(ctx context.Context) {
 // selector is the only list of pods that the Node authorizer allows.
 func (p *pods) selector() string {
 	return fields.OneTermEqualSelector("spec.nodeName", p.cfg.Name).String()
+}
+
+func (p *pods) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	o.FieldSelector = p.selector()
+	return p.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+}
+
+func (p *pods) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.FieldSelector = p.selector()
+	return p.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
 }
 
 func (p *pods) loop(ctx context.Context) {
@@ -156,11 +167,10 @@ func (p *pods) observe(ctx context.Context, e podEvent) {
 	}
 	s := p.states[e.pod.UID]
 	if s == nil {
-		s = &podState{pod: e.pod, admitted: e.pod.Status.StartTime != nil}
+		s = &podState{admitted: e.pod.Status.StartTime != nil}
 		p.states[e.pod.UID] = s
-	}
-	if order, err := resourceversion.CompareResourceVersion(e.pod.ResourceVersion, s.pod.ResourceVersion); err == nil && order < 0 {
-		return // older than what our own last write returned
+	} else if order, err := resourceversion.CompareResourceVersion(e.pod.ResourceVersion, s.pod.ResourceVersion); err == nil && order <= 0 {
+		return // what our own last write returned, or older
 	}
 	s.pod = e.pod
 	if !s.admitted && !ended(s.pod) && s.pod.DeletionTimestamp == nil && !p.admit(ctx, s) {
@@ -201,10 +211,13 @@ func (p *pods) plan(ctx context.Context, s *podState) {
 func (p *pods) play(ctx context.Context, s *podState) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	before := s.pod.ResourceVersion
+	before, deleted := s.pod.ResourceVersion, false
 	step, err := s.stage.DoSteps(s.step, s.pod.Finalizers, s.pod, p.renderer,
 		func(event *internalversion.StageEvent) error { return p.sendEvent(ctx, s.pod, event) },
-		func() error { return p.deletePod(ctx, s.pod) },
+		func() error {
+			deleted = true
+			return p.deletePod(ctx, s.pod)
+		},
 		func(patch *lifecycle.Patch) error { return p.patchPod(ctx, s, patch) },
 		func(*lifecycle.Apply) error { return fmt.Errorf("a kubelet does not apply objects") },
 	)
@@ -221,7 +234,7 @@ func (p *pods) play(ctx context.Context, s *podState) {
 		return
 	}
 	s.stage = nil
-	if s.pod.ResourceVersion != before {
+	if !deleted && s.pod.ResourceVersion != before {
 		p.plan(ctx, s) // a stage that changed nothing is not played again until something does
 	}
 }

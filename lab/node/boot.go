@@ -121,6 +121,7 @@ func (m machine) client(cluster userdata.Config) (kubernetes.Interface, error) {
 		},
 		UserAgent: fmt.Sprintf("kubelet/v%s.0 (linux/%s)", m.image.Kubernetes, m.goArch()),
 		QPS:       50, Burst: 100, // kubelet's defaults
+		WarningHandler: rest.NoWarnings{},
 	})
 }
 

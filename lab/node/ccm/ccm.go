@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
 )
 
 // EC2 is what the manager asks of the cloud.
@@ -73,6 +75,7 @@ func New(cfg Config) *Manager {
 
 // Run works until ctx ends. A manager runs once.
 func (m *Manager) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(m.cfg.Log.Handler()))
 	factory := informers.NewSharedInformerFactory(m.cfg.Client, 0)
 	nodes := factory.Core().V1().Nodes()
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -25,14 +25,6 @@ import (
 // node is a kubelet's view of a small node, talking to an API server that holds the objects.
 func node(t *testing.T, objects ...runtime.Object) (Config, *fake.Clientset, *journal) {
 	t.Helper()
-	stages, err := DefaultStages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiled, err := NewStages(stages)
-	if err != nil {
-		t.Fatal(err)
-	}
 	client, log := fake.NewClientset(objects...), &journal{}
 	versioned(client)
 	resources := corev1.ResourceList{
@@ -40,7 +32,7 @@ func node(t *testing.T, objects ...runtime.Object) (Config, *fake.Clientset, *jo
 	}
 	return Config{
 		Client: client, Name: "node", IP: netip.MustParseAddr("10.0.1.5"), PodIPs: netip.MustParsePrefix("100.64.0.0/30"),
-		Capacity: resources, Allocatable: resources, Stages: compiled, Timing: Timing{}.withDefaults(), Log: log.add,
+		Capacity: resources, Allocatable: resources, Stages: compiled(t, stagesYAML), Timing: Timing{}.withDefaults(), Log: log.add,
 		Info: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64"},
 	}, client, log
 }
@@ -307,5 +299,95 @@ func TestAddresses(t *testing.T) {
 		if got := of(step.pod); got != step.want {
 			t.Errorf("pod %s: %s, want %s", step.pod, got, step.want)
 		}
+	}
+}
+
+// Stages as people write them for kwok, in its older form, in place of the default ones.
+const ownStages = `
+kind: Stage
+apiVersion: kwok.x-k8s.io/v1alpha1
+metadata: {name: pod-ready}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: '.metadata.deletionTimestamp', operator: DoesNotExist}
+    - {key: '.status.podIP', operator: DoesNotExist}
+  next:
+    event: {type: Normal, reason: Started, message: Started everything}
+    finalizers:
+      add: [{value: example.com/hold}]
+    statusTemplate: |
+      phase: Running
+      hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
+      podIP: {{ PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) ( or .metadata.uid "" ) ( or .metadata.name "" ) ( or .metadata.namespace "" ) | Quote }}
+---
+kind: Stage
+apiVersion: kwok.x-k8s.io/v1alpha1
+metadata: {name: pod-crash}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {crash: "yes"}
+    matchExpressions:
+    - {key: '.status.phase', operator: In, values: [Running]}
+  delay:
+    durationMilliseconds: 2000
+  next:
+    statusTemplate: |
+      phase: Failed
+      reason: Evicted
+`
+
+func TestStagesCanBeReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := pod(version("10"), func(p *corev1.Pod) { p.Labels = map[string]string{"crash": "yes"} })
+		cfg, client, _ := node(t, web)
+		cfg.Stages = compiled(t, []byte(ownStages))
+		p := work(t, cfg)
+		p.events <- podEvent{pod: web}
+		for _, step := range []struct {
+			after time.Duration
+			want  corev1.PodPhase
+		}{{1900 * time.Millisecond, corev1.PodRunning}, {time.Second, corev1.PodFailed}} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			got, err := client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Status.Phase != step.want || got.Status.PodIP != "100.64.0.1" || got.Status.HostIP != "10.0.1.5" || len(got.Finalizers) != 1 {
+				t.Errorf("want %s: %+v, finalizers %v", step.want, got.Status, got.Finalizers)
+			}
+		}
+		events, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events.Items) != 1 || events.Items[0].Reason != "Started" || events.Items[0].InvolvedObject.UID != web.UID {
+			t.Errorf("events %+v", events.Items)
+		}
+	})
+}
+
+func TestStagesThatAreRefused(t *testing.T) {
+	for _, tt := range []struct{ name, document, want string }{
+		{"about nodes", "metadata: {name: n}\nspec: {resourceRef: {kind: Node}}", "about Nodes, not about pods"},
+		{"a field that Stage lacks", "metadata: {name: n}\nspec: {resource: {kind: Pod}}", "unknown field"},
+		{
+			"a query that is none",
+			"metadata: {name: n}\nspec: {resourceRef: {kind: Pod}, selector: {matchExpressions: [{key: '.[', operator: Exists}]}}",
+			"compile stages",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stages, err := ParseStages([]byte(tt.document))
+			if err == nil {
+				_, err = NewStages(stages)
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
 	}
 }

@@ -94,15 +94,21 @@ func sleepHook(seconds int64) edit {
 	return preStop(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}})
 }
 
+func compiled(t *testing.T, documents []byte) *Stages {
+	t.Helper()
+	stages, err := ParseStages(documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := NewStages(stages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func TestDefaultStagesDecideWhatComesNext(t *testing.T) {
-	stages, err := DefaultStages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiled, err := NewStages(stages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stages := compiled(t, stagesYAML)
 	http := corev1.ContainerPort{Name: "http", ContainerPort: 8080}
 	for _, tt := range []struct {
 		name string
@@ -159,7 +165,7 @@ func TestDefaultStagesDecideWhatComesNext(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			event := &lifecycle.Event{Labels: tt.pod.Labels, Annotations: tt.pod.Annotations, Data: tt.pod}
-			possible, err := compiled.pods.ListAllPossible(t.Context(), event)
+			possible, err := stages.pods.ListAllPossible(t.Context(), event)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,9 @@ type Options struct {
 	Timing Timing      // default DefaultTiming()
 	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See wire.Config.
 	Latency time.Duration
-	Log     *slog.Logger
+	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
+	Throttle bool
+	Log      *slog.Logger
 }
 
 var accountPattern = regexp.MustCompile(`^\d{12}$`)
@@ -89,7 +91,7 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency})
+	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle})
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
 		Profiles: profiles{s.iam},
@@ -129,6 +131,8 @@ func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 // ClearFaults disarms what Inject armed.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }
 
-// SetCapacity limits how many more instances a pool yields before EC2 answers InsufficientInstanceCapacity; a negative
-// count lifts the limit.
+// SetCapacity limits how many more instances the pools that p covers yield; see ec2.EC2.SetCapacity.
 func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }
+
+// FailPool makes every launch from the pools that p covers fail with err; see ec2.EC2.FailPool.
+func (s *Sim) FailPool(p Pool, err *wire.Error) { s.ec2.FailPool(p, err) }

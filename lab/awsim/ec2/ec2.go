@@ -68,6 +68,7 @@ type EC2 struct {
 	images    map[string]*ami
 	templates templates
 	fleet     instances
+	pools     pools
 	volumes   map[string]*volume
 	tokens    map[string]remembered // by action and client token
 	// tokensSwept is how many tokens were left when those that ended were last removed.
@@ -83,7 +84,7 @@ func New(cfg Config) (*EC2, error) {
 	}
 	e := &EC2{
 		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, templates: newTemplates(),
-		fleet: newInstances(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
+		fleet: newInstances(), pools: newPools(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
 	}
 	for _, img := range image.List(cfg.Region) {
 		e.images[img.ID] = &ami{Image: img}
@@ -95,6 +96,7 @@ func New(cfg Config) (*EC2, error) {
 func (e *EC2) Service() wire.Service {
 	return wire.Service{
 		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
+		Bucket: bucketOf,
 		Handlers: map[string]wire.Handler{
 			"CreateFleet":                    wire.Query(e.createFleet),
 			"CreateLaunchTemplate":           wire.Query(e.createLaunchTemplate),

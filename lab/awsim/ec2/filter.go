@@ -99,7 +99,7 @@ func matcher(patterns []string) func(string) bool {
 	}
 }
 
-// glob matches text against a pattern with *, ? and backslash. It takes time in the product of their lengths at worst.
+// glob matches text against a pattern with *, ? and backslash; a backslash at the end stands for itself. It takes time in the product of their lengths at worst.
 func glob(pattern, text string) bool {
 	star, resume := -1, 0 // where the last * stands, and how much of text it has to swallow
 	p, t := 0, 0
@@ -115,7 +115,7 @@ func glob(pattern, text string) bool {
 		case p+1 < len(pattern) && pattern[p] == '\\' && pattern[p+1] == text[t]:
 			p, t = p+2, t+1
 			continue
-		case p < len(pattern) && pattern[p] != '\\' && pattern[p] == text[t]:
+		case p < len(pattern) && (pattern[p] != '\\' || p+1 == len(pattern)) && pattern[p] == text[t]:
 			p, t = p+1, t+1
 			continue
 		case star < 0:

@@ -107,6 +107,35 @@ func TestFleetIsFilledInPart(t *testing.T) {
 	}
 }
 
+// TestPoolsFail: a pattern stands for all pools that it covers, and the most specific one decides.
+func TestPoolsFail(t *testing.T) {
+	a := open(t)
+	a.template(t, "general", nil)
+	role := &wire.Error{Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances."}
+	quota := &wire.Error{Code: "MaxSpotInstanceCountExceeded", Message: "Max spot instance count exceeded"}
+	a.Sim.FailPool(awsim.Pool{Lifecycle: "spot"}, role)
+	a.Sim.FailPool(awsim.Pool{InstanceType: "c5.large", Lifecycle: "spot"}, quota)
+	a.Sim.SetCapacity(awsim.Pool{Zone: "us-east-1a"}, 0)
+	in := a.fleetOf("general", 1, "m5.large", "c5.large")
+	in.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeSpot
+	want := []string{
+		role.Code + " m5.large us-east-1a", role.Code + " m5.large us-east-1b", role.Code + " m5.large us-east-1c",
+		quota.Code + " c5.large us-east-1a", quota.Code + " c5.large us-east-1b", quota.Code + " c5.large us-east-1c",
+	}
+	if got := errorCodes(must(a.CreateFleet(t.Context(), in))(t)); !slices.Equal(got, want) {
+		t.Errorf("errors %v\nwant   %v", got, want)
+	}
+	a.Sim.FailPool(awsim.Pool{Lifecycle: "spot"}, nil)
+	a.Sim.FailPool(awsim.Pool{InstanceType: "c5.large", Lifecycle: "spot"}, nil)
+	for range 5 {
+		in.ClientToken = nil // the SDK leaves the token of the last call there
+		out := must(a.CreateFleet(t.Context(), in))(t)
+		if zone := *out.Instances[0].LaunchTemplateAndOverrides.Overrides.AvailabilityZone; zone == "us-east-1a" {
+			t.Errorf("launched in %s, which has no capacity", zone)
+		}
+	}
+}
+
 // errorCodes lists a fleet's errors as code, type and zone, sorted.
 func errorCodes(out *awsec2.CreateFleetOutput) []string {
 	var list []string

@@ -71,13 +71,6 @@ type InstanceEvent struct {
 	Instance Instance
 }
 
-// Pool is what capacity is counted by.
-type Pool struct {
-	InstanceType string
-	Zone         string
-	Lifecycle    string // "spot" or "on-demand"
-}
-
 // publicDNSName is the name of a public address; empty without one.
 func publicDNSName(region, ip string) string {
 	if ip == "" {

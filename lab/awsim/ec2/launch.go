@@ -23,17 +23,14 @@ type batch struct {
 // launch takes capacity and addresses for one instance and puts it into the pending state. The lock must be held; the
 // caller arms the timer.
 func (e *EC2) launch(o *order, b *batch) (*record, error) {
-	pool := o.pool()
-	if left, limited := e.fleet.limits[pool]; limited && left == 0 {
-		return nil, e.noCapacity(o)
+	if err := e.shortage(o, 1); err != nil {
+		return nil, err
 	}
 	nics, err := e.attach(o)
 	if err != nil {
 		return nil, err
 	}
-	if _, limited := e.fleet.limits[pool]; limited {
-		e.fleet.limits[pool]--
-	}
+	e.pools.take(o.pool())
 	e.counter++
 	r := &record{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
@@ -81,6 +78,17 @@ func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
 		i.InstanceProfileARN, i.RoleARN = o.profile.ARN, o.profile.RoleARN
 	}
 	return i
+}
+
+// shortage says why the pool of an order does not yield n more instances.
+func (e *EC2) shortage(o *order, n int) error {
+	if err := e.pools.failure(o.pool()); err != nil {
+		return err
+	}
+	if left, limited := e.pools.left(o.pool()); limited && left < n {
+		return e.noCapacity(o)
+	}
+	return nil
 }
 
 // noCapacity words the lack of capacity of a pool.

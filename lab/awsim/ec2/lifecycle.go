@@ -16,13 +16,12 @@ type instances struct {
 	cancel   func() bool // of the timer for the first transition
 	timerAt  time.Time
 	watchers map[*watcher]struct{}
-	limits   map[Pool]int
 	consoles map[string]string
 }
 
 func newInstances() instances {
 	return instances{
-		byID: map[string]*slot{}, watchers: map[*watcher]struct{}{}, limits: map[Pool]int{}, consoles: map[string]string{},
+		byID: map[string]*slot{}, watchers: map[*watcher]struct{}{}, consoles: map[string]string{},
 	}
 }
 
@@ -297,15 +296,4 @@ func (e *EC2) AppendConsole(id, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fleet.append(id, text)
-}
-
-// SetCapacity limits how many more instances a pool yields; a negative count lifts the limit.
-func (e *EC2) SetCapacity(p Pool, count int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if count < 0 {
-		delete(e.fleet.limits, p)
-		return
-	}
-	e.fleet.limits[p] = count
 }

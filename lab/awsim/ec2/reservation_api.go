@@ -74,14 +74,15 @@ func (e *EC2) describePlacementGroups(_ *wire.Request, in *describePlacementGrou
 	if _, err := compileFilters(in.Filters, known, func(placementGroup) map[string]string { return nil }); err != nil {
 		return nil, err
 	}
-	for _, id := range in.IDs {
+	if len(in.IDs) > 0 {
+		id := in.IDs[0]
 		if !strings.HasPrefix(id, "pg-") || !hexadecimal.MatchString(id[len("pg-"):]) {
 			return nil, wire.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
 		}
 		return nil, groupUnknown(id)
 	}
-	for _, name := range in.Names {
-		return nil, groupUnknown(name)
+	if len(in.Names) > 0 {
+		return nil, groupUnknown(in.Names[0])
 	}
 	if in.DryRun {
 		return nil, dryRun()

@@ -131,8 +131,8 @@ func (e *EC2) run(r *wire.Request, o *order, b *batch, low, high int) (*reservat
 
 // canLaunch says why n instances of an order do not fit.
 func (e *EC2) canLaunch(o *order, n int) error {
-	if left, limited := e.fleet.limits[o.pool()]; limited && left < n {
-		return e.noCapacity(o)
+	if err := e.shortage(o, n); err != nil {
+		return err
 	}
 	if left := e.network.addrs[o.subnet.ID].available(); left < n*o.addressesNeeded() {
 		return e.noAddresses(o)

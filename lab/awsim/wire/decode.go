@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"reflect"
@@ -187,8 +186,8 @@ func (d decoder) value(s *shape, v reflect.Value, t *tree, path string) error {
 			return d.unknown(join(path, name))
 		}
 	}
-	if err := scalar(v, t.value); err != nil {
-		return Errorf("InvalidParameterValue", "Invalid value '%s' for %s. %s", t.value, path, err)
+	if problem := scalar(v, t.value); problem != "" {
+		return Errorf("InvalidParameterValue", "Invalid value '%s' for %s. %s", t.value, path, problem)
 	}
 	return nil
 }
@@ -223,43 +222,44 @@ func (d decoder) list(s *shape, v reflect.Value, t *tree, path string) error {
 	return nil
 }
 
-func scalar(v reflect.Value, text string) error {
+// scalar sets v to what text says, or tells what is wrong with the text.
+func scalar(v reflect.Value, text string) (problem string) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
 		if text != "true" && text != "false" {
-			return errors.New("It must be 'true' or 'false'")
+			return "It must be 'true' or 'false'"
 		}
 		v.SetBool(text == "true")
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
 		if err != nil {
-			return errors.New("It must be an integer")
+			return "It must be an integer"
 		}
 		v.SetInt(n)
 	case reflect.Float64:
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return errors.New("It must be a number")
+			return "It must be a number"
 		}
 		v.SetFloat(n)
 	case reflect.Slice:
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return errors.New("It must be base64 encoded")
+			return "It must be base64 encoded"
 		}
 		v.SetBytes(raw)
 	case reflect.Struct:
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return errors.New("It must be a date-time in ISO 8601")
+			return "It must be a date-time in ISO 8601"
 		}
 		v.Set(reflect.ValueOf(at.UTC()))
 	default:
-		return fmt.Errorf("parameter of unknown kind %s", v.Kind())
+		return "The simulator cannot read parameters of the kind " + v.Kind().String()
 	}
-	return nil
+	return ""
 }
 
 func (d decoder) unknown(name string) error {

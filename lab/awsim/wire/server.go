@@ -32,6 +32,8 @@ type Config struct {
 	// at once, and the Go SDK relies on that: it closes the request's body when the answer arrives, and if its
 	// transport has not yet seen the end of that body, the connection breaks under the answer.
 	Latency time.Duration
+	// Throttle enforces the services' rate limits.
+	Throttle bool
 }
 
 // Server answers for all services of one account and region on one endpoint.
@@ -41,6 +43,7 @@ type Server struct {
 	requests atomic.Uint64
 	calls    callLog
 	faults   faults
+	throttle throttle
 }
 
 // NewServer returns a server without services.
@@ -103,6 +106,9 @@ func (s *Server) perform(svc *Service, r *Request) (any, error) {
 	handler, ok := svc.Handlers[r.Action]
 	if !ok {
 		return nil, svc.unknownAction(r)
+	}
+	if s.cfg.Throttle && svc.Bucket != nil && !s.throttle.allow(svc.Name, svc.Bucket(r.Action), s.cfg.Clock.Now()) {
+		return nil, svc.throttled()
 	}
 	fault, armed := s.faults.take(r)
 	if armed && !fault.AfterEffect {

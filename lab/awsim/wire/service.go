@@ -35,6 +35,8 @@ type Service struct {
 	Handlers map[string]Handler
 	// Routes find the action of a RESTJSON request.
 	Routes []Route
+	// Bucket returns the rate limit that an action counts against; nil = the service has none.
+	Bucket func(action string) Bucket
 	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
 	Unsigned []string
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
+	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
 const (
@@ -42,7 +43,7 @@ type Cluster struct {
 	client   kubernetes.Interface
 
 	mu        sync.Mutex
-	processes map[string]*process // by component; nil once stopped
+	processes map[string]*process.Process // by component; nil once stopped
 	stopping  bool
 	err       error
 	done      chan struct{}
@@ -64,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		ports: map[string]*reservation{},
 		done:  make(chan struct{}),
 
-		processes: map[string]*process{},
+		processes: map[string]*process.Process{},
 	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster %q: %w", cfg.Name, err), c.Stop(ctx))
@@ -150,15 +151,18 @@ func (c *Cluster) boot(ctx context.Context) error {
 func (c *Cluster) run(ctx context.Context, component string, args []string, healthy probe) error {
 	begin := time.Now()
 	c.cfg.Progress(component, "starting")
-	p, err := startProcess(c.cfg.Executable, component, args, c.state.log(component))
+	p, err := process.Start(process.Command{
+		Name: component, Path: c.cfg.Executable, Log: c.state.log(component),
+		Args: append([]string{"component", component, "--"}, args...),
+	})
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	c.processes[component] = p
 	c.mu.Unlock()
-	go c.watch(p)
-	if err := await(ctx, p, healthy); err != nil {
+	go c.watch(component, p)
+	if err := await(ctx, component, p, healthy); err != nil {
 		return err
 	}
 	c.cfg.Log.Info("component is healthy", "cluster", c.cfg.Name, "component", component, "took", time.Since(begin))
@@ -167,16 +171,16 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 }
 
 // watch reports the end of a process that was not asked to end.
-func (c *Cluster) watch(p *process) {
-	<-p.done
+func (c *Cluster) watch(component string, p *process.Process) {
+	<-p.Done()
 	c.mu.Lock()
 	unasked := !c.stopping && c.err == nil
 	if unasked {
-		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.death())
+		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.Death())
 	}
 	c.mu.Unlock()
 	if unasked {
-		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", p.name, "error", p.err)
+		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", component, "error", c.Err())
 		c.doneOnce.Do(func() { close(c.done) })
 	}
 }
@@ -209,7 +213,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		var group errgroup.Group
 		for _, component := range together {
 			if p := processes[component]; p != nil {
-				group.Go(func() error { return p.stop(ctx) })
+				group.Go(func() error { return p.Stop(ctx) })
 			}
 		}
 		errs = append(errs, group.Wait())

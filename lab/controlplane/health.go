@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
+	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
 // pollEvery is short against a component's start and long against the cost of a question.
@@ -20,8 +21,8 @@ const pollEvery = 25 * time.Millisecond
 // probe answers nil once what it asks about is so.
 type probe func(ctx context.Context) error
 
-// await repeats a probe until it answers nil. It gives up when p ends or ctx does.
-func await(ctx context.Context, p *process, ready probe) error {
+// await repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
+func await(ctx context.Context, component string, p *process.Process, ready probe) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
@@ -30,10 +31,10 @@ func await(ctx context.Context, p *process, ready probe) error {
 			return nil
 		}
 		select {
-		case <-p.done:
-			return p.death()
+		case <-p.Done():
+			return p.Death()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not healthy: %w (%w); %s", p.name, err, context.Cause(ctx), p.lastWords())
+			return fmt.Errorf("%s is not healthy: %w (%w); %s", component, err, context.Cause(ctx), p.LastWords())
 		case <-ticker.C:
 		}
 	}

@@ -108,7 +108,6 @@ func (s *Service) writeError(w http.ResponseWriter, r *Request, e *Error) {
 		body = xmlError(s.Protocol, s.Namespace, fault, r.ID, e)
 	case JSON10, JSON11, RESTJSON:
 		h.Set("Content-Type", jsonTypes[s.Protocol])
-		h.Set("x-amzn-RequestId", r.ID)
 		h.Set("x-amzn-ErrorType", e.Code)
 		if e.QueryCode != "" {
 			h.Set("x-amzn-query-error", e.QueryCode+";"+fault)
@@ -163,7 +162,6 @@ func (s *Service) writeResult(w http.ResponseWriter, r *Request, out any) error 
 		h.Set("Content-Type", "text/xml;charset=UTF-8")
 	default:
 		h.Set("Content-Type", jsonTypes[s.Protocol])
-		h.Set("x-amzn-RequestId", r.ID)
 		switch {
 		case !isNil(out):
 			body, err = json.Marshal(out)

@@ -62,6 +62,7 @@ func (s *Server) Register(services ...Service) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	answerAt := time.Now().Add(s.cfg.Latency)
 	r := &Request{HTTP: hr, ID: s.requestID()}
+	w.Header().Set("x-amzn-RequestId", r.ID)
 	svc, err := s.receive(r)
 	if svc == nil {
 		// Nothing tells the protocol; XML is what AWS's front ends fall back to.

@@ -1,0 +1,48 @@
+// Package manifests holds the objects that the lab's clusters are given: NodePools, EC2NodeClasses and
+// workloads, as one would write them for a real cluster. ${NAMES} stand for what differs between
+// clusters.
+package manifests
+
+import (
+	"embed"
+	"fmt"
+	"os"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// Names of the manifests.
+const (
+	// Default is a NodePool and an EC2NodeClass that suit most workloads. Variable: CLUSTER_NAME.
+	Default = "default.yaml"
+	// Sample is a Deployment of five pods.
+	Sample = "sample.yaml"
+	// Spread is a Deployment without pods yet; those of its scale are spread evenly over three zones.
+	Spread = "spread.yaml"
+	// Medium limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
+	// Variable: CLUSTER_NAME.
+	Medium = "medium.yaml"
+	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
+	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
+	ArticlePool = "article-pool.yaml"
+	// ArticleWorkload is a Deployment for ArticlePool.
+	ArticleWorkload = "article-workload.yaml"
+)
+
+// Render returns a manifest with its variables replaced.
+func Render(name string, variables map[string]string) ([]byte, error) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", name, err)
+	}
+	var missing error
+	out := os.Expand(string(text), func(variable string) string {
+		value, ok := variables[variable]
+		if !ok {
+			missing = fmt.Errorf("manifest %s: variable %s has no value", name, variable)
+		}
+		return value
+	})
+	return []byte(out), missing
+}

@@ -1,0 +1,157 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/crds"
+	"github.com/dovetail-k8s/dovetail/deploy"
+)
+
+// fieldOwner is who applies manifests.
+const fieldOwner = client.FieldOwner("dovetail-lab")
+
+// install applies what the product needs in a cluster: its CustomResourceDefinitions and its RBAC.
+func (c *Cluster) install(ctx context.Context) error {
+	c.progress("CRDs", false)
+	definitions, err := crds.All()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, crd := range definitions {
+		group.Go(func() error {
+			if err := c.Client.Create(ctx, crd); err != nil {
+				return fmt.Errorf("create CustomResourceDefinition %s: %w", crd.Name, err)
+			}
+			return c.established(ctx, crd.Name)
+		})
+	}
+	group.Go(func() error { return c.Apply(ctx, deploy.RBAC) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	c.progress("CRDs", true)
+	return nil
+}
+
+// established waits until the API server serves a kind.
+func (c *Cluster) established(ctx context.Context, name string) error {
+	return Until(ctx, func() error {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+			return err
+		}
+		for _, condition := range crd.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("CustomResourceDefinition %s is not established", name)
+	})
+}
+
+// Apply creates or changes the objects of a YAML file, in its order.
+func (c *Cluster) Apply(ctx context.Context, manifest []byte) error {
+	objects, err := decode(manifest)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), fieldOwner, client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Delete deletes the objects of a YAML file, in its order. One that is gone already is no failure.
+func (c *Cluster) Delete(ctx context.Context, manifest []byte) error {
+	objects, err := decode(manifest)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		err := c.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	var out []*unstructured.Unstructured
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(o)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read manifest: %w", err)
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		if o.GetNamespace() == "" && namespaced(o.GetKind()) {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+		out = append(out, o)
+	}
+}
+
+// namespaced reports whether objects of a kind that manifests of the lab hold live in a namespace.
+func namespaced(kind string) bool {
+	switch kind {
+	case "Deployment", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job":
+		return true
+	default:
+		return false
+	}
+}
+
+// Scale sets the replicas of a Deployment in the default namespace.
+func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int32) error {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: deployment}}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if err := c.Client.SubResource("scale").Update(ctx, d, client.WithSubResourceBody(scale)); err != nil {
+		return fmt.Errorf("scale Deployment %s to %d: %w", deployment, replicas, err)
+	}
+	return nil
+}
+
+// pollEvery is short against what is waited for, and long against the cost of a look at watched state.
+const pollEvery = 50 * time.Millisecond
+
+// Until repeats check until it returns nil. When ctx ends before, the error is what check said last.
+func Until(ctx context.Context, check func() error) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/controlplane"
+	"github.com/dovetail-k8s/dovetail/lab/node/authn"
+	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
+	"github.com/dovetail-k8s/dovetail/lab/process"
+)
+
+// Cluster is an EKS cluster of a world.
+type Cluster struct {
+	Name string
+	// Client talks to the API server as its administrator.
+	Client client.Client
+	// Reader answers from what was watched: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
+	// is behind the API server by moments, and free of charge.
+	Reader client.Reader
+	// History is what happened to pods and NodeClaims since the cluster is up.
+	History *History
+
+	world        *World
+	dir          string
+	controlPlane *controlplane.Cluster
+	endpoint     *authn.Endpoint
+	served       bool // the endpoint ends with the world
+	clientset    kubernetes.Interface
+
+	mu         sync.Mutex
+	controller *process.Process // nil while it is not to run
+	started    int              // how often the controller was started
+}
+
+// start boots the cluster. What works beside the control plane does so until working ends.
+func (c *Cluster) start(ctx, working context.Context) error {
+	var err error
+	if c.endpoint, err = authn.Listen(); err != nil {
+		return err
+	}
+	c.controlPlane, err = controlplane.Start(ctx, controlplane.Config{
+		Name: c.Name, Dir: c.dir, Executable: c.world.cfg.Executable, Log: c.world.log,
+		TokenWebhook: c.endpoint.URL(), TokenWebhookCA: c.endpoint.CA(),
+		Progress: func(component, state string) { c.progress(component, state == "healthy") },
+	})
+	if err != nil {
+		return err
+	}
+	err = c.world.AWS.SeedCluster(awsim.ClusterSpec{
+		Name: c.Name, Version: c.controlPlane.Version(), Endpoint: c.controlPlane.Endpoint(), CA: c.controlPlane.CA(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startEKS(ctx, working) })
+	group.Go(func() error { return c.install(ctx) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return c.watch(ctx, working)
+}
+
+func (c *Cluster) progress(part string, healthy bool) {
+	c.world.cfg.Progress(Progress{Cluster: c.Name, Part: part, Healthy: healthy})
+}
+
+// connect makes the clients.
+func (c *Cluster) connect() error {
+	cfg := c.controlPlane.RESTConfig()
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	if c.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	c.clientset, err = kubernetes.NewForConfig(cfg)
+	return err
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	var errs []error
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme,
+	} {
+		errs = append(errs, add(scheme))
+	}
+	return scheme, errors.Join(errs...)
+}
+
+// startEKS runs what EKS runs beside a control plane: the authenticator and the cloud controller manager.
+func (c *Cluster) startEKS(ctx, working context.Context) error {
+	c.progress("EKS", false)
+	if err := authn.InstallRBAC(ctx, c.clientset); err != nil {
+		return err
+	}
+	w := c.world
+	authenticator, err := authn.New(authn.Config{
+		Cluster: c.Name, STSEndpoint: w.AWSURL, EKS: w.EKS(), EC2: w.EC2(), Log: w.log,
+		ConfigMaps: c.clientset.CoreV1().ConfigMaps("kube-system"),
+	})
+	if err != nil {
+		return err
+	}
+	c.served = true
+	w.background.Go(func() error { return c.endpoint.Serve(working, authenticator) })
+
+	user, err := c.controlPlane.ClientConfig(authn.CloudControllerManager)
+	if err != nil {
+		return err
+	}
+	manager, err := kubernetes.NewForConfig(user)
+	if err != nil {
+		return err
+	}
+	clouds := ccm.New(ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
+	w.background.Go(func() error { return clouds.Run(working) })
+	c.progress("EKS", true)
+	return nil
+}
+
+// watch begins to follow the cluster, and returns when Reader knows all that there is.
+func (c *Cluster) watch(ctx, working context.Context) error {
+	watched, err := cache.New(c.controlPlane.RESTConfig(), cache.Options{
+		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("watch the cluster: %w", err)
+	}
+	c.world.background.Go(func() error { return watched.Start(working) })
+	c.History = newHistory()
+	for _, kind := range []client.Object{
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Event{}, &corev1.PersistentVolumeClaim{}, &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{},
+		&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{},
+	} {
+		informer, err := watched.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(c.History.handler()); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	c.Reader = watched
+	return nil
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig file.
+func (c *Cluster) Kubeconfig() string { return c.controlPlane.Kubeconfig() }
+
+// RESTConfig is a client configuration of the administrator.
+func (c *Cluster) RESTConfig() *rest.Config { return c.controlPlane.RESTConfig() }
+
+// Endpoint is the URL of the API server.
+func (c *Cluster) Endpoint() string { return c.controlPlane.Endpoint() }
+
+// LogDir is where the components of the control plane log to.
+func (c *Cluster) LogDir() string { return filepath.Join(c.dir, "logs") }
+
+// stop ends the control plane.
+func (c *Cluster) stop(ctx context.Context) error {
+	var errs []error
+	if c.controlPlane != nil {
+		errs = append(errs, c.controlPlane.Stop(ctx))
+	}
+	if c.endpoint != nil && !c.served {
+		errs = append(errs, c.endpoint.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,250 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/process"
+)
+
+const (
+	// controllerAccount is the ServiceAccount that the shipped RBAC speaks of.
+	controllerAccount = "dovetail"
+	leaderLease       = "karpenter-leader-election"
+	// tokenLife outlasts any world.
+	tokenLife = 365 * 24 * time.Hour
+)
+
+// Variable is an environment variable.
+type Variable struct{ Name, Value string }
+
+// AWSEnvironment is how an AWS client finds an account and who it is there.
+func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
+	out := []Variable{
+		{"AWS_ENDPOINT_URL", url},
+		{"AWS_REGION", region},
+		{"AWS_ACCESS_KEY_ID", c.AccessKeyID},
+		{"AWS_SECRET_ACCESS_KEY", c.SecretAccessKey},
+	}
+	if c.SessionToken != "" {
+		out = append(out, Variable{"AWS_SESSION_TOKEN", c.SessionToken})
+	}
+	return out
+}
+
+// Environment is what a node autoscaler of the cluster is told by its environment, besides KUBECONFIG: its
+// cluster and, with the credentials of its role, its AWS.
+func (c *Cluster) Environment() ([]Variable, error) {
+	credentials, err := c.world.AWS.RoleCredentials(awsim.ControllerRole(c.Name))
+	if err != nil {
+		return nil, err
+	}
+	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials),
+		Variable{"CLUSTER_NAME", c.Name},
+		Variable{"CLUSTER_ENDPOINT", c.Endpoint()}), nil
+}
+
+// ControllerLog is the file that the controller logs to, over all its lives.
+func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "controller.log") }
+
+// StartController executes the product's controller and returns when it is ready. It is the ServiceAccount
+// and has the rights of the shipped RBAC, and nothing more.
+func (c *Cluster) StartController(ctx context.Context) error {
+	if c.world.cfg.Dovetail == "" {
+		return errors.New("start the controller: no binary of dovetail was given")
+	}
+	c.progress("controller", false)
+	if err := c.releaseLease(ctx); err != nil {
+		return err
+	}
+	env, health, err := c.controllerEnvironment(ctx)
+	if err != nil {
+		return fmt.Errorf("prepare the controller: %w", err)
+	}
+	p, err := process.Start(process.Command{
+		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: c.ControllerLog(),
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.controller = p
+	c.started++
+	c.mu.Unlock()
+	if err := c.controllerReady(ctx, p, health); err != nil {
+		return err
+	}
+	c.progress("controller", true)
+	return nil
+}
+
+// controllerEnvironment is the whole environment of the controller, and the URL that tells its health.
+func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, error) {
+	kubeconfig, err := c.controllerKubeconfig(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	metrics, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	health, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	own, err := c.Environment()
+	if err != nil {
+		return nil, "", err
+	}
+	own = append(own,
+		Variable{"KUBECONFIG", kubeconfig},
+		Variable{"METRICS_PORT", strconv.Itoa(metrics)},
+		Variable{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
+		Variable{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
+		// The operator's own AWS configuration has no business in the lab.
+		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
+	)
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
+	for _, v := range own {
+		env = append(env, v.Name+"="+v.Value)
+	}
+	return env, fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+}
+
+// controllerKubeconfig writes a kubeconfig with a token of the controller's ServiceAccount.
+func (c *Cluster) controllerKubeconfig(ctx context.Context) (string, error) {
+	seconds := int64(tokenLife.Seconds())
+	token, err := c.clientset.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, controllerAccount,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of ServiceAccount %s: %w", controllerAccount, err)
+	}
+	path := filepath.Join(c.dir, "controller.kubeconfig")
+	return path, c.controlPlane.WriteKubeconfig(path, &rest.Config{
+		Host: c.Endpoint(), BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.controlPlane.CA()},
+	})
+}
+
+func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url string) error {
+	http := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.Done():
+			cancel(p.Death())
+		case <-ctx.Done():
+		}
+	}()
+	return Until(ctx, func() error {
+		resp, err := http.Get(url)
+		if err != nil {
+			return fmt.Errorf("the controller is not ready: %w", err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 {
+			return fmt.Errorf("the controller is not ready: %s answers %s", url, resp.Status)
+		}
+		return nil
+	})
+}
+
+// StopController ends the controller in order, if it runs.
+func (c *Cluster) StopController(ctx context.Context) error {
+	if p := c.takeController(); p != nil {
+		return p.Stop(ctx)
+	}
+	return nil
+}
+
+// KillController ends the controller by SIGKILL, if it runs.
+func (c *Cluster) KillController() error {
+	if p := c.takeController(); p != nil {
+		return p.Kill()
+	}
+	return nil
+}
+
+func (c *Cluster) takeController() *process.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.controller
+	c.controller = nil
+	return p
+}
+
+// ControllerStarts is how often the controller was started.
+func (c *Cluster) ControllerStarts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.started
+}
+
+// releaseLease takes the lead from a controller that was killed, which would keep it for a while: it is
+// known here to be dead.
+func (c *Cluster) releaseLease(ctx context.Context) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease}}
+	if err := client.IgnoreNotFound(c.Client.Delete(ctx, lease)); err != nil {
+		return fmt.Errorf("release the leader's lease: %w", err)
+	}
+	return nil
+}
+
+// failure waits for the end of a process of the cluster that was not asked to end, or of ctx.
+func (c *Cluster) failure(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		p := c.controller
+		c.mu.Unlock()
+		var ended <-chan struct{}
+		if p != nil {
+			ended = p.Done()
+		}
+		// A controller that is started or stopped meanwhile is noticed at the next look.
+		look := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return nil
+		case <-c.controlPlane.Done():
+			look.Stop()
+			return c.controlPlane.Err()
+		case <-ended:
+			look.Stop()
+			c.mu.Lock()
+			unasked := c.controller == p
+			c.mu.Unlock()
+			if unasked {
+				return fmt.Errorf("cluster %s: %w", c.Name, p.Death())
+			}
+		case <-look.C:
+		}
+	}
+}
+
+// freePort is a TCP port that is free now.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,181 @@
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// History is what was seen to happen to the pods and NodeClaims of a cluster. It is safe for concurrent
+// use.
+type History struct {
+	mu         sync.Mutex
+	pods       map[types.UID]*PodLife
+	claims     map[types.UID]*ClaimLife
+	violations []string
+	watchers   map[int]func(client.Object, bool)
+	next       int
+}
+
+// PodLife is what happened to a pod.
+type PodLife struct {
+	Namespace, Name string
+	UID             types.UID
+	Seen            time.Time // when it was first seen
+	Running         time.Time // when it was first seen to run; zero = never
+	Gone            time.Time // zero = it is still there
+}
+
+// ClaimLife is what happened to a NodeClaim.
+type ClaimLife struct {
+	Name string
+	UID  types.UID
+	Seen time.Time
+	// Pods are the UIDs of the pods that it was bought for.
+	Pods []types.UID
+	// Ending is when it was seen to be deleted; zero = never.
+	Ending time.Time
+	Gone   bool
+}
+
+func newHistory() *History {
+	return &History{pods: map[types.UID]*PodLife{}, claims: map[types.UID]*ClaimLife{}, watchers: map[int]func(client.Object, bool){}}
+}
+
+// Pods are all pods there ever were, in the order in which they were seen.
+func (h *History) Pods() []PodLife {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []PodLife
+	for _, p := range h.pods {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b PodLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	return out
+}
+
+// Claims are all NodeClaims there ever were, in the order in which they were seen.
+func (h *History) Claims() []ClaimLife {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []ClaimLife
+	for _, c := range h.claims {
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b ClaimLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	return out
+}
+
+// Violations say which pods were nominated to two claims at a time.
+func (h *History) Violations() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.violations)
+}
+
+// Watch has seen called with every object that appears or changes from now on, and with those that go
+// (gone), one at a time. The function returned ends that.
+func (h *History) Watch(seen func(o client.Object, gone bool)) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.next
+	h.next++
+	h.watchers[n] = seen
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers, n)
+	}
+}
+
+func (h *History) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { h.see(o, false) },
+		UpdateFunc: func(_, o any) { h.see(o, false) },
+		DeleteFunc: func(o any) {
+			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = missed.Obj
+			}
+			h.see(o, true)
+		},
+	}
+}
+
+func (h *History) see(o any, gone bool) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	now := time.Now()
+	switch o := o.(type) {
+	case *corev1.Pod:
+		h.seePod(o, gone, now)
+	case *karpv1.NodeClaim:
+		h.seeClaim(o, gone, now)
+	}
+	var watchers []func(client.Object, bool)
+	for _, w := range h.watchers {
+		watchers = append(watchers, w)
+	}
+	h.mu.Unlock()
+	for _, w := range watchers {
+		w(object, gone)
+	}
+}
+
+func (h *History) seePod(pod *corev1.Pod, gone bool, now time.Time) {
+	p := h.pods[pod.UID]
+	if p == nil {
+		p = &PodLife{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Seen: now}
+		h.pods[pod.UID] = p
+	}
+	if p.Running.IsZero() && pod.Status.Phase == corev1.PodRunning {
+		p.Running = now
+	}
+	if gone && p.Gone.IsZero() {
+		p.Gone = now
+	}
+}
+
+func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
+	c := h.claims[claim.UID]
+	if c == nil {
+		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now}
+		for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
+			if uid != "" {
+				c.Pods = append(c.Pods, types.UID(uid))
+			}
+		}
+		h.checkNominations(c)
+		h.claims[claim.UID] = c
+	}
+	if c.Ending.IsZero() && (gone || claim.DeletionTimestamp != nil) {
+		c.Ending = now
+	}
+	c.Gone = gone
+}
+
+// checkNominations notes the pods of a new claim that a live claim was bought for already.
+func (h *History) checkNominations(fresh *ClaimLife) {
+	for _, other := range h.claims {
+		if !other.Ending.IsZero() {
+			continue
+		}
+		for _, uid := range fresh.Pods {
+			if slices.Contains(other.Pods, uid) {
+				h.violations = append(h.violations, fmt.Sprintf("pod %s is nominated to NodeClaims %s and %s", uid, other.Name, fresh.Name))
+			}
+		}
+	}
+}

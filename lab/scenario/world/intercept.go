@@ -1,0 +1,74 @@
+package world
+
+import (
+	"bytes"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+)
+
+// interceptor stands between the account and its callers.
+type interceptor struct {
+	hook atomic.Pointer[func(awsim.Call)]
+}
+
+// Intercept has hook called with every API call after it took effect and before its answer leaves, which
+// waits for hook to return: a caller that hook kills has made the call and never learns of it. A nil hook
+// ends that.
+func (i *interceptor) Intercept(hook func(awsim.Call)) {
+	if hook == nil {
+		i.hook.Store(nil)
+		return
+	}
+	i.hook.Store(&hook)
+}
+
+// intercepted is the account behind the interceptor.
+func (w *World) intercepted() http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		hook := w.hook.Load()
+		if hook == nil {
+			w.AWS.ServeHTTP(rw, r)
+			return
+		}
+		held := heldAnswer{header: http.Header{}, status: http.StatusOK}
+		w.AWS.ServeHTTP(&held, r)
+		if call, ok := w.call(held.requestID()); ok {
+			(*hook)(call)
+		}
+		held.release(rw)
+	})
+}
+
+// call is the latest call of that request ID.
+func (w *World) call(id string) (awsim.Call, bool) {
+	calls := w.AWS.Calls()
+	for n := len(calls) - 1; n >= 0; n-- {
+		if calls[n].ID == id {
+			return calls[n], true
+		}
+	}
+	return awsim.Call{}, false
+}
+
+// heldAnswer keeps an answer until it is released.
+type heldAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (h *heldAnswer) Header() http.Header         { return h.header }
+func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
+func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
+
+func (h *heldAnswer) requestID() string { return h.header.Get("X-Amzn-Requestid") }
+
+func (h *heldAnswer) release(w http.ResponseWriter) {
+	for name, values := range h.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(h.status)
+	_, _ = w.Write(h.body.Bytes()) // a caller that is gone is no matter
+}

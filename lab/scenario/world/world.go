@@ -1,0 +1,218 @@
+// Package world boots what a node autoscaler lives in: an AWS account, EKS clusters in it, and the
+// machines that EC2 instances are, all on this machine's loopback interface.
+//
+// A World holds one account and any number of clusters. Each cluster has a real control plane, the
+// authenticator and the cloud controller manager of EKS, and the CustomResourceDefinitions of
+// Dovetail. The controller is a child process, started, stopped and killed as a story wants it. Nothing
+// of a World outlives the process that made it.
+package world
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/node"
+)
+
+// Config says what world to boot.
+type Config struct {
+	// Dir is the state directory: keys, kubeconfigs, data, logs. It is created if absent, must not hold a
+	// world yet, and is the caller's to remove. Required.
+	Dir string
+	// Clusters is how many clusters there are. Default: one.
+	Clusters int
+	// Executable is the multi-call binary of the control plane. Default: the running program.
+	Executable string
+	// Dovetail is the product's binary. It is needed by StartController only.
+	Dovetail string
+	// Region of the account. Default: us-east-1.
+	Region string
+	// Progress, if set, is told what starts and what works. It is called from several goroutines at once.
+	Progress func(Progress)
+}
+
+// Progress says that a part of the world came into a state.
+type Progress struct {
+	Cluster string // empty for the account
+	Part    string // "AWS", "etcd", "kube-apiserver", ..., "controller"
+	Healthy bool   // false = starting
+}
+
+// World is an account with clusters that run.
+type World struct {
+	// AWS is the account; AWSURL is where it answers.
+	AWS    *awsim.Sim
+	AWSURL string
+	// Clusters are in the order of their names.
+	Clusters []*Cluster
+
+	cfg        Config
+	log        *slog.Logger
+	logFile    *os.File
+	background *errgroup.Group // farm, authenticators, cloud controller managers, watches
+	end        context.CancelFunc
+	endServers context.CancelFunc
+	servers    *errgroup.Group
+	interceptor
+	prices prices
+}
+
+// Start boots a world and returns when all of it is healthy. If ctx ends before, or a part fails, nothing
+// is left running. Once started, a world does not depend on ctx; it has to be closed.
+func Start(ctx context.Context, cfg Config) (*World, error) {
+	cfg.Clusters = max(1, cfg.Clusters)
+	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
+	if cfg.Progress == nil {
+		cfg.Progress = func(Progress) {}
+	}
+	if cfg.Dir == "" {
+		return nil, errors.New("world: a state directory is required")
+	}
+	w := &World{cfg: cfg}
+	if err := w.start(ctx); err != nil {
+		return nil, errors.Join(err, w.Close(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+func (w *World) start(ctx context.Context) error {
+	if err := os.MkdirAll(w.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	var err error
+	w.logFile, err = os.OpenFile(w.LogPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("state directory %s holds a world already: %w", w.cfg.Dir, err)
+	}
+	w.log = slog.New(slog.NewTextHandler(w.logFile, nil))
+	// What runs beside the clusters ends with the world, not with the caller's context.
+	alive := context.WithoutCancel(ctx)
+	serving, endServers := context.WithCancel(alive)
+	working, end := context.WithCancel(alive)
+	w.endServers, w.end = endServers, end
+	w.servers, w.background = new(errgroup.Group), new(errgroup.Group)
+
+	if err := w.startAWS(serving); err != nil {
+		return fmt.Errorf("start AWS: %w", err)
+	}
+	farm, err := node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Log: w.log})
+	if err != nil {
+		return fmt.Errorf("prepare the machines of instances: %w", err)
+	}
+	w.background.Go(func() error { return farm.Run(working) })
+	return w.startClusters(ctx, working)
+}
+
+func (w *World) startAWS(ctx context.Context) error {
+	w.cfg.Progress(Progress{Part: "AWS"})
+	var err error
+	if w.AWS, err = awsim.New(awsim.Options{Region: w.cfg.Region, Log: w.log}); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	w.AWSURL = "http://" + listener.Addr().String()
+	server := &http.Server{Handler: w.intercepted(), ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	w.servers.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve AWS: %w", err)
+		}
+		return nil
+	})
+	w.cfg.Progress(Progress{Part: "AWS", Healthy: true})
+	return nil
+}
+
+// startClusters boots all clusters at the same time. What it starts works until working ends.
+func (w *World) startClusters(ctx, working context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var mu sync.Mutex
+	clusters := make([]*Cluster, w.cfg.Clusters)
+	for i := range clusters {
+		group.Go(func() error {
+			c := &Cluster{world: w, Name: clusterName(i, w.cfg.Clusters)}
+			c.dir = filepath.Join(w.cfg.Dir, c.Name)
+			mu.Lock()
+			clusters[i] = c
+			mu.Unlock()
+			if err := c.start(ctx, working); err != nil {
+				return fmt.Errorf("cluster %s: %w", c.Name, err)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	w.Clusters = clusters
+	return err
+}
+
+func clusterName(i, of int) string {
+	if of == 1 {
+		return "lab"
+	}
+	return fmt.Sprintf("lab-%d", i+1)
+}
+
+// Region is where the account's resources are.
+func (w *World) Region() string { return w.cfg.Region }
+
+// Dir is the state directory.
+func (w *World) Dir() string { return w.cfg.Dir }
+
+// LogPath is the file that the account, the machines and the authenticators log to.
+func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
+
+// Failure waits until a part of the world ends by itself, and says which; or for the end of ctx, and
+// returns nil then.
+func (w *World) Failure(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failures := make(chan error, len(w.Clusters))
+	for _, c := range w.Clusters {
+		go func() { failures <- c.failure(ctx) }()
+	}
+	return <-failures
+}
+
+// Close ends everything, those first that need the others. When it returns, no process and no goroutine
+// of the world is left. Components that have not ended when ctx does are killed.
+func (w *World) Close(ctx context.Context) error {
+	var errs []error
+	each := func(do func(*Cluster) error) {
+		var group errgroup.Group
+		for _, c := range w.Clusters {
+			group.Go(func() error { return do(c) })
+		}
+		errs = append(errs, group.Wait())
+	}
+	each(func(c *Cluster) error { return c.StopController(ctx) })
+	if w.end != nil {
+		w.end()
+		errs = append(errs, w.background.Wait())
+	}
+	each(func(c *Cluster) error { return c.stop(ctx) })
+	if w.endServers != nil {
+		w.endServers()
+		errs = append(errs, w.servers.Wait())
+	}
+	if w.logFile != nil {
+		errs = append(errs, w.logFile.Close())
+		w.logFile = nil
+	}
+	return errors.Join(errs...)
+}

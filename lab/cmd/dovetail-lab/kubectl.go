@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+// newKubectl is kubectl itself, so that the lab needs nothing installed.
+func newKubectl() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl ARGS...",
+		Short: "kubectl, of the same release as the control plane",
+		Example: `  export KUBECONFIG=...   # as printed by: dovetail-lab up
+  dovetail-lab kubectl get nodes --watch`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// kubectl deals with interrupts itself, or means to end by them.
+			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			streams := genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()}
+			command := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
+				Arguments: append([]string{"kubectl"}, args...), IOStreams: streams,
+				ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams),
+			})
+			command.SetArgs(args)
+			// CheckErr words errors as kubectl does, and ends the program.
+			cmdutil.CheckErr(cli.RunNoErrOutput(command))
+			return nil
+		},
+	}
+}
+
+// kubectlCommand is how to call kubectl on this machine: the one that is installed, or the one in here.
+func kubectlCommand(self string) string {
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		return "kubectl"
+	}
+	return self + " kubectl"
+}

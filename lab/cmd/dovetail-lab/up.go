@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// upOptions are the flags of the command up.
+type upOptions struct {
+	noWorkload, noController bool
+	clusters                 int
+	stateDir, dovetail       string
+	region                   string
+}
+
+func newUp() *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Boot a cluster and an AWS, run Dovetail in it, and show what happens",
+		Long: `Boot a cluster and an AWS, run Dovetail in it, and show what happens.
+
+The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C ends it all and
+leaves nothing behind; a second Ctrl-C does so at once.`,
+		Example: `  dovetail-lab up
+  dovetail-lab up --no-workload
+  dovetail-lab up --clusters 2        # two clusters in one AWS account
+  dovetail-lab up --no-controller     # prints the environment for another controller`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.clusters < 1 || o.clusters > 16 {
+				return misused(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
+			}
+			return up(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&o.noWorkload, "no-workload", false, "leave out the sample Deployment")
+	cmd.Flags().BoolVar(&o.noController, "no-controller", false, "boot cluster and AWS only, and print the environment for another controller")
+	cmd.Flags().IntVar(&o.clusters, "clusters", 1, "number of clusters in the account")
+	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for keys, data and logs, kept at the end (default: a temporary one, removed)")
+	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
+	cmd.Flags().StringVar(&o.region, "region", "us-east-1", "AWS region")
+	return cmd
+}
+
+// up runs a world until ctx ends or a part of it does.
+func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
+	silenceLibraries()
+	var dovetail string
+	if !o.noController {
+		if dovetail, err = dovetailBinary(o.dovetail); err != nil {
+			return err
+		}
+	}
+	dir, remove, err := stateDir(o.stateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	painter := screen.NewPainter(out, os.Getenv)
+	boot := screen.NewBoot(painter, time.Now)
+	painter.Print("dovetail-lab: starting")
+	stopTicking := every(200*time.Millisecond, boot.Tick)
+	w, err := world.Start(ctx, world.Config{
+		Dir: dir, Clusters: o.clusters, Dovetail: dovetail, Region: o.region, Progress: boot.Progress,
+	})
+	if err != nil {
+		stopTicking()
+		boot.Finish()
+		return interrupted(ctx, err)
+	}
+	defer func() {
+		painter.Keep()
+		painter.Print("dovetail-lab: ending")
+		ending, stop := inHurry(ctx)
+		defer stop()
+		err = errors.Join(err, w.Close(ending))
+	}()
+	err = furnish(ctx, o, w)
+	stopTicking()
+	took := boot.Finish()
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	painter.Print(welcome(o, w, took)...)
+	if o.noController {
+		if err := printEnvironment(out, w); err != nil {
+			return err
+		}
+	}
+	return show(ctx, w, painter)
+}
+
+// interrupted is nil if ctx was cancelled: the user ended what then failed.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// furnish gives each cluster its controller, NodePool and workload.
+func furnish(ctx context.Context, o upOptions, w *world.World) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range w.Clusters {
+		group.Go(func() error {
+			if o.noController {
+				return nil
+			}
+			if err := apply(ctx, c, manifests.Default); err != nil {
+				return err
+			}
+			if !o.noWorkload {
+				if err := apply(ctx, c, manifests.Sample); err != nil {
+					return err
+				}
+			}
+			return c.StartController(ctx)
+		})
+	}
+	return group.Wait()
+}
+
+func apply(ctx context.Context, c *world.Cluster, manifest string) error {
+	text, err := manifests.Render(manifest, map[string]string{"CLUSTER_NAME": c.Name})
+	if err != nil {
+		return err
+	}
+	return c.Apply(ctx, text)
+}
+
+// welcome says where everything is and what to try.
+func welcome(o upOptions, w *world.World, took time.Duration) []string {
+	lines := []string{fmt.Sprintf("dovetail-lab: ready after %.1f s", took.Seconds()), ""}
+	kubectl := kubectlCommand(invocation())
+	lines = append(lines, "In another terminal:")
+	for _, c := range w.Clusters {
+		lines = append(lines, "  export KUBECONFIG="+c.Kubeconfig())
+	}
+	lines = append(lines, "  "+kubectl+" get nodes --watch")
+	if !o.noController && !o.noWorkload {
+		lines = append(lines,
+			"  "+kubectl+" scale deployment/sample --replicas 50",
+			"  "+kubectl+" scale deployment/sample --replicas 0")
+	}
+	if !o.noController {
+		lines = append(lines, "  "+kubectl+" get nodepools,nodeclaims", "", "The controller logs to "+w.Clusters[0].ControllerLog())
+	}
+	return append(lines, "Ctrl-C ends it all.", "")
+}
+
+// printEnvironment writes what another controller is to be told.
+func printEnvironment(out io.Writer, w *world.World) error {
+	for _, c := range w.Clusters {
+		variables, err := c.Environment()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role KarpenterControllerRole-%s):\n", c.Name, c.Name)
+		printExports(out, append([]world.Variable{{Name: "KUBECONFIG", Value: c.Kubeconfig()}}, variables...))
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// show shows the clusters until ctx ends, or until a part of the world does, which is its error.
+func show(ctx context.Context, w *world.World, painter *screen.Painter) error {
+	failed := make(chan error, 1)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { failed <- w.Failure(watching) }()
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	var last []string
+	for {
+		select {
+		case err := <-failed:
+			return interrupted(ctx, err)
+		case <-ticker.C:
+		}
+		statuses, err := readAll(ctx, w)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		last = paint(painter, statuses, last)
+	}
+}
+
+func readAll(ctx context.Context, w *world.World) ([]screen.Status, error) {
+	var out []screen.Status
+	for _, c := range w.Clusters {
+		status, err := screen.Read(ctx, w, c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, status)
+	}
+	return out, nil
+}
+
+// paint redraws a terminal, or prints what is not as it was the last time; it returns what it is now.
+func paint(painter *screen.Painter, statuses []screen.Status, last []string) []string {
+	var full, brief []string
+	for _, s := range statuses {
+		full = append(full, s.Lines()...)
+		brief = append(brief, s.Line())
+	}
+	if painter.InPlace() {
+		painter.Paint(full)
+		return brief
+	}
+	for i, line := range brief {
+		if i >= len(last) || last[i] != line {
+			painter.Print(time.Now().Format(time.TimeOnly) + " " + line)
+		}
+	}
+	return brief
+}
+
+// every calls do again and again, until the function returned is called.
+func every(interval time.Duration, do func()) (stop func()) {
+	ticker, done := time.NewTicker(interval), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				do()
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(done)
+	}
+}

@@ -188,6 +188,12 @@ func (sv *solver) hold(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
 			overLimit = true
 			continue
 		}
+		if types == nil {
+			if a.u == thrifty && sv.tooDear(b, c, reqs, cand.price) {
+				return growth{}, refuse(Resources, false, func() string { return "another node costs less than a bigger one" })
+			}
+			types = make([]candidate, 0, len(from))
+		}
 		types = append(types, cand)
 	}
 	if len(types) == 0 {
@@ -213,14 +219,16 @@ func (sv *solver) hold(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
 		}
 		keep = length
 	}
-	if a.u == thrifty && types[0].price > b.ceiling && types[0].price-b.types[0].price > sv.alone(t, c, reqs)*(1+1e-9) {
-		return growth{}, refuse(Resources, false, func() string { return "another node costs less than a bigger one" })
-	}
 	g.reserved = make(vec, len(b.reserved))
 	for _, cand := range types[:keep] {
 		g.reserved = g.reserved.max(t.types[cand.t].capacity)
 	}
 	return g, nil
+}
+
+// tooDear tells whether a bin that would then cost price had better leave the pod to a bin of its own.
+func (sv *solver) tooDear(b *bin, c *class, reqs requirement.Set, price float64) bool {
+	return price > b.ceiling && price-b.types[0].price > sv.alone(b.t, c, reqs)*(1+1e-9)
 }
 
 // alone is the price of the cheapest node for one pod of the class.

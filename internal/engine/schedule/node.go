@@ -45,6 +45,9 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 		n.labels = n.labels.With(requirement.In(corev1.LabelHostname, src.Name))
 	}
 	if !n.open {
+		if reqs, err := sv.s.Labels.FromAPI(src.Requirements); err == nil && !src.Launched {
+			n.labels = n.labels.Intersect(reqs)
+		}
 		return n
 	}
 	n.free = sv.axes.vec(src.Allocatable)
@@ -146,9 +149,26 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	n.placed = append(n.placed, pod)
 	for _, list := range [][]*group{c.matches, c.declares} {
 		for _, g := range list {
-			if domain, ok := n.domain(g.key); ok && g.filter.admits(n.labels, n.src.Taints, nil) {
-				g.counts[domain]++
+			if g.filter.admits(n.labels, n.src.Taints, nil) {
+				sv.countOn(n, g)
 			}
+		}
+	}
+}
+
+// countOn adds a pod on the node to a group. A claim that is not launched may have more than one place to come
+// up in: those who must be kept apart from its pods stay away from all of them.
+func (sv *solver) countOn(n *node, g *group) {
+	domain, ok := n.domain(g.key)
+	switch {
+	case ok:
+		g.counts[domain]++
+	case n.src.Launched || n.src.Claim == "": // the node has no such label
+	case g.kind == spread || g.kind == affinity:
+		g.floating++
+	default:
+		for _, d := range sv.domainsOf(g, n.labels) {
+			g.counts[d]++
 		}
 	}
 }

@@ -179,6 +179,24 @@ func TestNominations(t *testing.T) {
 			up(n)
 			n.Taints = []corev1.Taint{{Key: "custom", Effect: noPlace}}
 		}, "a")), []string{"general m.small: a"}},
+		{
+			"its zone counts as soon as the claim is pinned to it",
+			withNodes(world(Pods(3, "web", app("web", Spread(Zone, 1, "web"))...)...), claim("n", pinnedTo("z1"), "web-000")),
+			[]string{"on n-claim: web", "general m.small z2: web", "general m.small z3: web"},
+		},
+		{
+			"whoever must keep apart from it stays away from all its zones",
+			withNodes(world(Pods(2, "web", app("web", Apart(Zone, "web"))...)...), claim("n", pinnedTo("z1", "z2"), "web-000")),
+			[]string{"on n-claim: web", "general m.small z3: web"},
+		},
 		{"a promise to a pod that is gone", withNodes(world(Pod("b")), claim("n", nil, "a")), []string{"general m.small: b"}},
 	})
+}
+
+// pinnedTo makes a claim that may come up in zones.
+func pinnedTo(zones ...string) func(*snapshot.Node) {
+	return func(n *snapshot.Node) {
+		delete(n.Labels, Zone)
+		n.Requirements = []karpv1.Requirement{{Key: Zone, Operator: in, Values: zones}}
+	}
 }

@@ -70,6 +70,8 @@ type Node struct {
 	// Pool is the value of the label karpenter.sh/nodepool; empty on nodes of others.
 	Pool   string
 	Labels map[string]string
+	// Requirements of the claim. Until it is launched they are all that is known of where it will be.
+	Requirements []karpv1.Requirement
 	// Annotations of the Node once registered, of the claim before.
 	Annotations map[string]string
 	// Taints that scheduling must respect: while a node of ours is not initialized, startup taints and

@@ -24,6 +24,7 @@ func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time
 		ClaimUID:       claim.UID,
 		Pool:           claim.Labels[karpv1.LabelNodePool],
 		Labels:         claim.Labels,
+		Requirements:   claim.Spec.Requirements,
 		Annotations:    claim.Annotations,
 		Taints:         claim.Spec.Taints,
 		Capacity:       claim.Status.Capacity,

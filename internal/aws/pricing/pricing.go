@@ -193,7 +193,7 @@ func (p *Prices) RefreshSpot(ctx context.Context) error {
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
 		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
 		StartTime:           aws.Time(p.cfg.Now()),
-		MaxResults:          aws.Int32(2000),
+		MaxResults:          aws.Int32(1000),
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)

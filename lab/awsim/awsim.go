@@ -106,6 +106,9 @@ func New(o Options) (*Sim, error) {
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
+// Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
+func (s *Sim) Close() { s.ec2.Close() }
+
 // EC2 is the part of the account that holds network, images and instances.
 func (s *Sim) EC2() *ec2.EC2 { return s.ec2 }
 

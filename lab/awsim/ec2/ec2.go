@@ -4,6 +4,10 @@
 // filters and encodes them after; a change replaces a record. What happens by itself (pending to running, shutting-down
 // to terminated, a terminated instance forgotten) is a queue of transitions that is settled up to the present whenever
 // someone looks, and by a timer for those who watch.
+//
+// An action is a method that takes its parameters as a struct with the names of the API in its tags, and returns its
+// answer likewise (see wire.Query), and a line in EC2.Service. Parameters that the API knows and the method does not
+// honour stand in the struct as unsupported, so that using them is an error and not a surprise.
 package ec2
 
 import (

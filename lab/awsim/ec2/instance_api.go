@@ -101,6 +101,11 @@ func (e *EC2) instanceNoun() noun[*record] {
 			"block-device-mapping.volume-id":         func(r *record) []string { return r.volumes },
 			"client-token":                           one(func(r *record) string { return r.token }),
 			"dns-name":                               live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+			"capacity-reservation-id":                func(*record) []string { return nil },             // the account has none
+			"hypervisor":                             func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+			"virtualization-type":                    func(*record) []string { return []string{"hvm"} },
+			"metadata-options.http-tokens":           one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
+			"network-interface.group-id":             groups(func(g *SecurityGroup) string { return g.ID }),
 			"iam-instance-profile.arn":               one(func(r *record) string { return r.InstanceProfileARN }),
 			"iam-instance-profile.name":              one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
 			"image-id":                               one(func(r *record) string { return r.ImageID }),

@@ -15,6 +15,7 @@ type instances struct {
 	due      transitions
 	cancel   func() bool // of the timer for the first transition
 	timerAt  time.Time
+	closed   bool // no timer any more
 	watchers map[*watcher]struct{}
 	consoles map[string]string
 }
@@ -270,7 +271,7 @@ func (e *EC2) plan(t transition) {
 
 // arm sets the timer to the first transition. The lock must be held.
 func (e *EC2) arm() {
-	if len(e.fleet.due) == 0 {
+	if len(e.fleet.due) == 0 || e.fleet.closed {
 		return
 	}
 	first := e.fleet.due[0].at
@@ -281,14 +282,28 @@ func (e *EC2) arm() {
 		e.fleet.cancel()
 	}
 	e.fleet.timerAt = first
-	e.fleet.cancel = e.cfg.Clock.AfterFunc(first.Sub(e.cfg.Clock.Now()), func() {
-		e.mu.Lock()
-		if e.fleet.timerAt.Equal(first) {
-			e.fleet.cancel = nil
-		}
-		e.mu.Unlock()
-		e.settle()
-	})
+	e.fleet.cancel = e.cfg.Clock.AfterFunc(first.Sub(e.cfg.Clock.Now()), e.ring)
+}
+
+// ring is the timer's call. A timer that was replaced while it went off finds nothing to do.
+func (e *EC2) ring() {
+	e.mu.Lock()
+	e.fleet.cancel = nil
+	e.mu.Unlock()
+	e.settle()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.arm()
+}
+
+// Close stops the timer: from now on things happen only when someone looks.
+func (e *EC2) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fleet.closed = true
+	if e.fleet.cancel != nil {
+		e.fleet.cancel()
+	}
 }
 
 // AppendConsole adds to the console output of an instance.

@@ -3,6 +3,7 @@ package ec2_test
 import (
 	"context"
 	"encoding/base64"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
@@ -224,5 +226,32 @@ func TestConsoleOutput(t *testing.T) {
 	text, err := base64.StdEncoding.DecodeString(*out.Output)
 	if err != nil || string(text) != "booting\nlogin:\n" {
 		t.Errorf("console %q, %v", text, err)
+	}
+}
+
+// TestWallClock: without a clock of its own the account lives in real time.
+func TestWallClock(t *testing.T) {
+	sim := must(awsim.New(awsim.Options{
+		Latency: -1, Timing: awsim.Timing{Boot: time.Millisecond, Shutdown: time.Millisecond, Visible: 1, TerminatedKept: time.Hour},
+	}))(t)
+	defer sim.Close()
+	w := inProcess{sim}
+	vpc := must(sim.EC2().AddVPC(ec2.VPC{CIDR: netip.MustParsePrefix("10.0.0.0/16")}))(t)
+	subnet := must(sim.EC2().AddSubnet(ec2.Subnet{VPCID: vpc, Zone: "us-east-1b", CIDR: netip.MustParsePrefix("10.0.0.0/24")}))(t)
+	events := sim.Watch(t.Context())
+	w.call(t, "Action=RunInstances&MinCount=1&MaxCount=1&InstanceType=m5.large&SubnetId="+subnet+"&ImageId="+
+		imageNamed("amazon-eks-node-al2023-x86_64-standard-1.36-v20260715"))
+	var got []string
+	for e := range events {
+		got = append(got, e.Instance.State)
+		if e.Instance.State == ec2.Running {
+			w.call(t, "Action=TerminateInstances&InstanceId.1="+e.Instance.ID)
+		}
+		if e.Instance.State == ec2.Terminated {
+			break
+		}
+	}
+	if want := []string{ec2.Pending, ec2.Running, ec2.ShuttingDown, ec2.Terminated}; !slices.Equal(got, want) {
+		t.Errorf("states %v, want %v", got, want)
 	}
 }

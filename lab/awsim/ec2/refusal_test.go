@@ -43,6 +43,9 @@ func TestRefusals(t *testing.T) {
 	fleet := "Action=CreateFleet&Type=instant&TargetCapacitySpecification.TotalTargetCapacity=1"
 	config := "&LaunchTemplateConfigs.1.LaunchTemplateSpecification."
 	create := "Action=CreateLaunchTemplate&LaunchTemplateName=fresh"
+	a := open(t) // which no refused call changes
+	template := a.template(t, "general", nil)
+	names := strings.NewReplacer("$subnet", a.subnets[0], "$group", a.group, "$image", a.x86, "$arm", a.arm, "$template", *template.LaunchTemplateId)
 	for _, c := range []struct{ name, parameters, code, text string }{
 		{"unknown action", "Action=DescribeTeapots", "InvalidAction", "The action DescribeTeapots is not valid for this web service."},
 		{"no action", "DryRun=true", "MissingAction", ""},
@@ -116,9 +119,6 @@ func TestRefusals(t *testing.T) {
 		{"dry run of a fleet", fleet + config + "LaunchTemplateName=general&LaunchTemplateConfigs.1.Overrides.1.InstanceType=m5.large&DryRun=true", "DryRunOperation", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := open(t)
-			template := a.template(t, "general", nil)
-			names := strings.NewReplacer("$subnet", a.subnets[0], "$group", a.group, "$image", a.x86, "$arm", a.arm, "$template", *template.LaunchTemplateId)
 			got := a.post(t, names.Replace(c.parameters), "test")
 			if got.Code != c.code || !strings.Contains(got.Message, c.text) || got.Status < 400 || got.ID == "" {
 				t.Errorf("got %d %s %q (request %q)\nwant %s %q", got.Status, got.Code, got.Message, got.ID, c.code, c.text)

@@ -46,8 +46,6 @@ func (e *EC2) runInstances(r *wire.Request, in *runInstancesInput) (*reservation
 		return nil, invalidValue("Invalid value for instance count: minCount %d, maxCount %d", *in.MinCount, *in.MaxCount)
 	case *in.MaxCount > maxPerCall:
 		return nil, wire.Errorf("InstanceLimitExceeded", "You have requested more instances (%d) than your current limit of %d allows.", *in.MaxCount, maxPerCall)
-	case len(in.Interfaces) > 0 && in.SubnetID != "":
-		return nil, combination("Network interfaces and an instance-level subnet ID may not be specified on the same request")
 	}
 	if err := in.templateData.check(); err != nil {
 		return nil, err
@@ -86,6 +84,9 @@ func (e *EC2) runRequest(in *runInstancesInput) (request, error) {
 		}
 		data = v.data.overlaid(in.templateData)
 		q.systemTags = templateTags(t, v)
+	}
+	if len(data.Interfaces) > 0 && in.SubnetID != "" {
+		return q, combination("Network interfaces and an instance-level subnet ID may not be specified on the same request")
 	}
 	q.typ, q.imageID = data.InstanceType, data.ImageID
 	if q.typ == "" {

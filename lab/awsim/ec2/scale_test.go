@@ -59,9 +59,9 @@ func TestConcurrentFleets(t *testing.T) {
 	}
 }
 
-// bench is an account without network in between: requests go to the handler.
+// bench is an account with large subnets and many instances.
 type bench struct {
-	sim   *awsim.Sim
+	inProcess
 	clock *clock.Fake
 	image string
 	nets  []string
@@ -71,7 +71,7 @@ func newBench(b *testing.B, instances int) *bench {
 	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))
 	sim := must(awsim.New(awsim.Options{Clock: fake, Latency: -1}))(b)
 	vpc := must(sim.EC2().AddVPC(ec2.VPC{CIDR: netip.MustParsePrefix("10.0.0.0/16")}))(b)
-	w := &bench{sim: sim, clock: fake}
+	w := &bench{inProcess: inProcess{sim}, clock: fake}
 	for i, zone := range sim.EC2().Zones() {
 		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i * 64), 0}), 18)
 		w.nets = append(w.nets, must(sim.EC2().AddSubnet(ec2.Subnet{VPCID: vpc, Zone: zone.Name, CIDR: cidr}))(b))
@@ -85,15 +85,19 @@ func newBench(b *testing.B, instances int) *bench {
 	return w
 }
 
-func (w *bench) call(b *testing.B, parameters string) string {
-	b.Helper()
+// inProcess calls an account without a network in between.
+type inProcess struct{ sim *awsim.Sim }
+
+// call sends the parameters of an action that must succeed and returns the answer.
+func (p inProcess) call(t testing.TB, parameters string) string {
+	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(parameters+"&Version=2016-11-15"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0")
 	answer := httptest.NewRecorder()
-	w.sim.ServeHTTP(answer, r)
+	p.sim.ServeHTTP(answer, r)
 	if answer.Code != http.StatusOK {
-		b.Fatal(answer.Body.String())
+		t.Fatal(answer.Body.String())
 	}
 	return answer.Body.String()
 }

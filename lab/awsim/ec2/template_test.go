@@ -147,10 +147,16 @@ func TestRunInstances(t *testing.T) {
 func TestRunInstancesFromTemplate(t *testing.T) {
 	a := open(t)
 	lt := a.template(t, "general", nil)
-	out := must(a.RunInstances(t.Context(), &awsec2.RunInstancesInput{
+	in := &awsec2.RunInstancesInput{
 		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", SubnetId: aws.String(a.subnets[0]),
 		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: lt.LaunchTemplateId},
-	}))(t)
+	}
+	if _, err := a.RunInstances(t.Context(), in); awsimtest.Code(err) != "InvalidParameterCombination" {
+		t.Errorf("a subnet beside the template's interfaces: %v", err)
+	}
+	in.SubnetId = nil
+	in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: aws.String(a.subnets[0]), Groups: []string{a.group}}}
+	out := must(a.RunInstances(t.Context(), in))(t)
 	i := out.Instances[0]
 	if *i.ImageId != a.x86 || tagValue(i.Tags, "aws:ec2launchtemplate:id") != *lt.LaunchTemplateId {
 		t.Errorf("image %s, tags %v", *i.ImageId, i.Tags)

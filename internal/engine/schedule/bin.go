@@ -93,9 +93,12 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 	if why != nil {
 		return growth{}, why
 	}
-	views := sv.views(c, sh)
-	for i := range views {
-		views[i].own = b.floating(views[i].g)
+	views := c.views(sh)
+	if slices.ContainsFunc(views, func(v view) bool { return v.g.floating > 0 }) {
+		views = slices.Clone(views)
+		for i := range views {
+			views[i].own = b.floating(views[i].g)
+		}
 	}
 	never := true
 	for _, alt := range c.volumes {

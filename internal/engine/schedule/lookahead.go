@@ -119,7 +119,7 @@ func (sv *solver) ahead(b *bin, first *class, g growth, rest []*queued) []demand
 		if c == first {
 			count--
 		}
-		if count = min(count, sv.perNode(c, sh, c == first)); count <= 0 {
+		if count = min(count, perNode(c, sh, c == first)); count <= 0 {
 			continue
 		}
 		reqs := g.reqs.Intersect(sh.full.Without(corev1.LabelHostname))
@@ -129,9 +129,9 @@ func (sv *solver) ahead(b *bin, first *class, g growth, rest []*queued) []demand
 }
 
 // perNode bounds how many more pods of the class one new node can get, by the topology that the class minds.
-func (sv *solver) perNode(c *class, sh *shape, started bool) int {
+func perNode(c *class, sh *shape, started bool) int {
 	most := math.MaxInt
-	for _, v := range sv.views(c, sh) {
+	for _, v := range c.views(sh) {
 		if !v.self {
 			continue
 		}

@@ -127,7 +127,7 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 	if !slices.ContainsFunc(c.volumes, func(alt requirement.Set) bool { return n.labels.Compatible(alt, nil) }) {
 		return false, true
 	}
-	for _, v := range sv.views(c, sh) {
+	for _, v := range c.views(sh) {
 		domain, has := n.domain(v.g.key)
 		if !has && n.src.Initialized && v.keepsApart() {
 			continue // outside all domains there is nobody to keep away from

@@ -254,8 +254,8 @@ func catalogue(n int) []*catalog.InstanceType {
 	return out
 }
 
-func benchmark(b *testing.B, pods []*corev1.Pod) {
-	s := World([]snapshot.Pool{Pool("general", catalogue(900), Require(Arch, in, "amd64"))}, pods...)
+func benchmark(b *testing.B, pods []*corev1.Pod, nodes ...snapshot.Node) {
+	s := withNodes(World([]snapshot.Pool{Pool("general", catalogue(900), Require(Arch, in, "amd64"))}, pods...), nodes...)
 	var p schedule.Plan
 	for b.Loop() {
 		p = schedule.Solve(s, schedule.Budget{})
@@ -296,4 +296,17 @@ func BenchmarkMixed200(b *testing.B)  { benchmark(b, mixed(200)) }
 func BenchmarkMixed5000(b *testing.B) { benchmark(b, mixed(5000)) }
 func BenchmarkHostApart1000(b *testing.B) {
 	benchmark(b, Pods(1000, "web", app("web", Apart(Host, "web"))...))
+}
+
+// BenchmarkBusyCluster places 1000 pods in a cluster of 1000 nodes with 20 pods each, nearly full.
+func BenchmarkBusyCluster(b *testing.B) {
+	var nodes []snapshot.Node
+	for i := range 1000 {
+		nodes = append(nodes, Node(fmt.Sprintf("n%04d", i), "general", inZone(Zones()[i%3]), func(n *snapshot.Node) {
+			for _, p := range Pods(20, "old-"+n.Name, app(fmt.Sprintf("app-%02d", i%20), Asks("cpu", "195m"))...) {
+				n.Pods = append(n.Pods, Bound(p, n.Name))
+			}
+		}))
+	}
+	benchmark(b, mixed(1000), nodes...)
 }

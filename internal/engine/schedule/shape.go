@@ -43,6 +43,8 @@ type shape struct {
 	tolerations  []corev1.Toleration
 	// groups are the topology constraints that the shape respects.
 	groups []*group
+	// views are the groups as the class's pods see them; made when first asked for.
+	views []view
 	// deadNodes and deadBins cannot take the pod any more, whatever else happens in this Solve.
 	deadNodes, deadBins bitset
 	// refused is, per bin, one more than the bin's version that refused the pod and will until it changes.

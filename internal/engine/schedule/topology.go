@@ -275,15 +275,18 @@ type view struct {
 	own int
 }
 
-func (sv *solver) views(c *class, sh *shape) []view {
-	out := make([]view, 0, len(sh.groups)+len(c.blockedBy))
-	for _, g := range sh.groups {
-		out = append(out, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key), node: &c.node})
+// views are the constraints that a pod of this class and shape minds. The caller must not modify them.
+func (c *class) views(sh *shape) []view {
+	if sh.views == nil {
+		sh.views = make([]view, 0, len(sh.groups)+len(c.blockedBy))
+		for _, g := range sh.groups {
+			sh.views = append(sh.views, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key), node: &c.node})
+		}
+		for _, g := range c.blockedBy {
+			sh.views = append(sh.views, view{g: g, pod: sh.strict.Get(g.key), node: &c.node})
+		}
 	}
-	for _, g := range c.blockedBy {
-		out = append(out, view{g: g, pod: sh.strict.Get(g.key), node: &c.node})
-	}
-	return out
+	return sh.views
 }
 
 // keepsApart tells whether the view is of some anti-affinity.

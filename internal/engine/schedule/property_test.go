@@ -89,6 +89,7 @@ func randomFamily(r *rand.Rand, name string) []*corev1.Pod {
 	add(10, Near(pick(r, Zone, Host), pick(r, name, other)))
 	add(10, PreferNear(5, Zone, other))
 	add(10, PreferApart(5, Host, name))
+	add(15, Claims(pick(r, "disk-z1", "disk-z2", "disk-z1-z3", "disk-new")))
 	add(10, HostPort(pick(r, "", "127.0.0.1"), int32(pick(r, 80, 81)), "TCP"))
 	return Pods(1+r.IntN(8), name, edit...)
 }
@@ -132,7 +133,8 @@ func randomNode(r *rand.Rand, name string) snapshot.Node {
 func randomWorld(seed uint64) *snapshot.Snapshot {
 	r := rand.New(rand.NewPCG(seed, 1))
 	types := randomTypes(r)
-	s := World(nil)
+	s := storage(World(nil), disk{name: "disk-z1", volume: volumeIn(zoned("z1"))}, disk{name: "disk-z2", volume: volumeIn(zoned("z2"))},
+		disk{name: "disk-z1-z3", volume: volumeIn(zoned("z1"), zoned("z3"))}, disk{name: "disk-new", class: "wait"})
 	for i := range 1 + r.IntN(3) {
 		s.Pools = append(s.Pools, randomPool(r, fmt.Sprintf("p%d", i), types))
 	}

@@ -166,6 +166,34 @@ func (c *check) mayRun(pod *corev1.Pod, where string, taints []corev1.Taint, sat
 	if node.Required != nil && !slices.ContainsFunc(node.Required, all) {
 		c.fail("pod %s: required node affinity is not satisfied on %s", name(pod), where)
 	}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			c.mayMount(pod, v.PersistentVolumeClaim.ClaimName, where, all)
+		}
+	}
+}
+
+// mayMount: the volume behind the claim can be had there.
+func (c *check) mayMount(pod *corev1.Pod, claim, where string, satisfied func(requirement.Set) bool) {
+	pvc := c.s.Volumes.Claims[types.NamespacedName{Namespace: pod.Namespace, Name: claim}]
+	if pvc == nil {
+		c.fail("pod %s is placed without its volume claim %s", name(pod), claim)
+		return
+	}
+	pv := c.s.Volumes.Volumes[pvc.Spec.VolumeName]
+	if pv == nil || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		set, err := c.s.Labels.FromExpressions(term.MatchExpressions)
+		if pv.Spec.Local != nil || pv.Spec.HostPath != nil {
+			set = set.Without(corev1.LabelHostname)
+		}
+		if err == nil && satisfied(set) {
+			return
+		}
+	}
+	c.fail("pod %s: volume %s cannot be attached on %s", name(pod), pv.Name, where)
 }
 
 // holds: what pods and daemons request is there.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -102,6 +103,16 @@ func TestPlanFindsWhatIsBroken(t *testing.T) {
 				}
 			}
 		}, "host port 80"},
+		{"a volume of another zone", func(s *snapshot.Snapshot, p *schedule.Plan) {
+			l := find(p, "web")
+			Claims("data")(l.Pods[0])
+			s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{
+				{Namespace: "default", Name: "data"}: {Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}},
+			}
+			s.Volumes.Volumes = map[string]*corev1.PersistentVolume{"pv": {Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, corev1.NodeSelectorOpIn, "z9")}}}},
+			}}}}
+		}, "cannot be attached"},
 		{"a limit exceeded", func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Pools[0].Used = Resources("cpu", "19") }, "the limit is"},
 		{"neighbours that must not be", func(s *snapshot.Snapshot, p *schedule.Plan) {
 			s.Nodes[0].Taints = nil

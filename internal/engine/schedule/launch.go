@@ -22,6 +22,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
 		Requirements: b.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
 	}
+	sv.widen(b)
 	var types []candidate
 	for _, cand := range b.types {
 		// Any of the types may be what is launched, so none may count more against limits than was reserved.
@@ -47,6 +48,18 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		addTo(l.Requests, snapshot.Requests(p))
 	}
 	return l, Reason{}
+}
+
+// widen reserves what limits have left for the bin's larger types, so that a launch that fails for want of the
+// smallest has others to fall back on.
+func (sv *solver) widen(b *bin) {
+	t := b.t
+	for _, cand := range b.types {
+		grown := b.reserved.max(t.types[cand.t].capacity)
+		if more := grown.minus(b.reserved); more.within(t.left) {
+			t.left, b.reserved = t.left.minus(more), grown
+		}
+	}
 }
 
 // leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the

@@ -303,6 +303,13 @@ func (sv *solver) placeInNewBin(q *queued, sh *shape, rest []*queued) bool {
 // plan turns the solver's state into the answer.
 func (sv *solver) plan(left []*queued) Plan {
 	p := Plan{Rejected: sv.rejected}
+	why := map[*class][]Reason{}
+	for _, q := range left {
+		if why[q.class] == nil {
+			why[q.class] = sv.explain(q.class)
+		}
+		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
+	}
 	for _, n := range sv.nodes {
 		if len(n.placed) > 0 {
 			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed})
@@ -318,13 +325,6 @@ func (sv *solver) plan(left []*queued) Plan {
 		}
 		p.Launches = append(p.Launches, launch)
 		p.Stats.HourlyCost += launch.Offering.Price
-	}
-	why := map[*class][]Reason{}
-	for _, q := range left {
-		if why[q.class] == nil {
-			why[q.class] = sv.explain(q.class)
-		}
-		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
 	}
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))

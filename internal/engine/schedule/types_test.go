@@ -151,6 +151,23 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+func TestTypesOfALaunchUnderALimit(t *testing.T) {
+	for limit, want := range map[string]string{
+		"100": "m.small m.medium m.large m.xlarge", // far away: all that hold the pod
+		"3":   "m.small m.medium",                  // whatever is launched, the limit holds
+		"1":   "m.small",
+	} {
+		p := schedule.Solve(World(pool(Limit("cpu", limit)), Pod("a", Asks("cpu", "1"))), schedule.Budget{})
+		var names []string
+		for _, it := range p.Launches[0].InstanceTypes {
+			names = append(names, it.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("limit of %s cpu: types %s, want %s", limit, got, want)
+		}
+	}
+}
+
 // The pool of a well-known article: t2.small and t2.medium only, 4 CPUs at most.
 func TestAsManyNodesAsTheLimitAllows(t *testing.T) {
 	types := []*catalog.InstanceType{Type("t2.small", 0.023, "cpu", "1", "memory", "2Gi"), Type("t2.medium", 0.0464, "cpu", "2", "memory", "4Gi")}

@@ -182,8 +182,8 @@ func (e *EC2) show(r *record) instanceInfo {
 	o := r.order
 	i := instanceInfo{
 		ID: r.ID, ImageID: r.ImageID, State: stateOf(r.State), KeyName: o.data.KeyName, LaunchIndex: r.index, Type: r.Type,
-		LaunchTime: stamp(r.LaunchedAt), Placement: placementInfo{Zone: r.Zone, ZoneID: r.ZoneID, Tenancy: "default"},
-		Platform: o.image.Platform, PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances", UsageSince: stamp(r.LaunchedAt),
+		LaunchTime: launchTime(r), Placement: placementInfo{Zone: r.Zone, ZoneID: r.ZoneID, Tenancy: "default"},
+		Platform: o.image.Platform, PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances", UsageSince: launchTime(r),
 		Monitoring:   pick(o.data.Monitoring != nil && o.data.Monitoring.Enabled, "enabled", "disabled"),
 		Architecture: r.Architecture, RootDeviceType: "ebs", RootDevice: o.image.RootDevice, Virtualization: "hvm",
 		Lifecycle: r.Lifecycle, SpotRequest: r.spotRequest, ClientToken: r.token, Tags: tagList(r.Tags), Hypervisor: "xen",
@@ -206,6 +206,9 @@ func (e *EC2) show(r *record) instanceInfo {
 	}
 	return i
 }
+
+// launchTime is shown in whole seconds.
+func launchTime(r *record) string { return stamp(r.LaunchedAt.Truncate(time.Second)) }
 
 // showOptions copies what the launch asked for over what EC2 does by default.
 func (e *EC2) showOptions(i *instanceInfo, o *order) {
@@ -245,7 +248,7 @@ func (e *EC2) showAttachments(i *instanceInfo, r *record) {
 	for at, d := range r.order.disks {
 		i.Disks = append(i.Disks, attachedDisk{
 			Device: d.device, VolumeID: r.volumes[at], Status: pick(r.State == Pending, "attaching", "attached"),
-			Attached: stamp(r.LaunchedAt), Deletes: d.deletes,
+			Attached: launchTime(r), Deletes: d.deletes,
 		})
 	}
 	for _, n := range r.nics {
@@ -259,7 +262,7 @@ func (e *EC2) showNIC(r *record, n nic) attachedInterface {
 		MAC: macAddress(n.id), SourceDestCheck: true, Groups: groupRefs(n.groups), Type: n.kind,
 		Attachment: nicAttachment{
 			ID: derivedID("eni-attach", n.id), Device: n.device, Card: n.card, Status: pick(r.State == Pending, "attaching", "attached"),
-			Attached: stamp(r.LaunchedAt), Deletes: !n.keep,
+			Attached: launchTime(r), Deletes: !n.keep,
 		},
 	}
 	if n.ip.IsValid() {

@@ -2,9 +2,10 @@ package ec2
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -201,7 +202,7 @@ func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOu
 		return nil, dryRun()
 	}
 	return once(e, r, in.ClientToken, func() (*createFleetOutput, error) {
-		f := &fleetLaunch{e: e, in: in, out: &createFleetOutput{ID: "fleet-" + uuid(e.newID("f"))}}
+		f := &fleetLaunch{e: e, in: in, out: &createFleetOutput{ID: fleetID(e.newID("fleet"))}}
 		f.batch = e.newBatch(in.ClientToken, now)
 		for _, c := range candidates {
 			c.request.systemTags["aws:ec2:fleet-id"] = f.out.ID
@@ -380,8 +381,8 @@ func (f *fleetLaunch) fail(c *candidate, lifecycle string, err error) {
 	f.out.Errors = append(f.out.Errors, reported)
 }
 
-// uuid writes 17 hex digits and what follows from them in the groups of a UUID.
-func uuid(id string) string {
-	hex := strings.Repeat(id[strings.IndexByte(id, '-')+1:], 2)
-	return strings.Join([]string{hex[0:8], hex[8:12], hex[12:16], hex[17:21], hex[21:33]}, "-")
+// fleetID makes the ID of a fleet, a UUID behind the prefix, from another ID.
+func fleetID(from string) string {
+	sum := sha256.Sum256([]byte(from))
+	return fmt.Sprintf("fleet-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

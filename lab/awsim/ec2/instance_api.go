@@ -119,7 +119,7 @@ func (e *EC2) instanceNoun() noun[*record] {
 			"ip-address":                             live(func(r *record) string { return r.publicIP }),
 			"key-name":                               one(func(r *record) string { return r.order.data.KeyName }),
 			"launch-index":                           func(r *record) []string { return []string{strconv.Itoa(r.index)} },
-			"launch-time":                            one(func(r *record) string { return stamp(r.LaunchedAt) }),
+			"launch-time":                            one(launchTime),
 			"network-interface.network-interface-id": nics(func(n nic) string { return n.id }),
 			"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
 			"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),

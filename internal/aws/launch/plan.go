@@ -106,13 +106,18 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	return f, nil
 }
 
-// overrides lists what to ask for, by group; groups in the order of their cheapest type.
+// maxOverrides is how many overrides EC2 takes in one fleet.
+const maxOverrides = 300
+
+// overrides lists what to ask for, by group; groups in the order of their cheapest type. Where there are
+// more than EC2 takes, the offerings of the dearest types are left out.
 func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
 	images, err := imagesOf(o.Class)
 	if err != nil {
 		return nil, nil, createError(err)
 	}
 	var order []group
+	total := 0
 	overrides := map[group][]ec2types.FleetLaunchTemplateOverridesRequest{}
 	for _, c := range p.candidates {
 		imageID, ok := images.suiting(c.InstanceType)
@@ -125,9 +130,10 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		}
 		for _, offering := range c.offerings {
 			subnet, ok := p.choice.Subnets[offering.Zone]
-			if !ok || offering.CapacityType != p.capacityType {
+			if !ok || offering.CapacityType != p.capacityType || total == maxOverrides {
 				continue
 			}
+			total++
 			if _, seen := overrides[g]; !seen {
 				order = append(order, g)
 			}

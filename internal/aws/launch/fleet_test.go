@@ -1,0 +1,83 @@
+package launch
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+func failure(code string) Failure {
+	return Failure{Code: code, Message: "why", InstanceType: "m5.large", Zone: "a", SubnetID: "subnet-a", CapacityType: "spot"}
+}
+
+func TestRefusal(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		codes  []string
+		scarce bool
+		reason string
+	}{
+		{"no capacity", []string{"InsufficientInstanceCapacity", "UnfulfillableCapacity"}, true, ""},
+		{"too many fleets", []string{"MaxFleetCountExceeded"}, true, ""},
+		{"no service-linked role for spot", []string{"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}, true, ""},
+		{"no capacity, and not authorized", []string{"InsufficientInstanceCapacity", "UnauthorizedOperation"}, false, "Unauthorized"},
+		{"throttled", []string{"RequestLimitExceeded"}, false, "RequestLimitExceeded"},
+		{"unheard of", []string{"New"}, false, "LaunchFailed"},
+		{"neither instance nor error", nil, false, "LaunchFailed"},
+		{"an error without code", []string{""}, false, "LaunchFailed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var all []Failure
+			for _, code := range tc.codes {
+				all = append(all, failure(code))
+			}
+			err := refusal(all)
+			var scarce *cloud.InsufficientCapacityError
+			var create *cloud.CreateError
+			if errors.As(err, &scarce) != tc.scarce || (errors.As(err, &create) && create.Reason != tc.reason) || (create == nil) != tc.scarce {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestMarks(t *testing.T) {
+	spot := scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
+	elsewhere := scarcity.Offering{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}
+	for _, tc := range []struct {
+		code                         string
+		offering, allSpot, exhausted bool
+	}{
+		{"InsufficientInstanceCapacity", true, false, false},
+		{"InsufficientFreeAddressesInSubnet", true, false, true},
+		{"AuthFailure.ServiceLinkedRoleCreationNotPermitted", true, true, false},
+		{"RequestLimitExceeded", false, false, false},
+		{"UnauthorizedOperation", false, false, false},
+	} {
+		t.Run(tc.code, func(t *testing.T) {
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			m := scarcity.New(func() time.Time { return now })
+			var exhausted []string
+			mark([]Failure{failure(tc.code)}, m, func(id string) { exhausted = append(exhausted, id) })
+			if m.Scarce(spot, nil) != tc.offering || m.Scarce(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
+				t.Errorf("offering %v, all spot %v, exhausted %v", m.Scarce(spot, nil), m.Scarce(elsewhere, nil), exhausted)
+			}
+			if m.Scarce(elsewhere, []string{"subnet-a"}) != (tc.exhausted || tc.allSpot) {
+				t.Error("what the subnet's zone yields does not follow from the subnet")
+			}
+		})
+	}
+}
+
+// EC2 may leave out which offering an error is about.
+func TestErrorWithoutOffering(t *testing.T) {
+	m := scarcity.New(time.Now)
+	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string) {})
+	if m.Marks() != 0 {
+		t.Error("an offering without name was marked")
+	}
+}

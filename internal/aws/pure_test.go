@@ -1,0 +1,91 @@
+package aws
+
+import (
+	"encoding/pem"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+)
+
+func bundle(certificates ...string) []byte {
+	var out []byte
+	for _, c := range certificates {
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(c)})...)
+	}
+	return out
+}
+
+func TestCheckIdentity(t *testing.T) {
+	const eks, inCluster = "https://ABC.gr7.eu-west-1.eks.amazonaws.com", "https://10.100.0.1:443"
+	for _, tc := range []struct {
+		name         string
+		local, named APIServer
+		mismatch     bool
+	}{
+		{"in the cluster, same authority", APIServer{inCluster, bundle("a")}, APIServer{eks, bundle("a")}, false},
+		{"authority being rotated", APIServer{inCluster, bundle("old", "new")}, APIServer{eks, bundle("new")}, false},
+		{"another cluster", APIServer{inCluster, bundle("b")}, APIServer{eks, bundle("a")}, true},
+		{"same endpoint, spelt otherwise", APIServer{"https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", bundle("proxy")}, APIServer{eks, bundle("a")}, false},
+		{"same host, another port", APIServer{"https://127.0.0.1:6443", bundle("b")}, APIServer{"https://127.0.0.1:7443", bundle("a")}, true},
+		{"authority not known here", APIServer{inCluster, nil}, APIServer{eks, bundle("a")}, false},
+		{"authority not told by EKS", APIServer{inCluster, bundle("a")}, APIServer{eks, nil}, false},
+		{"authority that is no PEM", APIServer{inCluster, []byte("junk")}, APIServer{eks, bundle("a")}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := CheckIdentity("prod", tc.local, tc.named)
+			var mismatch *IdentityMismatchError
+			if errors.As(err, &mismatch) != tc.mismatch {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestCheckKubelet(t *testing.T) {
+	for _, tc := range []struct{ name, family, kubelet, want string }{
+		{"nothing", "AL2", ``, ""},
+		{"empty", "AL2", `{}`, ""},
+		{"plain", "Bottlerocket", `{"maxPods": 42, "kubeReserved": {"cpu": "80m"}, "clusterDNS": ["10.0.0.1"]}`, ""},
+		{"wrong type", "AL2023", `{"podsPerCore": "many"}`, "InvalidKubeletConfiguration"},
+		{"negative maxPods", "AL2023", `{"maxPods": -1}`, "InvalidKubeletConfiguration"},
+		{"taints", "AL2023", `{"registerWithTaints": []}`, "InvalidKubeletConfiguration"},
+		{"unknown reserved resource", "AL2023", `{"kubeReserved": {"gpu": "1"}}`, "InvalidKubeletConfiguration"},
+		{"negative reserve", "AL2023", `{"systemReserved": {"cpu": "-1"}}`, "InvalidKubeletConfiguration"},
+		{"soft eviction without grace", "AL2023", `{"evictionSoft": {"memory.available": "5%"}}`, "InvalidKubeletConfiguration"},
+		{"soft eviction with the grace of another signal", "AL2023", `{"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"nodefs.available": "1m"}}`, "InvalidKubeletConfiguration"},
+		{"thresholds the wrong way round", "AL2023", `{"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60}`, "InvalidKubeletConfiguration"},
+		{"expression for maxPods", "AL2023", `{"maxPods": "vcpus * 10"}`, "KubeletExpressionsDisabled"},
+		{"expression for a reserve", "AL2023", `{"kubeReserved": {"cpu": "vcpus * 15"}}`, "KubeletExpressionsDisabled"},
+		{"any field on AL2023", "AL2023", `{"topologyManagerPolicy": "best-effort"}`, ""},
+		{"any field on AL2", "AL2", `{"topologyManagerPolicy": "best-effort"}`, "UnsupportedKubeletConfiguration"},
+		{"podsPerCore on Bottlerocket", "Bottlerocket", `{"podsPerCore": 3}`, "UnsupportedKubeletConfiguration"},
+		{"podsPerCore on AL2", "AL2", `{"podsPerCore": 3}`, ""},
+		{"two DNS servers on Windows", "Windows2022", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, "UnsupportedKubeletConfiguration"},
+		{"two DNS servers on AL2023", "AL2023", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			class := &awsv1.EC2NodeClass{}
+			if tc.kubelet != "" {
+				class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(tc.kubelet)}
+			}
+			if got := CheckKubelet(class, tc.family); got.Reason != tc.want {
+				t.Errorf("got %+v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRestrictedTag(t *testing.T) {
+	for key, restricted := range map[string]bool{
+		"kubernetes.io/cluster/prod": true, "karpenter.sh/nodepool": true, "karpenter.sh/nodeclaim": true, "eks:eks-cluster-name": true,
+		"karpenter.k8s.aws/ec2nodeclass": true, "dovetail.sh/cluster-uid": true, "dovetail.sh/nodeclaim-uid": true,
+		"Name": false, "team": false, "kubernetes.io/cluster": false,
+	} {
+		if got := restrictedTag(map[string]string{key: "x", "other": "y"}); (got == key) != restricted {
+			t.Errorf("%s: restricted %q", key, got)
+		}
+	}
+}

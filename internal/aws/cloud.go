@@ -199,7 +199,7 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q sets the tag %s, which is not the user's", class.Name, key)}
 	}
 	types, err := c.InstanceTypes(ctx, class)
-	if err != nil && !adopted {
+	if err != nil { // without its labels not even an adopted instance is of use
 		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
 	if !adopted {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -75,6 +76,9 @@ type group struct {
 	maxPods int64
 }
 
+// templatesAtATime is how many launch templates one launch makes sure of at a time.
+const templatesAtATime = 4
+
 // fleet makes sure of the launch templates and lays out what to ask EC2 for.
 func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	f := fleet{
@@ -90,18 +94,24 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	if err != nil {
 		return fleet{}, err
 	}
-	for _, g := range order {
-		name, err := l.template(ctx, o, p, g)
-		if err != nil {
-			return fleet{}, err
-		}
-		f.configs = append(f.configs, ec2types.FleetLaunchTemplateConfigRequest{
-			LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
-				LaunchTemplateName: aws.String(name),
-				Version:            aws.String("$Latest"),
-			},
-			Overrides: overrides[g],
+	f.configs = make([]ec2types.FleetLaunchTemplateConfigRequest, len(order))
+	templates, ctx := errgroup.WithContext(ctx)
+	templates.SetLimit(templatesAtATime)
+	for i, g := range order {
+		templates.Go(func() error {
+			name, err := l.template(ctx, o, p, g)
+			f.configs[i] = ec2types.FleetLaunchTemplateConfigRequest{
+				LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
+					LaunchTemplateName: aws.String(name),
+					Version:            aws.String("$Latest"),
+				},
+				Overrides: overrides[g],
+			}
+			return err
 		})
+	}
+	if err := templates.Wait(); err != nil {
+		return fleet{}, err
 	}
 	return f, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/singleflight"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
@@ -32,6 +33,7 @@ type Templates struct {
 	api      TemplateAPI
 	identity identity.Identity
 	known    *memo.Memo[string, struct{}]
+	making   singleflight.Group
 }
 
 // NewTemplates returns Templates that know of none yet.
@@ -39,25 +41,29 @@ func NewTemplates(api TemplateAPI, id identity.Identity, now func() time.Time) *
 	return &Templates{api: api, identity: id, known: memo.New[string, struct{}](templateKnown, now)}
 }
 
-// Ensure makes the template unless it is there. Two that do so at a time both succeed.
+// Ensure makes the template unless it is there. Launches that need the same one at a time share the calls,
+// and two processes that make it at a time both succeed.
 func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInput) (name string, err error) {
 	name = aws.ToString(in.LaunchTemplateName)
-	if _, ok := t.known.Get(name); ok {
-		t.known.Put(name, struct{}{})
-		return name, nil
-	}
-	_, err = t.api.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{name}})
-	if fault.Is(err, fault.NotFound) {
-		_, err = t.api.CreateLaunchTemplate(ctx, in)
-		if fault.Is(err, fault.AlreadyExists) {
-			err = nil
+	if _, ok := t.known.Get(name); !ok {
+		if _, err, _ := t.making.Do(name, func() (any, error) { return nil, t.make(ctx, in) }); err != nil {
+			return "", fmt.Errorf("ensure launch template %s: %w", name, err)
 		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("ensure launch template %s: %w", name, err)
 	}
 	t.known.Put(name, struct{}{})
 	return name, nil
+}
+
+func (t *Templates) make(ctx context.Context, in *ec2.CreateLaunchTemplateInput) error {
+	_, err := t.api.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{aws.ToString(in.LaunchTemplateName)}})
+	if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	_, err = t.api.CreateLaunchTemplate(ctx, in)
+	if fault.Is(err, fault.AlreadyExists) {
+		return nil
+	}
+	return err
 }
 
 // Forget drops what is known of a template, so that the next Ensure looks again.

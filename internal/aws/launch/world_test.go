@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -48,8 +49,10 @@ type ec2World struct {
 	fates     []fate        // of the calls to come; served when used up
 	tokens    map[string]tokenUse
 	instances []ec2types.Instance
-	templates map[string]bool
 	calls     int
+
+	mu        sync.Mutex // templates are made several at a time
+	templates map[string]bool
 }
 
 type tokenUse struct {
@@ -139,6 +142,8 @@ func (w *ec2World) TerminateInstances(context.Context, *ec2.TerminateInstancesIn
 }
 
 func (w *ec2World) DescribeLaunchTemplates(_ context.Context, in *ec2.DescribeLaunchTemplatesInput, _ ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !w.templates[in.LaunchTemplateNames[0]] {
 		return nil, &smithy.GenericAPIError{Code: "InvalidLaunchTemplateName.NotFoundException"}
 	}
@@ -146,6 +151,8 @@ func (w *ec2World) DescribeLaunchTemplates(_ context.Context, in *ec2.DescribeLa
 }
 
 func (w *ec2World) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.templates[*in.LaunchTemplateName] = true
 	return &ec2.CreateLaunchTemplateOutput{}, nil
 }

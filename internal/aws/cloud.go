@@ -148,8 +148,14 @@ func (c *Cloud) KubernetesVersion() string {
 
 // Refresh renews what goes out of date slowly: instance types and prices. What cannot be had stays as it was.
 func (c *Cloud) Refresh(ctx context.Context) error {
-	return errors.Join(c.inventory.Refresh(ctx), c.prices.Refresh(ctx))
+	return errors.Join(c.RefreshTypes(ctx), c.RefreshPrices(ctx))
 }
+
+// RefreshTypes lists what EC2 sells in the region. Without a first success nothing can be launched.
+func (c *Cloud) RefreshTypes(ctx context.Context) error { return c.inventory.Refresh(ctx) }
+
+// RefreshPrices asks for prices. Until it succeeds, those that ship with the program are used.
+func (c *Cloud) RefreshPrices(ctx context.Context) error { return c.prices.Refresh(ctx) }
 
 // InstanceTypes returns every type as the class would launch it now, by name.
 func (c *Cloud) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {

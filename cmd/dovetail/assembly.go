@@ -192,8 +192,11 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	if err := ec2.Preflight(ctx, local); err != nil {
 		return nil, err
 	}
-	if err := ec2.Refresh(ctx); err != nil {
-		return nil, fmt.Errorf("read instance types and prices: %w", err)
+	if err := ec2.RefreshTypes(ctx); err != nil {
+		return nil, fmt.Errorf("read instance types: %w", err)
+	}
+	if err := ec2.RefreshPrices(ctx); err != nil {
+		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
 	}
 	return ec2, nil
 }

@@ -201,3 +201,22 @@ func TestImageSuitsTheHardware(t *testing.T) {
 		t.Errorf("images are shared: %v", images)
 	}
 }
+
+// A controller that cannot ask for prices launches by those that it ships with.
+func TestWithoutPricingAPI(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	resolve(t, c, class)
+	w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: wire.Errorf("AccessDeniedException", "no")})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSpotPriceHistory", Times: 100, Error: wire.Errorf("UnauthorizedOperation", "no")})
+	if err := c.RefreshPrices(t.Context()); err == nil {
+		t.Fatal("prices were read")
+	}
+	if price, ok := c.Price("m5.large", "us-east-1a", "on-demand"); !ok || price != 0.096 {
+		t.Errorf("m5.large costs %v, %v", price, ok)
+	}
+	if _, err := c.Launch(t.Context(), claim("general-1", onDemand), class); err != nil {
+		t.Error(err)
+	}
+}

@@ -16,7 +16,7 @@ var files embed.FS
 const (
 	// Default is a NodePool and an EC2NodeClass that suit most workloads. Variable: CLUSTER_NAME.
 	Default = "default.yaml"
-	// Sample is a Deployment of five pods.
+	// Sample is a Deployment that any node can take. Variable: REPLICAS.
 	Sample = "sample.yaml"
 	// Spread is a Deployment without pods yet; those of its scale are spread evenly over three zones.
 	Spread = "spread.yaml"

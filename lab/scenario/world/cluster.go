@@ -74,9 +74,9 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.startEKS(ctx, working) })
-	group.Go(func() error { return c.install(ctx) })
+	group, together := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startEKS(together, working) })
+	group.Go(func() error { return c.install(together) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -1,0 +1,183 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// articleConfig is a configuration as many a tutorial has it: old machines, an image of one's own, a label
+// to select the nodes by, and a limit.
+func articleConfig() Scenario {
+	const (
+		app       = "article"
+		limit     = 4  // CPUs, as the NodePool says
+		more      = 12 // pods, of which the limit allows about a half
+		imageName = "amazon-eks-node-1.32-"
+	)
+	variables := map[string]string{}
+	return Scenario{
+		Name:    "article-config",
+		Summary: "two small machine types, an AL2 image by ID, a label, and a limit that holds and is told",
+		Steps: []Step{
+			startController(),
+			{
+				Name: "create NodePool and EC2NodeClass with an explicit AL2 image: they get ready", Timeout: 20 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					image, err := w.ImageID(ctx, imageName)
+					if err != nil {
+						return err
+					}
+					variables["AMI_ID"] = image
+					w.Note("image %s", image)
+					if err := apply(ctx, w, manifests.ArticlePool, variables); err != nil {
+						return err
+					}
+					return poolReady(ctx, w)
+				},
+			},
+			{
+				Name: "create two pods that select nodegroup=karpenter: they run", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := apply(ctx, w, manifests.ArticleWorkload, nil); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, app, 2); err != nil {
+						return err
+					}
+					return cost(ctx, w)
+				},
+			},
+			{
+				Name: "the nodes are what the NodePool says", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error { return asConfigured(ctx, w, variables["AMI_ID"]) },
+			},
+			{
+				Name: "scale beyond the limit: the pods above it are told which one", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Scale(ctx, app, more); err != nil {
+						return err
+					}
+					return toldOfLimit(ctx, w, app, more)
+				},
+			},
+			{
+				Name: fmt.Sprintf("there never were more than %d CPUs", limit), Timeout: 10 * time.Second,
+				Run: func(_ context.Context, w *World) error {
+					peak := peakCPUs(w.Instances())
+					w.Note("at most %d CPUs at a time", peak)
+					if peak > limit {
+						return fmt.Errorf("at one time there were instances with %d CPUs, the limit is %d", peak, limit)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "scale to 0: all nodes and instances go", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Scale(ctx, app, 0); err != nil {
+						return err
+					}
+					return empty(ctx, w, app)
+				},
+			},
+			removePool(manifests.ArticlePool, variables),
+		},
+	}
+}
+
+// asConfigured checks types, image and label of the nodes.
+func asConfigured(ctx context.Context, w *World, image string) error {
+	var nodes corev1.NodeList
+	if err := list(ctx, w, &nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		if got := n.Labels["nodegroup"]; got != "karpenter" {
+			return fmt.Errorf("node %s has the label nodegroup=%q", n.Name, got)
+		}
+	}
+	for _, i := range w.Running() {
+		if i.Type != "t2.small" && i.Type != "t2.medium" || i.ImageID != image {
+			return fmt.Errorf("instance %s is a %s with image %s", i.ID, i.Type, i.ImageID)
+		}
+	}
+	return nil
+}
+
+// toldOfLimit waits until each pod of an app either runs or has an event that names the CPU limit, and there
+// are some of both.
+func toldOfLimit(ctx context.Context, w *World, app string, want int) error {
+	return world.Until(ctx, func() error {
+		all, err := pods(ctx, w, app)
+		if err != nil {
+			return err
+		}
+		var events corev1.EventList
+		if err := list(ctx, w, &events); err != nil {
+			return err
+		}
+		var up, told int
+		var message string
+		for _, p := range all {
+			if running(p) {
+				up++
+				continue
+			}
+			if m := limitEvent(events.Items, p); m != "" {
+				told++
+				message = m
+			}
+		}
+		if len(all) != want || up == 0 || told == 0 || up+told != want {
+			return fmt.Errorf("of %d pods %d run and %d have an event about the limit", len(all), up, told)
+		}
+		w.Note("%d pods run, %d are told: %s", up, told, message)
+		return nil
+	})
+}
+
+// limitEvent is the message of the autoscaler's event on a pod that names the limit of 4 CPUs.
+func limitEvent(events []corev1.Event, p corev1.Pod) string {
+	for _, e := range events {
+		about := e.InvolvedObject.UID == p.UID && e.Reason == "FailedScheduling"
+		if about && strings.Contains(e.Message, `nodepool "article"`) && strings.Contains(e.Message, "limit of 4 cpu") {
+			return e.Message
+		}
+	}
+	return ""
+}
+
+// peakCPUs is the largest number of CPUs that instances had at the same time, counting each from its launch
+// until its last change of state on the way out.
+func peakCPUs(instances []awsim.Instance) int {
+	type change struct {
+		at   time.Time
+		cpus int
+	}
+	var changes []change
+	for _, i := range instances {
+		changes = append(changes, change{i.LaunchedAt, i.VCPUs})
+		if i.State == ec2.Terminated || i.State == ec2.ShuttingDown {
+			changes = append(changes, change{i.StateChangedAt, -i.VCPUs})
+		}
+	}
+	// At the same moment, what goes makes room for what comes.
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.cpus, b.cpus)) })
+	now, peak := 0, 0
+	for _, c := range changes {
+		now += c.cpus
+		peak = max(peak, now)
+	}
+	return peak
+}

@@ -1,0 +1,240 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+)
+
+// moment is when the controller is killed: at the nth call to AWS, after it took effect and before its
+// answer arrives, or when the nth object is seen in a state.
+type moment struct {
+	name string
+	nth  int
+	call func(awsim.Call) bool
+	seen func(client.Object) bool
+}
+
+// killedController kills the controller at ten moments, spread over everything that it does.
+func killedController() Scenario {
+	const wave = 25 // pods
+	s := Scenario{
+		Name:    "killed-controller",
+		Summary: "0 -> 200 pods -> 0, with the controller killed at ten moments: nothing is lost, nothing is bought twice",
+		Steps:   []Step{startController(), installPool(manifests.Medium, nil), {Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread}},
+	}
+	replicas := 0
+	for _, m := range buying() {
+		replicas += wave
+		s.Steps = append(s.Steps, killWhileGrowing(m, replicas))
+	}
+	s.Steps = append(s.Steps,
+		killWhileShrinking(ending()),
+		Step{Name: "all nodes and instances go", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			if err := empty(ctx, w, spreadApp); err != nil {
+				return err
+			}
+			w.Note("the controller was started %d times; %d NodeClaims, %d instances", w.ControllerStarts(), len(w.History.Claims()), len(w.Instances()))
+			return onceEach(w)
+		}},
+		removePool(manifests.Medium, nil))
+	return s
+}
+
+func createSpread(ctx context.Context, w *World) error { return apply(ctx, w, manifests.Spread, nil) }
+
+// buying are moments from a pending pod to a node that is ready.
+func buying() []moment {
+	return []moment{
+		{name: "a pod is unschedulable", nth: 1, seen: unschedulable},
+		{name: "the first NodeClaim is created", nth: 1, seen: claimWithout(karpv1.ConditionLaunched)},
+		{name: "the third NodeClaim is created", nth: 3, seen: claimWithout(karpv1.ConditionLaunched)},
+		{name: "CreateFleet has taken effect", nth: 1, call: called("CreateFleet")},
+		{name: "CreateFleet has taken effect for the third time", nth: 3, call: called("CreateFleet")},
+		{name: "a NodeClaim is launched", nth: 1, seen: claimBetween(karpv1.ConditionLaunched, karpv1.ConditionRegistered)},
+		{name: "a Node has joined", nth: 1, seen: joined},
+		{name: "a NodeClaim is registered", nth: 1, seen: claimBetween(karpv1.ConditionRegistered, karpv1.ConditionInitialized)},
+	}
+}
+
+// ending are moments from an empty node to none.
+func ending() []moment {
+	return []moment{
+		{name: "a Node is tainted to be drained", nth: 1, seen: tainted},
+		{name: "TerminateInstances has taken effect", nth: 1, call: called("TerminateInstances")},
+	}
+}
+
+func called(action string) func(awsim.Call) bool {
+	return func(c awsim.Call) bool {
+		return c.Action == action && c.ErrorCode == "" && strings.Contains(c.Principal, "KarpenterControllerRole")
+	}
+}
+
+func unschedulable(o client.Object) bool {
+	pod, ok := o.(*corev1.Pod)
+	return ok && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
+}
+
+// claimWithout is true for a NodeClaim that has not come so far as a condition.
+func claimWithout(missing string) func(client.Object) bool { return claimBetween("", missing) }
+
+// claimBetween is true for a NodeClaim that has come as far as one condition (empty = anything), but not to
+// the next.
+func claimBetween(has, not string) func(client.Object) bool {
+	return func(o client.Object) bool {
+		claim, ok := o.(*karpv1.NodeClaim)
+		return ok && claim.DeletionTimestamp == nil && (has == "" || condition.IsTrue(claim, has)) && !condition.IsTrue(claim, not)
+	}
+}
+
+func joined(o client.Object) bool {
+	node, ok := o.(*corev1.Node)
+	return ok && node.Labels[karpv1.LabelRegistered] == ""
+}
+
+func tainted(o client.Object) bool {
+	node, ok := o.(*corev1.Node)
+	return ok && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyDisrupted })
+}
+
+// killWhileGrowing adds a wave of pods, kills the controller at a moment, starts it again, and has all pods
+// run.
+func killWhileGrowing(m moment, replicas int) Step {
+	return Step{
+		Name: fmt.Sprintf("scale to %d, kill when %s: all run", replicas, m.name), Timeout: time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			killed := m.arm(w)
+			defer killed.disarm()
+			if err := w.Scale(ctx, spreadApp, int32(replicas)); err != nil {
+				return err
+			}
+			if err := killed.wait(ctx); err != nil {
+				return err
+			}
+			if err := w.StartController(ctx); err != nil {
+				return err
+			}
+			if err := podsRun(ctx, w, spreadApp, replicas); err != nil {
+				return err
+			}
+			return errors.Join(pairs(ctx, w), onceEach(w))
+		},
+	}
+}
+
+// killWhileShrinking takes all pods away, and kills the controller at one moment after another. Each trap is set
+// before the controller can come to it.
+func killWhileShrinking(moments []moment) Step {
+	var names []string
+	for _, m := range moments {
+		names = append(names, m.name)
+	}
+	return Step{
+		Name: "scale to 0, kill when " + strings.Join(names, " and when "), Timeout: 2 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			for i, m := range moments {
+				killed := m.arm(w)
+				defer killed.disarm()
+				if i == 0 {
+					if err := w.Scale(ctx, spreadApp, 0); err != nil {
+						return err
+					}
+				} else if err := w.StartController(ctx); err != nil && !killed.sprung() {
+					return err
+				}
+				if err := killed.wait(ctx); err != nil {
+					return err
+				}
+			}
+			return w.StartController(ctx)
+		},
+	}
+}
+
+// trap kills the controller once.
+type trap struct {
+	moment  moment
+	disarm  func()
+	done    chan struct{} // closed when it was sprung
+	mu      sync.Mutex
+	matched map[types.UID]bool // objects that counted
+	count   int
+	err     error // of the kill
+}
+
+// arm lies in wait for a moment.
+func (m moment) arm(w *World) *trap {
+	t := &trap{moment: m, done: make(chan struct{}), matched: map[types.UID]bool{}}
+	if m.call != nil {
+		w.Intercept(func(c awsim.Call) {
+			if m.call(c) {
+				t.hit(w)
+			}
+		})
+		t.disarm = func() { w.Intercept(nil) }
+		return t
+	}
+	t.disarm = w.History.Watch(func(o client.Object, gone bool) {
+		if !gone && m.seen(o) && t.fresh(o.GetUID()) {
+			t.hit(w)
+		}
+	})
+	return t
+}
+
+// fresh reports whether an object has not counted yet.
+func (t *trap) fresh(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.matched[uid] {
+		return false
+	}
+	t.matched[uid] = true
+	return true
+}
+
+func (t *trap) hit(w *World) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count++
+	if t.count == t.moment.nth {
+		t.err = w.KillController()
+		close(t.done)
+	}
+}
+
+// sprung reports whether the controller was killed.
+func (t *trap) sprung() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits until the controller was killed.
+func (t *trap) wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return fmt.Errorf("the controller was not killed: it did not come to pass that %s (%w)", t.moment.name, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,58 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
+)
+
+// Report tells people how a story goes.
+type Report struct{ painter *screen.Painter }
+
+// NewReport returns a Listener that prints.
+func NewReport(p *screen.Painter) *Report { return &Report{painter: p} }
+
+// Title announces a story.
+func (r *Report) Title(s Scenario) { r.painter.Print(s.Name + ": " + s.Summary) }
+
+// Begin implements Listener.
+func (r *Report) Begin(step string) {
+	if r.painter.InPlace() {
+		r.painter.Paint([]string{"  … " + step})
+	}
+}
+
+// End implements Listener.
+func (r *Report) End(s StepResult) {
+	mark := "✓"
+	if !s.Passed {
+		mark = "✗"
+	}
+	r.painter.Print(fmt.Sprintf("  %s %-64s %6.1f s", mark, s.Name, s.Seconds))
+	for _, note := range s.Notes {
+		r.painter.Print("      " + note)
+	}
+	if s.Error != "" {
+		r.painter.Print(indent("      ", s.Error))
+	}
+}
+
+// Result tells how it went, with the evidence if it did not go well.
+func (r *Report) Result(result Result) {
+	if result.Passed {
+		r.painter.Print(fmt.Sprintf("%s: passed in %.1f s", result.Scenario, result.Seconds))
+		return
+	}
+	for _, e := range result.Evidence {
+		r.painter.Print("", "  "+e.Title+":")
+		for _, line := range e.Lines {
+			r.painter.Print(indent("    ", line))
+		}
+	}
+	r.painter.Print("", fmt.Sprintf("%s: FAILED after %.1f s; logs are kept in %s", result.Scenario, result.Seconds, result.StateDir))
+}
+
+func indent(by, text string) string {
+	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
+}

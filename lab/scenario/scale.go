@@ -1,0 +1,170 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// spreadApp is the workload that is spread over zones.
+const spreadApp = "spread"
+
+// scaleUpDown is a workload that comes and goes at once.
+func scaleUpDown() Scenario {
+	const replicas = 200
+	return Scenario{
+		Name:    "scale-up-down",
+		Summary: fmt.Sprintf("0 -> %d pods, spread over three zones, -> 0", replicas),
+		Steps: []Step{
+			startController(),
+			installPool(manifests.Default, nil),
+			{
+				Name: fmt.Sprintf("scale to %d pods: all run", replicas), Timeout: 2 * time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := apply(ctx, w, manifests.Spread, nil); err != nil {
+						return err
+					}
+					if err := w.Scale(ctx, spreadApp, replicas); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, spreadApp, replicas); err != nil {
+						return err
+					}
+					pace(w)
+					return cost(ctx, w)
+				},
+			},
+			{
+				Name: "zones are balanced, no node is empty, each pod was bought one place", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					return errors.Join(balanced(ctx, w), noneIdle(ctx, w), boughtOnce(w), pairs(ctx, w))
+				},
+			},
+			{
+				Name: "scale to 0: all nodes and instances go", Timeout: 2 * time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Scale(ctx, spreadApp, 0); err != nil {
+						return err
+					}
+					return empty(ctx, w, spreadApp)
+				},
+			},
+			removePool(manifests.Default, nil),
+		},
+	}
+}
+
+// pace notes how long things took from the first pod on.
+func pace(w *World) {
+	pods, claims := w.History.Pods(), w.History.Claims()
+	begin, last := pods[0].Seen, pods[0].Running
+	for _, p := range pods {
+		if p.Running.After(last) {
+			last = p.Running
+		}
+	}
+	created := pods[len(pods)-1].Seen
+	w.Note("%d pods created in %.1f s", len(pods), created.Sub(begin).Seconds())
+	w.Note("from the first pod to the first of %d NodeClaims: %.1f s, to the last: %.1f s", len(claims),
+		claims[0].Seen.Sub(begin).Seconds(), claims[len(claims)-1].Seen.Sub(begin).Seconds())
+	w.Note("from the first pod to the last one running: %.1f s", last.Sub(begin).Seconds())
+}
+
+// balanced checks that the pods are spread over three zones with a skew of one at most.
+func balanced(ctx context.Context, w *World) error {
+	var nodes corev1.NodeList
+	if err := list(ctx, w, &nodes); err != nil {
+		return err
+	}
+	zones := map[string]string{}
+	for _, n := range nodes.Items {
+		zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
+	}
+	all, err := pods(ctx, w, spreadApp)
+	if err != nil {
+		return err
+	}
+	perZone := map[string]int{}
+	for _, p := range all {
+		perZone[zones[p.Spec.NodeName]]++
+	}
+	var counts []int
+	var words []string
+	for zone, n := range perZone {
+		counts = append(counts, n)
+		words = append(words, fmt.Sprintf("%s: %d", zone, n))
+	}
+	slices.Sort(words)
+	w.Note("pods per zone: %s", strings.Join(words, ", "))
+	if len(counts) != 3 || slices.Max(counts)-slices.Min(counts) > 1 {
+		return fmt.Errorf("pods are not balanced over three zones: %s", strings.Join(words, ", "))
+	}
+	return nil
+}
+
+// noneIdle checks that each Node has a pod.
+func noneIdle(ctx context.Context, w *World) error {
+	var nodes corev1.NodeList
+	if err := list(ctx, w, &nodes); err != nil {
+		return err
+	}
+	all, err := pods(ctx, w, spreadApp)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		if !slices.ContainsFunc(all, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }) {
+			return fmt.Errorf("node %s is empty: it was not needed", n.Name)
+		}
+	}
+	return nil
+}
+
+// boughtOnce checks that each pod there ever was is named by exactly one NodeClaim.
+func boughtOnce(w *World) error {
+	named := map[types.UID]int{}
+	for _, c := range w.History.Claims() {
+		for _, uid := range c.Pods {
+			named[uid]++
+		}
+	}
+	for _, p := range w.History.Pods() {
+		if p.Namespace == "default" && named[p.UID] != 1 {
+			return fmt.Errorf("pod %s is named by %d NodeClaims in %s, want one", p.Name, named[p.UID], karpv1.AnnotationNominatedPods)
+		}
+	}
+	return nil
+}
+
+// onceEach checks what must hold whatever happened: no pod was ever nominated to two live claims, and no
+// claim ever got two instances.
+func onceEach(w *World) error {
+	var errs []error
+	for _, v := range w.History.Violations() {
+		errs = append(errs, errors.New(v))
+	}
+	launched := map[string][]string{}
+	for _, i := range w.Instances() {
+		claim := i.Tags[world.NodeClaimTag]
+		launched[claim] = append(launched[claim], i.ID)
+	}
+	for claim, ids := range launched {
+		if len(ids) > 1 {
+			errs = append(errs, fmt.Errorf("NodeClaim %s got %d instances: %s", claim, len(ids), strings.Join(ids, ", ")))
+		}
+	}
+	if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != instances {
+		errs = append(errs, fmt.Errorf("%d NodeClaims were created and %d instances launched", claims, instances))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,168 @@
+// Package scenario tells stories: lists of named steps in a fresh world, each with a deadline, in which
+// every wait is for something that a user could see.
+//
+// A story is data. Run boots a world, goes through the steps, and ends the world; what it returns says
+// how long each took and, if one failed, everything that one would look at next.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// Scenario is a story.
+type Scenario struct {
+	Name    string
+	Summary string // one line
+	Steps   []Step
+}
+
+// Step is a part of a story. It has failed when Run returns an error, or not until Timeout.
+type Step struct {
+	Name    string
+	Timeout time.Duration
+	Run     func(ctx context.Context, w *World) error
+}
+
+// World is where a story takes place: a world of one cluster.
+type World struct {
+	*world.World
+	*world.Cluster
+	notes []string
+}
+
+// Note adds a fact to the report of the step that runs.
+func (w *World) Note(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+// All are the stories, in the order in which they are best told. Each call makes them anew; a story is
+// told once.
+func All() []Scenario {
+	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController()}
+}
+
+// Result is how a story went.
+type Result struct {
+	Scenario string       `json:"scenario"`
+	Passed   bool         `json:"passed"`
+	Seconds  float64      `json:"seconds"`
+	Steps    []StepResult `json:"steps"`
+	// Evidence is what was there when a step failed, and StateDir where more of it is.
+	Evidence []Evidence `json:"evidence,omitempty"`
+	StateDir string     `json:"stateDir,omitempty"`
+}
+
+// StepResult is how a step went.
+type StepResult struct {
+	Name    string   `json:"name"`
+	Passed  bool     `json:"passed"`
+	Seconds float64  `json:"seconds"`
+	Notes   []string `json:"notes,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// Listener is told how a story goes, while it does.
+type Listener interface {
+	Begin(step string)
+	End(StepResult)
+}
+
+const (
+	bootTimeout = 2 * time.Minute
+	endTimeout  = time.Minute
+)
+
+// Run tells a story in a world of cfg. The error of a failed step is in the Result.
+func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) Result {
+	begin := time.Now()
+	t := &telling{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
+	t.tell(ctx, s, cfg)
+	t.result.Seconds = time.Since(begin).Seconds()
+	t.result.Passed = true
+	for _, step := range t.result.Steps {
+		t.result.Passed = t.result.Passed && step.Passed
+	}
+	return t.result
+}
+
+// telling is a story that is being told.
+type telling struct {
+	listener Listener
+	result   Result
+	world    *World
+}
+
+func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
+	booted := t.step(ctx, Step{Name: "boot the world", Timeout: bootTimeout, Run: func(ctx context.Context, w *World) error {
+		inside, err := world.Start(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		w.World, w.Cluster = inside, inside.Clusters[0]
+		return nil
+	}})
+	if !booted {
+		return
+	}
+	defer func() {
+		// In order even when the story was interrupted: nothing may be left.
+		t.step(context.WithoutCancel(ctx), Step{Name: "end the world", Timeout: endTimeout, Run: func(ctx context.Context, w *World) error {
+			return w.Close(ctx)
+		}})
+	}()
+	alive, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if err := t.world.Failure(alive); err != nil {
+			cancel(err)
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-watched
+	}()
+	for _, step := range s.Steps {
+		if !t.step(alive, step) {
+			t.result.Evidence = gather(context.WithoutCancel(ctx), t.world)
+			return
+		}
+	}
+}
+
+// errLate is why a step that takes too long is ended.
+var errLate = errors.New("the step took too long")
+
+// step runs a step and reports it.
+func (t *telling) step(ctx context.Context, s Step) bool {
+	if t.world == nil {
+		t.world = &World{}
+	}
+	t.world.notes = nil
+	t.listener.Begin(s.Name)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("%w: over %v", errLate, s.Timeout))
+	defer cancel()
+	err := s.Run(ctx, t.world)
+	out := StepResult{Name: s.Name, Passed: err == nil, Seconds: time.Since(begin).Seconds(), Notes: t.world.notes}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	t.result.Steps = append(t.result.Steps, out)
+	t.listener.End(out)
+	return out.Passed
+}
+
+// Silent is a Listener that says nothing.
+type Silent struct{}
+
+// Begin implements Listener.
+func (Silent) Begin(string) {}
+
+// End implements Listener.
+func (Silent) End(StepResult) {}

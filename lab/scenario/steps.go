@@ -1,0 +1,247 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// startController is the step that most stories begin with.
+func startController() Step {
+	return Step{
+		Name: "start the controller", Timeout: 30 * time.Second,
+		Run: func(ctx context.Context, w *World) error { return w.StartController(ctx) },
+	}
+}
+
+// apply applies a manifest; variables are pairs of name and value beside CLUSTER_NAME.
+func apply(ctx context.Context, w *World, manifest string, variables map[string]string) error {
+	text, err := render(w, manifest, variables)
+	if err != nil {
+		return err
+	}
+	return w.Apply(ctx, text)
+}
+
+func render(w *World, manifest string, variables map[string]string) ([]byte, error) {
+	all := map[string]string{"CLUSTER_NAME": w.Name}
+	for name, value := range variables {
+		all[name] = value
+	}
+	return manifests.Render(manifest, all)
+}
+
+// poolReady waits until a NodePool and all EC2NodeClasses are ready.
+func poolReady(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		var pools karpv1.NodePoolList
+		var classes awsv1.EC2NodeClassList
+		if err := list(ctx, w, &pools, &classes); err != nil {
+			return err
+		}
+		if len(pools.Items) == 0 || len(classes.Items) == 0 {
+			return errors.New("no NodePool or no EC2NodeClass")
+		}
+		for _, c := range classes.Items {
+			if why := notReady(c.Status.Conditions); why != "" {
+				return fmt.Errorf("EC2NodeClass %s is not ready: %s", c.Name, why)
+			}
+		}
+		for _, p := range pools.Items {
+			if why := notReady(p.Status.Conditions); why != "" {
+				return fmt.Errorf("NodePool %s is not ready: %s", p.Name, why)
+			}
+		}
+		return nil
+	})
+}
+
+// notReady says why conditions do not amount to Ready; empty if they do.
+func notReady(conditions []metav1.Condition) string {
+	var why []string
+	for _, c := range conditions {
+		if c.Type == karpv1.ConditionReady && c.Status == metav1.ConditionTrue {
+			return ""
+		}
+		if c.Status != metav1.ConditionTrue {
+			why = append(why, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Message))
+		}
+	}
+	return strings.Join(append(why, "there is no condition Ready=True"), "; ")
+}
+
+// pods are the pods of an app.
+func pods(ctx context.Context, w *World, app string) ([]corev1.Pod, error) {
+	var all corev1.PodList
+	if err := list(ctx, w, &all); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all.Items, func(p corev1.Pod) bool { return p.Labels["app"] != app }), nil
+}
+
+// running reports whether a pod runs and is ready.
+func running(p corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning &&
+		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+}
+
+// podsRun waits until an app has exactly want pods, and each runs.
+func podsRun(ctx context.Context, w *World, app string, want int) error {
+	return world.Until(ctx, func() error {
+		all, err := pods(ctx, w, app)
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, p := range all {
+			if running(p) {
+				up++
+			}
+		}
+		if up != want || len(all) != want {
+			return fmt.Errorf("%d of %d pods run, %d are wanted", up, len(all), want)
+		}
+		return nil
+	})
+}
+
+// pairs waits until each live instance has its NodeClaim and each NodeClaim its live instance.
+func pairs(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		var claims karpv1.NodeClaimList
+		if err := list(ctx, w, &claims); err != nil {
+			return err
+		}
+		return unpaired(claims.Items, w.Running())
+	})
+}
+
+// unpaired names the NodeClaims without a live instance and the live instances without a NodeClaim; nil
+// if there are none.
+func unpaired(claims []karpv1.NodeClaim, live []awsim.Instance) error {
+	claimed := map[string]string{}
+	var errs []error
+	for _, c := range claims {
+		id := world.InstanceID(c.Status.ProviderID)
+		if other, twice := claimed[id]; twice && id != "" {
+			errs = append(errs, fmt.Errorf("instance %s belongs to NodeClaims %s and %s", id, other, c.Name))
+		}
+		claimed[id] = c.Name
+		if !slices.ContainsFunc(live, func(i awsim.Instance) bool { return i.ID == id }) {
+			errs = append(errs, fmt.Errorf("NodeClaim %s has no live instance", c.Name))
+		}
+	}
+	for _, i := range live {
+		if claimed[i.ID] == "" {
+			errs = append(errs, fmt.Errorf("instance %s has no NodeClaim", i.ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// empty waits until an app has no pods, and there are no NodeClaims, no Nodes, and no instances that are
+// not terminated.
+func empty(ctx context.Context, w *World, app string) error {
+	return world.Until(ctx, func() error {
+		left, err := pods(ctx, w, app)
+		if err != nil {
+			return err
+		}
+		var claims karpv1.NodeClaimList
+		var nodes corev1.NodeList
+		if err := list(ctx, w, &claims, &nodes); err != nil {
+			return err
+		}
+		instances := 0
+		for _, i := range w.Instances() {
+			if i.State != "terminated" {
+				instances++
+			}
+		}
+		if len(left)+len(claims.Items)+len(nodes.Items)+instances > 0 {
+			return fmt.Errorf("there are still %d pods, %d NodeClaims, %d Nodes, %d instances", len(left), len(claims.Items), len(nodes.Items), instances)
+		}
+		return nil
+	})
+}
+
+// removePool is the last step of most stories: NodePool and EC2NodeClass go, and with them all that was
+// made for them.
+func removePool(manifest string, variables map[string]string) Step {
+	return Step{
+		Name: "delete NodePool and EC2NodeClass: nothing is left", Timeout: 30 * time.Second,
+		Run: func(ctx context.Context, w *World) error {
+			text, err := render(w, manifest, variables)
+			if err != nil {
+				return err
+			}
+			if err := w.Delete(ctx, text); err != nil {
+				return err
+			}
+			return nothingLeft(ctx, w)
+		},
+	}
+}
+
+// nothingLeft waits until neither the API server nor AWS holds anything of the autoscaler.
+func nothingLeft(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		var pools karpv1.NodePoolList
+		var classes awsv1.EC2NodeClassList
+		var claims karpv1.NodeClaimList
+		var nodes corev1.NodeList
+		if err := list(ctx, w, &pools, &classes, &claims, &nodes); err != nil {
+			return err
+		}
+		var left []string
+		for kind, n := range map[string]int{
+			"NodePool": len(pools.Items), "EC2NodeClass": len(classes.Items), "NodeClaim": len(claims.Items), "Node": len(nodes.Items),
+		} {
+			if n > 0 {
+				left = append(left, fmt.Sprintf("%d %s", n, kind))
+			}
+		}
+		inAWS, err := w.LeftInAWS(ctx)
+		if err != nil {
+			return err
+		}
+		if left = append(left, inAWS...); len(left) > 0 {
+			slices.Sort(left)
+			return fmt.Errorf("left: %s", strings.Join(left, ", "))
+		}
+		return nil
+	})
+}
+
+// cost notes what runs and what it costs.
+func cost(ctx context.Context, w *World) error {
+	perHour, err := w.Cost(ctx)
+	if err != nil {
+		return err
+	}
+	kinds := map[string]int{}
+	for _, i := range w.Running() {
+		kinds[i.Type]++
+	}
+	var machines []string
+	for kind, n := range kinds {
+		machines = append(machines, fmt.Sprintf("%d x %s", n, kind))
+	}
+	slices.Sort(machines)
+	w.Note("%d nodes at $%.3f/h: %s", len(w.Running()), perHour, strings.Join(machines, ", "))
+	return nil
+}

@@ -54,6 +54,7 @@ func newRoot() *cobra.Command {
 Everything listens on the loopback interface only. Nothing needs to be installed, no AWS
 account is needed, and nothing is left behind.`,
 		Example: `  dovetail-lab up                 # a cluster with Dovetail in it, to play with
+  dovetail-lab run first-node     # a story with an assertion at each step
   dovetail-lab aws                # the AWS alone`,
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -62,7 +63,7 @@ account is needed, and nothing is left behind.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
-	root.AddCommand(newUp(), newAWS(), newKubectl(), newComponent())
+	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newKubectl(), newComponent())
 	return root
 }
 

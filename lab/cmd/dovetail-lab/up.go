@@ -16,6 +16,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
+// sampleReplicas is how many pods the sample workload begins with.
+const sampleReplicas = "5"
+
 // upOptions are the flags of the command up.
 type upOptions struct {
 	noWorkload, noController bool
@@ -134,7 +137,7 @@ func furnish(ctx context.Context, o upOptions, w *world.World) error {
 }
 
 func apply(ctx context.Context, c *world.Cluster, manifest string) error {
-	text, err := manifests.Render(manifest, map[string]string{"CLUSTER_NAME": c.Name})
+	text, err := manifests.Render(manifest, map[string]string{"CLUSTER_NAME": c.Name, "REPLICAS": sampleReplicas})
 	if err != nil {
 		return err
 	}

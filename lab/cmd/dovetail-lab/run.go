@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// runOptions are the flags of the command run.
+type runOptions struct {
+	all, keep          bool
+	output             string
+	stateDir, dovetail string
+}
+
+func newRun() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO...",
+		Short: "Tell stories: boot a fresh world for each, and assert something at each step",
+		Long: `Tell stories: boot a fresh world for each, and assert something at each step.
+
+It exits 0 if every step of every story came out as it should, and 1 if not; then it shows what
+was there, and keeps the logs.`,
+		Example: `  dovetail-lab run first-node
+  dovetail-lab run first-node scale-up-down -o json
+  dovetail-lab run --all`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			stories, err := o.stories(args)
+			if err != nil {
+				return misused(cmd, err)
+			}
+			if err := checkOutput(o.output); err != nil {
+				return misused(cmd, err)
+			}
+			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory even when all went well")
+	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
+	return cmd
+}
+
+func newList() *cobra.Command {
+	output := ""
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the scenarios",
+		Example: "  dovetail-lab list\n  dovetail-lab list -o json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return misused(cmd, err)
+			}
+			return listStories(cmd.OutOrStdout(), output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return fmt.Errorf("--output %q is neither text nor json", output)
+	}
+	return nil
+}
+
+func listStories(out io.Writer, output string) error {
+	type entry struct {
+		Name    string   `json:"name"`
+		Summary string   `json:"summary"`
+		Steps   []string `json:"steps"`
+	}
+	var all []entry
+	for _, s := range scenario.All() {
+		e := entry{Name: s.Name, Summary: s.Summary}
+		for _, step := range s.Steps {
+			e.Steps = append(e.Steps, step.Name)
+		}
+		all = append(all, e)
+	}
+	if output == "json" {
+		return writeJSON(out, all)
+	}
+	for _, e := range all {
+		fmt.Fprintf(out, "%-18s %s\n", e.Name, e.Summary)
+	}
+	return nil
+}
+
+func writeJSON(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// stories are those that were asked for.
+func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
+	all := scenario.All()
+	if o.all {
+		if len(names) > 0 {
+			return nil, errors.New("--all runs every scenario: name none")
+		}
+		return all, nil
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("name a scenario, or use --all; there are: %s", strings.Join(namesOf(all), ", "))
+	}
+	var out []scenario.Scenario
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(s scenario.Scenario) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no scenario is named %q; there are: %s", name, strings.Join(namesOf(all), ", "))
+		}
+		if slices.ContainsFunc(out, func(s scenario.Scenario) bool { return s.Name == name }) {
+			return nil, fmt.Errorf("scenario %q is named twice", name)
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+func namesOf(all []scenario.Scenario) []string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// runStories tells one story after another, those that fail notwithstanding.
+func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, out io.Writer) error {
+	silenceLibraries()
+	dovetail, err := dovetailBinary(o.dovetail)
+	if err != nil {
+		return err
+	}
+	var results []scenario.Result
+	passed := true
+	report := scenario.NewReport(screen.NewPainter(out, os.Getenv))
+	for _, s := range stories {
+		if ctx.Err() != nil {
+			passed = false
+			break
+		}
+		result, err := o.runStory(ctx, s, dovetail, report)
+		if err != nil {
+			return err
+		}
+		passed = passed && result.Passed
+		results = append(results, result)
+	}
+	if o.output == "json" {
+		if err := writeJSON(out, results); err != nil {
+			return err
+		}
+	}
+	if !passed {
+		return errReported
+	}
+	return nil
+}
+
+// runStory tells a story and removes its state if nobody needs it any more.
+func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
+	asked := o.stateDir
+	if asked != "" {
+		asked += string(os.PathSeparator) + s.Name
+	}
+	dir, remove, err := stateDir(asked)
+	if err != nil {
+		return scenario.Result{}, err
+	}
+	cfg := world.Config{Dir: dir, Dovetail: dovetail}
+	if o.output == "json" {
+		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
+		return o.tidy(result, remove)
+	}
+	report.Title(s)
+	result, err := o.tidy(scenario.Run(ctx, s, cfg, report), remove)
+	report.Result(result)
+	return result, err
+}
+
+// tidy removes the state of a story that went well.
+func (o runOptions) tidy(result scenario.Result, remove func() error) (scenario.Result, error) {
+	if !result.Passed || o.keep {
+		return result, nil
+	}
+	if o.stateDir == "" {
+		result.StateDir = ""
+	}
+	return result, remove()
+}

@@ -77,7 +77,7 @@ func (w *world) withUnlaunched(used corev1.ResourceList, pool string, instanceTy
 	out := maps.Clone(used)
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		if n.Pool != pool || n.Launched {
+		if n.Pool != pool || n.Launched || n.Deleting {
 			continue
 		}
 		largest := corev1.ResourceList{}
@@ -109,12 +109,14 @@ func candidateTypes(claim *karpv1.NodeClaim) []string {
 	return nil
 }
 
-// used sums, per pool, what counts against its limits: every node until its instance is gone.
+// used sums, per pool, what counts against its limits: every node until its end is decided. Were those that
+// leave counted, a pool at its limit could not replace a node whose pods cannot be evicted before they have
+// another place.
 func (w *world) used() map[string]corev1.ResourceList {
 	out := map[string]corev1.ResourceList{}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		if n.Pool == "" {
+		if n.Pool == "" || n.Deleting {
 			continue
 		}
 		sum := out[n.Pool]

@@ -40,7 +40,15 @@ func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time
 	if node != nil {
 		mergeNode(&out, claim, node)
 	}
-	out.NominatedUntil = s.nominatedUntil(out.Name)
+	if !out.Initialized {
+		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
+	}
+	if node == nil && condition.IsTrue(claim, karpv1.ConditionRegistered) {
+		// Its Node has joined and was removed since. What the claim promises will not come any more.
+		out.Allocatable, out.Nominated = nil, nil
+	}
+	// A promise made while the entry bore the claim's name still holds under the node's.
+	out.NominatedUntil = s.nominatedUntil(claim.Name, out.Name)
 	return out
 }
 
@@ -59,7 +67,6 @@ func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 		out.Capacity, out.Allocatable = node.Status.Capacity, node.Status.Allocatable
 		return
 	}
-	out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	out.Capacity = promised(node.Status.Capacity, claim.Status.Capacity)
 	out.Allocatable = promised(node.Status.Allocatable, claim.Status.Allocatable)
 }

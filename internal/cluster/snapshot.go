@@ -64,19 +64,12 @@ func (w *world) readNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	byProvider := make(map[string]*corev1.Node, len(nodes.Items))
-	for i := range nodes.Items {
-		if id := nodes.Items[i].Spec.ProviderID; id != "" {
-			byProvider[id] = &nodes.Items[i]
-		}
-	}
-	claimed := map[string]bool{}
+	byProvider := nodesByProvider(nodes.Items)
 	objectName := map[types.UID]string{}
 	w.unlaunched = map[types.UID]*karpv1.NodeClaim{}
 	for _, claim := range claims {
-		node := byProvider[claim.Status.ProviderID]
+		node := joined(claim, byProvider[claim.Status.ProviderID])
 		if node != nil {
-			claimed[node.Name] = true
 			objectName[claim.UID] = node.Name
 		}
 		entry := w.state.claimedNode(claim, node, w.snap.Now)
@@ -85,24 +78,72 @@ func (w *world) readNodes(ctx context.Context) error {
 		}
 		w.snap.Nodes = append(w.snap.Nodes, entry)
 	}
+	ours := providerIDs(claims)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		// A node that bears a pool's name but no claim is one of ours in a state between: it takes no pods.
-		if _, managed := node.Labels[karpv1.LabelNodePool]; claimed[node.Name] || managed {
+		if _, managed := node.Labels[karpv1.LabelNodePool]; managed || ours[node.Spec.ProviderID] {
 			continue
 		}
 		w.snap.Nodes = append(w.snap.Nodes, foreignNode(node))
 	}
-	slices.SortFunc(w.snap.Nodes, func(a, b snapshot.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(w.snap.Nodes, func(a, b snapshot.Node) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ClaimUID, b.ClaimUID))
+	})
 	w.byNode = make(map[string]int, len(w.snap.Nodes))
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
 		// Before registration the entry bears the claim's name, but pods are bound to the Node's.
-		name := cmp.Or(objectName[n.ClaimUID], n.Name)
+		name := n.Name
+		if n.Claim != "" {
+			name = objectName[n.ClaimUID]
+		}
+		if name == "" {
+			continue
+		}
 		n.VolumeLimits = limits[name]
 		w.byNode[name] = i
 	}
 	return nil
+}
+
+// nodesByProvider finds Nodes by provider ID. One that has none yet is nobody's.
+func nodesByProvider(nodes []corev1.Node) map[string][]*corev1.Node {
+	out := make(map[string][]*corev1.Node, len(nodes))
+	for i := range nodes {
+		if id := nodes[i].Spec.ProviderID; id != "" {
+			out[id] = append(out[id], &nodes[i])
+		}
+	}
+	return out
+}
+
+// joined picks the claim's Node among those that bear its provider ID: the one that was registered for it, else
+// the first by name.
+func joined(claim *karpv1.NodeClaim, nodes []*corev1.Node) *corev1.Node {
+	if len(nodes) == 0 {
+		return nil
+	}
+	return slices.MinFunc(nodes, func(a, b *corev1.Node) int {
+		if registered := claim.Status.NodeName; (a.Name == registered) != (b.Name == registered) {
+			if a.Name == registered {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+// providerIDs are the instances that claims have.
+func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
+	out := make(map[string]bool, len(claims))
+	for _, claim := range claims {
+		if id := claim.Status.ProviderID; id != "" {
+			out[id] = true
+		}
+	}
+	return out
 }
 
 // volumeLimits reads, per node, how many volumes of each driver it can attach.

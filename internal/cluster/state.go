@@ -53,11 +53,13 @@ type State struct {
 	// created holds claims of ours that the cache has not shown yet.
 	created map[types.UID]*karpv1.NodeClaim
 	// condemned holds claims that we have deleted or are about to, until they are gone.
-	condemned map[types.UID]time.Time
+	condemned map[types.UID]bool
 	// nominated holds nodes (by the snapshot's name) that were promised to a pod, and until when.
 	nominated map[string]time.Time
-	// primed is true once a read of the API server itself has been merged.
+	// primed is true once a read of the API server itself has been merged. doubts counts the calls of
+	// Forget: a read that began before the latest of them settles nothing.
 	primed bool
+	doubts int
 }
 
 // NewState returns an empty State; it reads nothing yet.
@@ -65,7 +67,7 @@ func NewState(cfg Config) *State {
 	return &State{
 		cfg:       cfg,
 		created:   map[types.UID]*karpv1.NodeClaim{},
-		condemned: map[types.UID]time.Time{},
+		condemned: map[types.UID]bool{},
 		nominated: map[string]time.Time{},
 	}
 }
@@ -81,7 +83,7 @@ func (s *State) Created(claim *karpv1.NodeClaim) {
 func (s *State) Condemn(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.condemned[uid] = s.cfg.Now()
+	s.condemned[uid] = true
 }
 
 // Spare takes back a Condemn whose delete was refused.
@@ -102,6 +104,9 @@ func (s *State) Nominate(node string) {
 // and after a create whose outcome is unknown, when the cache may be behind what this process, or the
 // one before it, has already bought.
 func (s *State) Refresh(ctx context.Context) error {
+	s.mu.Lock()
+	doubts := s.doubts
+	s.mu.Unlock()
 	var claims karpv1.NodeClaimList
 	if err := s.cfg.Live.List(ctx, &claims); err != nil {
 		return fmt.Errorf("read node claims from the API server: %w", err)
@@ -111,7 +116,7 @@ func (s *State) Refresh(ctx context.Context) error {
 	for i := range claims.Items {
 		s.created[claims.Items[i].UID] = claims.Items[i].DeepCopy()
 	}
-	s.primed = true
+	s.primed = s.doubts == doubts
 	return nil
 }
 
@@ -120,6 +125,7 @@ func (s *State) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.primed = false
+	s.doubts++
 }
 
 // Primed reports whether the API server has been read since the last Forget.
@@ -129,38 +135,43 @@ func (s *State) Primed() bool {
 	return s.primed
 }
 
-// claims returns the cache's NodeClaims together with those that it does not show yet.
+// claims returns the cache's NodeClaims together with those that it does not show yet. What we have created
+// is looked up first: were it the other way round, a pass that sees the cache catch up in between would
+// make a claim vanish from both.
 func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
+	created := s.createdNow()
 	var list karpv1.NodeClaimList
 	if err := s.cfg.Cache.List(ctx, &list); err != nil {
 		return nil, err
 	}
-	out := make([]*karpv1.NodeClaim, 0, len(list.Items))
+	out := make([]*karpv1.NodeClaim, 0, len(list.Items)+len(created))
+	cached := make(map[types.UID]bool, len(list.Items))
 	for i := range list.Items {
 		out = append(out, &list.Items[i])
+		cached[list.Items[i].UID] = true
 	}
-	for _, claim := range s.unseen(out) {
-		gone, err := s.gone(ctx, claim)
-		if err != nil {
-			return nil, err
-		}
-		if gone {
+	for _, claim := range created {
+		if cached[claim.UID] {
 			s.drop(claim.UID)
 			continue
 		}
-		out = append(out, claim)
+		live, err := s.live(ctx, claim)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			s.drop(claim.UID)
+			continue
+		}
+		out = append(out, live)
 	}
-	s.forgetCondemned(out)
+	s.forgetPast(out)
 	return out, nil
 }
 
-// unseen returns the claims of ours that are not among cached, and forgets those that are.
-func (s *State) unseen(cached []*karpv1.NodeClaim) []*karpv1.NodeClaim {
+func (s *State) createdNow() []*karpv1.NodeClaim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, claim := range cached {
-		delete(s.created, claim.UID)
-	}
 	return slices.Collect(maps.Values(s.created))
 }
 
@@ -170,10 +181,29 @@ func (s *State) drop(uid types.UID) {
 	delete(s.created, uid)
 }
 
-// forgetCondemned drops the marks of claims that are gone for good.
-func (s *State) forgetCondemned(present []*karpv1.NodeClaim) {
+// live asks the API server about a claim that the cache does not show: not yet, or no longer? It returns
+// nil in the latter case.
+func (s *State) live(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+	live := &karpv1.NodeClaim{}
+	err := s.cfg.Live.Get(ctx, client.ObjectKeyFromObject(claim), live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node claim %q from the API server: %w", claim.Name, err)
+	}
+	if live.UID != claim.UID {
+		return nil, nil
+	}
+	return live, nil
+}
+
+// forgetPast drops the marks of claims that are gone for good, and the nominations that have run out.
+func (s *State) forgetPast(present []*karpv1.NodeClaim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.cfg.Now()
+	maps.DeleteFunc(s.nominated, func(_ string, until time.Time) bool { return until.Before(now) })
 	if len(s.condemned) == 0 {
 		return
 	}
@@ -181,35 +211,24 @@ func (s *State) forgetCondemned(present []*karpv1.NodeClaim) {
 	for _, claim := range present {
 		there[claim.UID] = true
 	}
-	maps.DeleteFunc(s.condemned, func(uid types.UID, _ time.Time) bool { return !there[uid] })
-}
-
-// gone asks the API server about a claim that the cache does not show: not yet, or no longer?
-func (s *State) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
-	var live karpv1.NodeClaim
-	err := s.cfg.Live.Get(ctx, client.ObjectKeyFromObject(claim), &live)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read node claim %q from the API server: %w", claim.Name, err)
-	}
-	return live.UID != claim.UID, nil
+	maps.DeleteFunc(s.condemned, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
 func (s *State) isCondemned(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.condemned[uid]
-	return ok
+	return s.condemned[uid]
 }
 
-func (s *State) nominatedUntil(node string) time.Time {
+// nominatedUntil is until when any of a node's names was promised to a pod; zero if none was.
+func (s *State) nominatedUntil(names ...string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := s.nominated[node]
-	if !until.IsZero() && until.Before(s.cfg.Now()) {
-		delete(s.nominated, node)
+	var out time.Time
+	for _, name := range names {
+		if until := s.nominated[name]; until.After(out) {
+			out = until
+		}
 	}
-	return until
+	return out
 }

@@ -1,0 +1,104 @@
+// Package apitest is an API server for the tests of controllers: controller-runtime's fake client, made to do
+// what controllers rely on and the fake leaves out. Objects get a UID, a creation time and predictable names, and
+// a deletion whose precondition names another UID is refused. Deletion times are those of the machine's clock.
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+)
+
+// New returns an API server that holds objects. What an object lacks of UID and creation time it is given.
+func New(t testing.TB, now func() time.Time, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	s := &server{now: now}
+	for _, o := range objects {
+		s.name(o)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
+		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{})
+	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
+		t.Fatal(err)
+	}
+	return interceptor.NewClient(builder.Build(), interceptor.Funcs{Create: s.create, Delete: s.delete})
+}
+
+func scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	out := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+		if err := add(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// indexes lets AddIndexes write to the builder of a fake client.
+type indexes struct{ builder *fake.ClientBuilder }
+
+func (i indexes) IndexField(_ context.Context, o client.Object, field string, value client.IndexerFunc) error {
+	i.builder.WithIndex(o, field, value)
+	return nil
+}
+
+type server struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	count int
+}
+
+// name gives an object what an API server would.
+func (s *server) name(o client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	if o.GetName() == "" && o.GetGenerateName() != "" {
+		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), s.count))
+	}
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(fmt.Sprintf("%s-%d", o.GetName(), s.count)))
+	}
+	if created := o.GetCreationTimestamp(); created.IsZero() {
+		o.SetCreationTimestamp(metav1.NewTime(s.now()).Rfc3339Copy())
+	}
+}
+
+func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	s.name(o)
+	return c.Create(ctx, o, opts...)
+}
+
+func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	var options client.DeleteOptions
+	options.ApplyOptions(opts)
+	if p := options.Preconditions; p != nil && p.UID != nil {
+		have := o.DeepCopyObject().(client.Object)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), have); err != nil {
+			return err
+		}
+		if have.GetUID() != *p.UID {
+			return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), fmt.Errorf("UID is %s, not %s", have.GetUID(), *p.UID))
+		}
+	}
+	return c.Delete(ctx, o, opts...)
+}

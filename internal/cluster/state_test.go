@@ -1,0 +1,375 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+const window = 20 * time.Second
+
+// world is a cache and the API server behind it. They differ as far as the cache lags.
+type world struct {
+	now         time.Time
+	cache, live client.WithWatch
+	types       []*catalog.InstanceType
+	typesErr    error
+	leftOut     []string
+	*cluster.State
+}
+
+func (w *world) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	return w.types, w.typesErr
+}
+
+// newWorld returns a world whose cache has seen all of objects.
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{now: start}
+	now := func() time.Time { return w.now }
+	w.live = apitest.New(t, now, objects...)
+	// The cache's objects are those of the API server, UIDs and all.
+	w.cache = apitest.New(t, now, objects...)
+	w.State = w.state(w.cache, w.live)
+	return w
+}
+
+func (w *world) state(cache, live client.Reader) *cluster.State {
+	return cluster.NewState(cluster.Config{
+		Cache: cache, Live: live, Types: w, NominationWindow: window, Now: func() time.Time { return w.now },
+		PoolLeftOut: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
+	})
+}
+
+func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
+	t.Helper()
+	s, err := w.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// create makes an object that the cache does not see yet.
+func (w *world) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := w.live.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// catchUp shows an object to the cache.
+func (w *world) catchUp(t *testing.T, o client.Object) {
+	t.Helper()
+	shown := o.DeepCopyObject().(client.Object)
+	shown.SetResourceVersion("")
+	if err := w.cache.Create(t.Context(), shown); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodeNames are the names of a snapshot's nodes.
+func nodeNames(s *snapshot.Snapshot) []string {
+	var out []string
+	for i := range s.Nodes {
+		out = append(out, s.Nodes[i].Name)
+	}
+	return out
+}
+
+func wantNodes(t *testing.T, s *snapshot.Snapshot, want ...string) {
+	t.Helper()
+	if got := nodeNames(s); !slices.Equal(got, want) {
+		t.Errorf("nodes %v, want %v", got, want)
+	}
+}
+
+// claimOf returns a claim of pool "general" that is not launched yet.
+func claimOf(name string, change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
+	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start),
+		Labels: map[string]string{karpv1.LabelNodePool: "general"}, Annotations: map[string]string{},
+	}}
+	c.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func TestCreatedClaimsAreSeenBeforeTheCacheShowsThem(t *testing.T) {
+	w := newWorld(t)
+	wantNodes(t, w.snapshot(t))
+	c := claimOf("a", nominates("pod-1"))
+	w.create(t, c)
+	w.Created(c)
+	s := w.snapshot(t)
+	wantNodes(t, s, "a")
+	if got := s.Nodes[0].Nominated; !slices.Equal(got, []types.UID{"pod-1"}) {
+		t.Errorf("nominated %v: the pod would be bought for twice", got)
+	}
+	w.catchUp(t, c)
+	wantNodes(t, w.snapshot(t), "a")
+}
+
+func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
+	w := newWorld(t)
+	c := claimOf("a")
+	w.create(t, c)
+	w.Created(c)
+	wantNodes(t, w.snapshot(t), "a")
+	if err := w.live.Delete(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, w.snapshot(t))
+	// Another claim of the same name is not the one that was created.
+	w.create(t, claimOf("a", func(c *karpv1.NodeClaim) { c.UID = "another" }))
+	wantNodes(t, w.snapshot(t))
+}
+
+// A claim that is created, deleted and not cached yet is on its way out already.
+func TestCreatedClaimIsReadAsItIsNow(t *testing.T) {
+	w := newWorld(t)
+	c := claimOf("a", func(c *karpv1.NodeClaim) { c.Finalizers = []string{karpv1.FinalizerTermination} })
+	w.create(t, c)
+	w.Created(c)
+	if err := w.live.Delete(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.snapshot(t); len(s.Nodes) != 1 || !s.Nodes[0].Deleting {
+		t.Errorf("nodes %+v, want one that is deleting", s.Nodes)
+	}
+}
+
+// Two passes at once: while one has read the old cache, another sees that the cache has caught up.
+func TestCreatedClaimIsNeverLostBetweenTwoPasses(t *testing.T) {
+	w := newWorld(t)
+	c := claimOf("a")
+	var s *cluster.State
+	raced := false
+	cache := interceptor.NewClient(w.cache, interceptor.Funcs{
+		List: func(ctx context.Context, cache client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := cache.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			if _, claims := list.(*karpv1.NodeClaimList); claims && !raced {
+				raced = true
+				w.catchUp(t, c)
+				_, err := s.Usage(ctx)
+				return err
+			}
+			return nil
+		},
+	})
+	s = w.state(cache, w.live)
+	w.create(t, c)
+	s.Created(c)
+	snap, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, snap, "a")
+}
+
+func TestFirstSnapshotReadsWhatTheProcessBeforeHasBought(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, claimOf("bought-before", nominates("pod-1")))
+	wantNodes(t, w.snapshot(t), "bought-before")
+}
+
+func TestLostCreateAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.snapshot(t)
+	// The create took effect, but the answer was lost: the state is told to look, not what was made.
+	w.create(t, claimOf("a"))
+	wantNodes(t, w.snapshot(t))
+	w.Forget()
+	wantNodes(t, w.snapshot(t), "a")
+	if !w.Primed() {
+		t.Error("the API server is read for every snapshot")
+	}
+}
+
+func TestForgetDuringRefreshIsNotLost(t *testing.T) {
+	w := newWorld(t)
+	var s *cluster.State
+	live := interceptor.NewClient(w.live, interceptor.Funcs{
+		List: func(ctx context.Context, live client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := live.List(ctx, list, opts...)
+			s.Forget()
+			return err
+		},
+	})
+	s = w.state(w.cache, live)
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Primed() {
+		t.Error("what was read before the doubt arose settles it")
+	}
+}
+
+func TestNoSnapshotWithoutTheAPIServer(t *testing.T) {
+	down := errors.New("connection refused")
+	for _, verb := range []string{"list", "get"} {
+		t.Run(verb, func(t *testing.T) {
+			w := newWorld(t)
+			c := claimOf("a")
+			fail := false
+			live := interceptor.NewClient(w.live, interceptor.Funcs{
+				List: func(ctx context.Context, live client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if verb == "list" {
+						return down
+					}
+					return live.List(ctx, list, opts...)
+				},
+				Get: func(ctx context.Context, live client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if fail {
+						return down
+					}
+					return live.Get(ctx, key, o, opts...)
+				},
+			})
+			s := w.state(w.cache, live)
+			s.Created(c)
+			fail = verb == "get"
+			if _, err := s.Snapshot(t.Context()); !errors.Is(err, down) {
+				t.Errorf("error %v, want %v: what is not known must not be planned without", err, down)
+			}
+		})
+	}
+}
+
+func TestCondemned(t *testing.T) {
+	c := claimOf("a", launched("i-1"))
+	w := newWorld(t, c)
+	deleting := func() bool { return w.snapshot(t).Nodes[0].Deleting }
+	w.Condemn(c.UID)
+	if !deleting() {
+		t.Error("a condemned node takes pods until the cache shows its deletion")
+	}
+	w.Spare(c.UID)
+	if deleting() {
+		t.Error("a spared node stays closed")
+	}
+	// The mark ends with the claim: its name and its node may come again.
+	w.Condemn(c.UID)
+	for _, api := range []client.Client{w.cache, w.live} {
+		if err := api.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.snapshot(t)
+	w.catchUp(t, c)
+	if deleting() {
+		t.Error("the mark of a claim that is gone is kept")
+	}
+}
+
+func TestNominate(t *testing.T) {
+	c := claimOf("claim-a", launched("i-1"), registered("node-a"))
+	w := newWorld(t, c, nodeOf("node-a", "i-1", joinedNode))
+	until := func() time.Time { return w.snapshot(t).Nodes[0].NominatedUntil }
+	if !until().IsZero() {
+		t.Error("nominated without a nomination")
+	}
+	w.Nominate("node-a")
+	w.now = w.now.Add(10 * time.Second)
+	w.Nominate("node-a")
+	if want := start.Add(10*time.Second + window); !until().Equal(want) {
+		t.Errorf("until %v, want %v: each nomination starts the window anew", until(), want)
+	}
+	w.now = w.now.Add(window + time.Second)
+	if !until().IsZero() {
+		t.Error("a nomination that has run out is kept")
+	}
+	w.Nominate("claim-a")
+	if !until().Equal(w.now.Add(window)) {
+		t.Error("a promise to the claim is forgotten once its node has registered")
+	}
+}
+
+func TestManyStatesAtOnce(t *testing.T) {
+	w := newWorld(t, claimOf("a", launched("i-1")))
+	done := make(chan error)
+	for i := range 8 {
+		go func() {
+			for range 20 {
+				w.Nominate(fmt.Sprint(i))
+				w.Condemn("uid-a")
+				w.Forget()
+				if _, err := w.Snapshot(context.Background()); err != nil {
+					done <- err
+					return
+				}
+				w.Spare("uid-a")
+			}
+			done <- nil
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func nominates(uids string) func(*karpv1.NodeClaim) {
+	return func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationNominatedPods] = uids }
+}
+
+func launched(id string) func(*karpv1.NodeClaim) {
+	return func(c *karpv1.NodeClaim) {
+		c.Status.ProviderID = "aws:///us-east-1a/" + id
+		c.Status.Capacity, c.Status.Allocatable = room("4", "16Gi"), room("3", "14Gi")
+		condition.SetTrue(c, karpv1.ConditionLaunched, start)
+	}
+}
+
+func registered(node string) func(*karpv1.NodeClaim) {
+	return func(c *karpv1.NodeClaim) {
+		c.Status.NodeName = node
+		condition.SetTrue(c, karpv1.ConditionRegistered, start)
+	}
+}
+
+func initialized(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionInitialized, start) }
+
+// nodeOf returns a Node as its kubelet makes it.
+func nodeOf(name, id string, change ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start), Labels: map[string]string{}}}
+	if id != "" {
+		n.Spec.ProviderID = "aws:///us-east-1a/" + id
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.Capacity, n.Status.Allocatable = room("4", "15Gi"), room("2", "13Gi")
+	for _, f := range change {
+		f(n)
+	}
+	return n
+}
+
+func joinedNode(n *corev1.Node) {
+	n.Labels[karpv1.LabelNodePool], n.Labels[karpv1.LabelRegistered] = "general", "true"
+}
+
+func initializedNode(n *corev1.Node) { n.Labels[karpv1.LabelInitialized] = "true" }

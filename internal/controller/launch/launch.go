@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -27,11 +28,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
 // launcher buys the instance of a claim. Called again for the same claim it returns the same instance.
+// Terminate ends an instance and returns cloud.ErrNotFound when it is gone already.
 type launcher interface {
 	Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error)
+	Terminate(ctx context.Context, providerID string) error
 }
 
 // Reconciler launches NodeClaims. Killed between any two of its steps, the next run finds the instance
@@ -53,9 +57,18 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.launch").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(wakes())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 100, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
 		Complete(conflict.Retry(r))
+}
+
+// wakes lets a claim be looked at when its spec or metadata change, and when its launch is written down. That
+// it could not be launched is written down too, and must not end the wait before the next attempt.
+func wakes() predicate.Predicate {
+	launched := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return condition.IsTrue(o.(*karpv1.NodeClaim), karpv1.ConditionLaunched)
+	})
+	return predicate.Or(wake.UnlessStatusOnly(), launched)
 }
 
 // Reconcile takes one claim one step further: finalizer, instance, or failure.
@@ -76,10 +89,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
 	}
 	launched, err := r.launch(ctx, claim)
-	if err == nil {
-		return reconcile.Result{}, client.IgnoreNotFound(r.record(ctx, claim, launched))
+	if err != nil {
+		return reconcile.Result{}, r.failed(ctx, claim, err)
 	}
-	return reconcile.Result{}, r.failed(ctx, claim, err)
+	err = r.record(ctx, claim, launched)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, r.giveBack(ctx, claim, launched.ProviderID)
+	}
+	return reconcile.Result{}, err
+}
+
+// giveBack ends an instance whose claim was finalized while it was being bought.
+func (r *Reconciler) giveBack(ctx context.Context, claim *karpv1.NodeClaim, providerID string) error {
+	r.Log.Info("terminating the instance of a nodeclaim that went while it was launched", "NodeClaim", claim.Name, "provider-id", providerID)
+	if err := r.Cloud.Terminate(ctx, providerID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
+		return fmt.Errorf("terminate the instance of node claim %q, which is gone: %w", claim.Name, err)
+	}
+	return nil
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
@@ -125,7 +151,8 @@ func launchable(class *awsv1.EC2NodeClass) error {
 // The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
 func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launched cloud.Launched) error {
 	before := claim.DeepCopy()
-	labels := maps.Clone(launched.Labels)
+	labels := map[string]string{}
+	maps.Copy(labels, launched.Labels)
 	maps.Copy(labels, claim.Labels)
 	claim.Labels = labels
 	if claim.Annotations == nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
 // deletionPoll is how often a class that is still referred to is looked at again.
@@ -54,7 +55,7 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclass").
-		For(&awsv1.EC2NodeClass{}).
+		For(&awsv1.EC2NodeClass{}, builder.WithPredicates(wake.UnlessStatusOnly())).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(conflict.Retry(r))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -63,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	node := &nodes[0]
 	if node.Labels[karpv1.LabelInitialized] != "true" {
 		labelled := node.DeepCopy()
-		labelled.Labels[karpv1.LabelInitialized] = "true"
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, karpv1.LabelInitialized, "true")
 		if err := r.Client.Patch(ctx, labelled, client.MergeFrom(node)); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}

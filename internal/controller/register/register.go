@@ -59,6 +59,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	// A Node that is being deleted cannot be given a finalizer any more, and will not be a node.
+	nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return n.DeletionTimestamp != nil })
 	before := claim.DeepCopy()
 	switch len(nodes) {
 	case 0:

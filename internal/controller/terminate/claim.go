@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,15 +104,16 @@ func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeCla
 	return true, nil
 }
 
-// deleteNodes deletes the claim's Nodes and reports whether any is left. The Node of a claim that never
-// registered bears no finalizer of ours: it is left to the cloud controller manager.
+// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered bears
+// no finalizer of ours and is left to the cloud controller manager. One that bears it is drained, even if the
+// claim was deleted before it could say that it is registered.
 func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
-	if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
-		return false, nil
-	}
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {
 		return false, err
+	}
+	if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
+		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !controllerutil.ContainsFinalizer(&n, karpv1.FinalizerTermination) })
 	}
 	for i := range nodes {
 		if nodes[i].DeletionTimestamp != nil {

@@ -99,22 +99,25 @@ func (e *Evictor) work(ctx context.Context) bool {
 		return false
 	}
 	defer e.queue.Done(key)
-	if done := e.evict(ctx, key); !done && ctx.Err() == nil {
+	e.mu.Lock()
+	ask, wanted := e.asked[key]
+	e.mu.Unlock()
+	if wanted && !e.evict(ctx, key, ask) && ctx.Err() == nil {
 		e.queue.AddRateLimited(key)
 		return true
 	}
 	e.queue.Forget(key)
 	e.mu.Lock()
-	delete(e.asked, key)
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	// An earlier deadline that was asked for meanwhile is in the queue again, and keeps its place here.
+	if e.asked[key] == ask {
+		delete(e.asked, key)
+	}
 	return true
 }
 
 // evict takes one pod one step further and reports whether nothing is left to do for it.
-func (e *Evictor) evict(ctx context.Context, key podKey) (done bool) {
-	e.mu.Lock()
-	ask := e.asked[key]
-	e.mu.Unlock()
+func (e *Evictor) evict(ctx context.Context, key podKey, ask eviction) (done bool) {
 	pod := &corev1.Pod{}
 	err := e.Client.Get(ctx, client.ObjectKey{Namespace: key.namespace, Name: key.name}, pod)
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.uid {

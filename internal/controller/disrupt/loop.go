@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -195,16 +196,20 @@ func (l *Loop) reopen(ctx context.Context, snap *snapshot.Snapshot) error {
 		}
 		node := &corev1.Node{}
 		if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
-			return client.IgnoreNotFound(err)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return err
 		}
 		if node.DeletionTimestamp != nil {
 			continue
 		}
-		if err := setTaint(ctx, l.Client, node, false /* present */); err != nil {
-			return client.IgnoreNotFound(err)
+		// The taint goes last: as long as it is there, the next pass comes here again.
+		if err := l.clearReason(ctx, n.Claim); client.IgnoreNotFound(err) != nil {
+			return err
 		}
-		if err := l.clearReason(ctx, n.Claim); err != nil {
-			return client.IgnoreNotFound(err)
+		if err := setTaint(ctx, l.Client, node, false /* present */); client.IgnoreNotFound(err) != nil {
+			return err
 		}
 	}
 	return nil

@@ -91,7 +91,7 @@ func (c *Counter) measure(pool *karpv1.NodePool, sum corev1.ResourceList) {
 func withZeros(list corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, cluster.ResourceNodes} {
-		out[name] = resource.MustParse("0")
+		out[name] = *resource.NewQuantity(0, resource.DecimalSI)
 	}
 	for name, q := range list {
 		out[name] = q

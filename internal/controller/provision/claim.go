@@ -13,9 +13,14 @@ import (
 )
 
 // Claim makes the NodeClaim that a Launch stands for. It remembers the pods that it is bought for, so that
-// whoever reads it, this process or the next, does not buy for them again.
-func Claim(l *schedule.Launch, labels requirement.Labels) *karpv1.NodeClaim {
+// whoever reads it, this process or the next, does not buy for them again. It bears the hash of the template
+// that it is made from, which the pool's own annotation may not have caught up with.
+func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, error) {
 	pool, template := l.Pool, l.Pool.Spec.Template
+	hash, err := pool.Hash()
+	if err != nil {
+		return nil, fmt.Errorf("hash the template of node pool %q: %w", pool.Name, err)
+	}
 	block := true
 	claim := &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,16 +43,13 @@ func Claim(l *schedule.Launch, labels requirement.Labels) *karpv1.NodeClaim {
 	claim.Spec.Resources.Requests = l.Requests
 	maps.Copy(claim.Labels, l.ClaimLabels(labels))
 	maps.Copy(claim.Annotations, template.Annotations)
-	for _, key := range []string{karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion} {
-		if v, ok := pool.Annotations[key]; ok {
-			claim.Annotations[key] = v
-		}
-	}
+	claim.Annotations[karpv1.AnnotationNodePoolHash] = hash
+	claim.Annotations[karpv1.AnnotationNodePoolHashVersion] = karpv1.NodePoolHashVersion
 	claim.Annotations[karpv1.AnnotationMinValuesRelaxed] = fmt.Sprint(l.MinValuesRelaxed)
 	var nominated []string
 	for _, pod := range l.Pods {
 		nominated = append(nominated, string(pod.UID))
 	}
 	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(nominated, ",")
-	return claim
+	return claim, nil
 }

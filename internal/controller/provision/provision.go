@@ -208,7 +208,10 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	if pool.UID != l.Pool.UID || pool.DeletionTimestamp != nil {
 		return nil
 	}
-	claim := Claim(l, labels)
+	claim, err := Claim(l, labels)
+	if err != nil {
+		return err
+	}
 	if err := p.Client.Create(ctx, claim); err != nil {
 		// Whether it was created after all, only the API server knows: the next pass asks it.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {

@@ -3,6 +3,7 @@ package event
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 
 // Quiet is for how long an event that says the same of the same object stays unsaid.
 const Quiet = 2 * time.Minute
+
+// enough is a number of remembered events that is not worth sweeping.
+const enough = 10_000
 
 // Object is what an event is about.
 type Object interface {
@@ -30,6 +34,8 @@ type Recorder struct {
 
 	mu   sync.Mutex
 	said map[key]time.Time
+	// sweep is how many entries said may hold before those that have run out are looked for.
+	sweep int
 }
 
 type key struct {
@@ -39,7 +45,7 @@ type key struct {
 
 // NewRecorder returns a Recorder that writes to sink.
 func NewRecorder(sink record.EventRecorder, now func() time.Time) *Recorder {
-	return &Recorder{sink: sink, now: now, said: map[key]time.Time{}}
+	return &Recorder{sink: sink, now: now, said: map[key]time.Time{}, sweep: enough}
 }
 
 // Normal records that something happened as it should.
@@ -71,13 +77,11 @@ func (r *Recorder) repeated(k key, window time.Duration) bool {
 	if until, ok := r.said[k]; ok && now.Before(until) {
 		return true
 	}
-	// Entries are small and their number is bounded by what happens in a window; sweep now and then.
-	if len(r.said) > 10_000 {
-		for k, until := range r.said {
-			if !now.Before(until) {
-				delete(r.said, k)
-			}
-		}
+	// Entries are small and their number is bounded by what happens in a window. Sweeping whenever it has
+	// doubled costs little for each event, however many there are.
+	if len(r.said) >= r.sweep {
+		maps.DeleteFunc(r.said, func(_ key, until time.Time) bool { return !now.Before(until) })
+		r.sweep = max(enough, 2*len(r.said))
 	}
 	r.said[k] = now.Add(window)
 	return false

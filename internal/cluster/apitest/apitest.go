@@ -10,13 +10,17 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,7 +37,10 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	for _, o := range objects {
 		s.name(o)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
+	scheme := scheme(t)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		// Nobody applies on the server's side, and the tracker that could do it takes long over each write.
+		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
 		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{})
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
@@ -44,7 +51,7 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	out := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
 		if err := add(out); err != nil {
 			t.Fatal(err)
 		}

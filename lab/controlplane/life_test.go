@@ -18,6 +18,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
 	"github.com/dovetail-k8s/dovetail/lab/controlplane/pki"
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
 )
 
 // grace is how long a component may take to end before it is killed.
@@ -58,7 +59,7 @@ func TestNoOrphans(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "state")
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), parentDir+"="+dir, "DOVETAIL_LAB="+executable(t))
+			cmd.Env = append(os.Environ(), parentDir+"="+dir, "DOVETAIL_LAB="+labtest.Binary(t))
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +106,7 @@ func TestComponentEndsWithItsStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), executable(t), "component", "etcd", "--",
+	cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "component", "etcd", "--",
 		"--data-dir="+filepath.Join(dir, "data"), "--listen-client-url=https://127.0.0.1:0",
 		"--cert-file="+filepath.Join(dir, "cert"), "--key-file="+filepath.Join(dir, "key"),
 		"--trusted-ca-file="+filepath.Join(dir, "ca"))
@@ -243,7 +244,7 @@ func TestStartFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_, err := controlplane.Start(ctx, controlplane.Config{
-			Name: "cancelled", Dir: dir, Executable: executable(t),
+			Name: "cancelled", Dir: dir, Executable: labtest.Binary(t),
 			Progress: func(component, state string) {
 				if component == "etcd" && state == "healthy" {
 					cancel()
@@ -287,7 +288,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestUnknownComponent(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), executable(t), "component", "kubelet").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), labtest.Binary(t), "component", "kubelet").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kube-apiserver") {
 		t.Errorf("got %v: %s; want an error that names the components", err, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
 )
 
 // within is how long a test waits for what takes moments on an idle machine.
@@ -46,7 +46,7 @@ var shared struct {
 
 func sharedCluster(t *testing.T) *controlplane.Cluster {
 	t.Helper()
-	exe := executable(t)
+	exe := labtest.Binary(t)
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil && shared.err == nil {
@@ -78,7 +78,7 @@ func stopShared() error {
 // startCluster starts a cluster for one test, and stops it when the test ends.
 func startCluster(t *testing.T, cfg controlplane.Config) *controlplane.Cluster {
 	t.Helper()
-	cfg.Executable = executable(t)
+	cfg.Executable = labtest.Binary(t)
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	c, err := controlplane.Start(t.Context(), cfg)
 	if err != nil {
@@ -90,24 +90,6 @@ func startCluster(t *testing.T, cfg controlplane.Config) *controlplane.Cluster {
 		}
 	})
 	return c
-}
-
-// executable is the binary that holds the components. It is built once, by make, because that
-// takes minutes.
-func executable(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("DOVETAIL_LAB")
-	if path == "" {
-		path = filepath.Join("..", "..", "bin", "dovetail-lab")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the control plane's binary is missing (%v): run `make build`, or set DOVETAIL_LAB", err)
-	}
-	return path
 }
 
 func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {

@@ -1,0 +1,43 @@
+package scenario_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+	"github.com/dovetail-k8s/dovetail/lab/scenario"
+)
+
+// Every story that the binary knows is told by it.
+func TestScenarios(t *testing.T) {
+	binary := labtest.Binary(t)
+	out, err := exec.CommandContext(t.Context(), binary, "list", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stories []struct{ Name string }
+	if err := json.Unmarshal(out, &stories); err != nil {
+		t.Fatal(err)
+	}
+	if len(stories) < 4 {
+		t.Fatalf("there are only %d stories: %s", len(stories), out)
+	}
+	for _, s := range stories {
+		t.Run(s.Name, func(t *testing.T) {
+			out, failed := exec.CommandContext(t.Context(), binary, "run", s.Name, "-o", "json").Output()
+			var results []scenario.Result
+			if err := json.Unmarshal(out, &results); err != nil {
+				t.Fatalf("%v (%v) in:\n%s", err, failed, out)
+			}
+			if failed != nil || len(results) != 1 || !results[0].Passed {
+				t.Errorf("%v\n%s", failed, out)
+			}
+			for _, r := range results {
+				for _, step := range r.Steps {
+					t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package scenario_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+)
+
+const (
+	// bootWithin and runWithin are far above what is usual, for machines that do other things as well.
+	bootWithin = 2 * time.Minute
+	runWithin  = 2 * time.Minute
+	endWithin  = 30 * time.Second
+)
+
+// components are the processes of a world of one cluster: those of the control plane and the controller.
+const components = 5
+
+func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
+	s := labtest.Start(t, "up")
+	s.Await(t, "pods: 0 pending, 5 running", runWithin)
+	s.Await(t, "scale deployment/sample --replicas 50", time.Second)
+	children := s.Children(t)
+	if len(children) != components {
+		t.Errorf("%d processes were started, want %d", len(children), components)
+	}
+	s.EndsWell(t, endWithin)
+}
+
+func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
+	s := labtest.Start(t, "up", "--no-controller")
+	s.Await(t, "ready after", bootWithin)
+	children := s.Children(t)
+	s.Signal(t, syscall.SIGINT)
+	s.Await(t, "ending", endWithin)
+	s.Signal(t, syscall.SIGINT)
+	s.Wait(t, endWithin) // the components were killed, which may count as a failure
+	s.LeftNothing(t, children)
+}
+
+func TestUpInterruptedWhileBooting(t *testing.T) {
+	s := labtest.Start(t, "up", "--no-controller")
+	s.Await(t, "etcd", bootWithin)
+	s.EndsWell(t, endWithin)
+}
+
+func TestUpKilledLeavesNoProcess(t *testing.T) {
+	s := labtest.Start(t, "up", "--no-workload")
+	s.Await(t, "ready after", bootWithin)
+	children := s.Children(t)
+	if len(children) != components {
+		t.Errorf("%d processes were started, want %d", len(children), components)
+	}
+	s.Signal(t, syscall.SIGKILL)
+	s.Wait(t, endWithin)
+	labtest.Gone(t, children, endWithin)
+}
+
+func TestUpSaysWhichPartDied(t *testing.T) {
+	s := labtest.Start(t, "up", "--no-controller")
+	s.Await(t, "ready after", bootWithin)
+	children := s.Children(t)
+	// The one that was started first is etcd.
+	if err := syscall.Kill(slices.Min(children), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.Wait(t, endWithin); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if out := s.Output(); !strings.Contains(out, "etcd ended (signal: killed)") {
+		t.Errorf("it does not say that etcd was killed:\n%s", out)
+	}
+	s.LeftNothing(t, children)
+}
+
+// Another controller finds a cluster and an AWS by what is printed for it.
+func TestUpWithoutControllerServesBoth(t *testing.T) {
+	s := labtest.Start(t, "up", "--no-controller", "--clusters", "2")
+	s.Await(t, "lab-2  pods:", bootWithin)
+	exports := s.Exports() // of the second cluster, which is printed last
+	if got := exports["CLUSTER_NAME"]; got != "lab-2" {
+		t.Errorf("CLUSTER_NAME is %q", got)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", exports["KUBECONFIG"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != exports["CLUSTER_ENDPOINT"] {
+		t.Errorf("the kubeconfig is for %s, CLUSTER_ENDPOINT is %s", config.Host, exports["CLUSTER_ENDPOINT"])
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 0 {
+		t.Errorf("nodes: %v, %v", nodes, err)
+	}
+
+	account := sdk(t, exports)
+	caller, err := sts.NewFromConfig(account).GetCallerIdentity(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := aws.ToString(caller.Arn); !strings.Contains(got, "assumed-role/KarpenterControllerRole-lab-2/") {
+		t.Errorf("the credentials are of %s", got)
+	}
+	pages, types := 0, 0
+	for p := ec2.NewDescribeInstanceTypesPaginator(ec2.NewFromConfig(account), nil); p.HasMorePages(); pages++ {
+		page, err := p.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		types += len(page.InstanceTypes)
+	}
+	if pages < 2 || types <= 800 {
+		t.Errorf("%d instance types on %d pages", types, pages)
+	}
+	cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "kubectl", "get", "crd", "-o", "name")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+exports["KUBECONFIG"])
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nodepools.karpenter.sh") {
+		t.Errorf("kubectl get crd: %v\n%s", err, out)
+	}
+}
+
+func TestAWSAlone(t *testing.T) {
+	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--cluster", "shop")
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	out, err := ec2.NewFromConfig(sdk(t, s.Exports())).DescribeSubnets(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Subnets) != 6 {
+		t.Errorf("%d subnets, want a private and a public one in each of three zones", len(out.Subnets))
+	}
+	s.EndsWell(t, endWithin)
+}
+
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"run", 2, "first-node"},
+		{"run no-such-story", 2, "first-node"},
+		{"run first-node first-node", 2, "twice"},
+		{"run --all first-node", 2, "--all"},
+		{"run first-node -o xml", 2, "xml"},
+		{"list -o xml", 2, "xml"},
+		{"up --clusters 0", 2, "--clusters"},
+		{"up now", 2, "now"},
+		{"frobnicate", 2, "frobnicate"},
+		{"--frobnicate", 2, "frobnicate"},
+		{"up --dovetail /nowhere/dovetail", 1, "make build"},
+		{"up --no-controller --region eu-nowhere-1", 1, "eu-west-1"},
+		{"aws --listen 127.0.0.1:99999", 1, "--listen"},
+		{"--help", 0, "dovetail-lab run first-node"},
+		{"run --help", 0, "dovetail-lab run --all"},
+		{"up --help", 0, "--no-controller"},
+		{"aws --help", 0, "--cluster shop"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			s := labtest.Start(t, strings.Fields(tt.args)...)
+			if code := s.Wait(t, endWithin); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if out := s.Output(); !strings.Contains(out, tt.want) {
+				t.Errorf("%q is not in:\n%s", tt.want, out)
+			}
+			s.LeftNothing(t, nil)
+		})
+	}
+}
+
+func TestFailedStoryIsToldAndKept(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "dovetail")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho no such region >&2\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := labtest.Start(t, "run", "first-node", "--dovetail", broken)
+	if code := s.Wait(t, bootWithin); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{"✓ boot the world", "✗ start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
+		if out := s.Output(); !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(s.Temp, "*", "lab", "logs", "controller.log"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("kept logs: %v, %v", kept, err)
+	}
+}
+
+// sdk is a configuration of the AWS SDK from the variables of the environment, as a user has it.
+func sdk(t *testing.T, exports map[string]string) aws.Config {
+	t.Helper()
+	for name, value := range exports {
+		if strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, value)
+		}
+	}
+	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+	config, err := awsconfig.LoadDefaultConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}

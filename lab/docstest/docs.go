@@ -1,0 +1,59 @@
+// Package docstest runs the commands that the documentation shows, as a reader would type them.
+//
+// Every line of every sh block of README.md and docs/*.md is run from the root of the repository:
+//
+//   - make lab: the lab is booted as make would, and is there for the lines that follow; at the end it is
+//     interrupted, and must end well.
+//   - make TARGET: make has to know how to make it; what it would run is run by CI itself.
+//   - anything else is run by bash and has to exit with 0.
+package docstest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Line is a command of a document.
+type Line struct {
+	Number int // in the document, from 1
+	Text   string
+}
+
+// Lines are the commands of a Markdown document: the lines of its sh blocks, without comments and empty
+// ones. A line that ends in a backslash goes on in the next.
+func Lines(document io.Reader) ([]Line, error) {
+	const fence = "```"
+	var out []Line
+	language, begun := "", 0 // of the block that the line is in; begun is 0 outside of one
+	goesOn := false
+	scanner := bufio.NewScanner(document)
+	for n := 1; scanner.Scan(); n++ {
+		text := strings.TrimSpace(scanner.Text())
+		name, isFence := strings.CutPrefix(text, fence)
+		switch {
+		case isFence && begun == 0:
+			language, begun = name, n
+			continue
+		case isFence && goesOn:
+			return nil, fmt.Errorf("line %d: the block ends in the middle of a command", n)
+		case isFence:
+			begun = 0
+			continue
+		case begun == 0, language != "sh", text == "", strings.HasPrefix(text, "#"):
+			continue
+		}
+		command, more := strings.CutSuffix(text, `\`)
+		if goesOn {
+			out[len(out)-1].Text += command
+		} else {
+			out = append(out, Line{Number: n, Text: command})
+		}
+		goesOn = more
+	}
+	if begun != 0 {
+		return nil, fmt.Errorf("line %d: the block does not end", begun)
+	}
+	return out, scanner.Err()
+}

@@ -1,0 +1,148 @@
+package docstest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-k8s/dovetail/lab/docstest"
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+)
+
+const (
+	// lineWithin is how long a command may take; a story takes a minute.
+	lineWithin = 5 * time.Minute
+	labWithin  = 2 * time.Minute
+	endWithin  = 30 * time.Second
+)
+
+func TestCommandsOfTheDocuments(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join(labtest.Root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append([]string{filepath.Join(labtest.Root, "README.md")}, documents...)
+	r := &reader{}
+	for _, path := range documents {
+		name, err := filepath.Rel(labtest.Root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := docstest.Lines(file)
+		_ = file.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, line := range lines {
+			r.follow(t, fmt.Sprintf("%s:%d", name, line.Number), line.Text)
+		}
+	}
+	if r.followed == 0 {
+		t.Error("the documents hold no commands")
+	}
+	r.end(t)
+}
+
+// reader follows the documents.
+type reader struct {
+	lab      *labtest.Session // once it was booted
+	followed int
+}
+
+// follow does what a line says.
+func (r *reader) follow(t *testing.T, place, line string) {
+	r.followed++
+	target, isMake := strings.CutPrefix(line, "make ")
+	switch {
+	case line == "make lab":
+		dryRun(t, place, "lab")
+		r.boot(t)
+	case isMake:
+		dryRun(t, place, target)
+	default:
+		r.run(t, place, line)
+	}
+}
+
+// dryRun has make say what it would run.
+func dryRun(t *testing.T, place, target string) {
+	t.Run(place, func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), "make", "-n", target)
+		cmd.Dir = labtest.Root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("make %s: %v\n%s", target, err, out)
+		}
+	})
+}
+
+// boot runs what "make lab" does, up to where the reader goes on reading.
+func (r *reader) boot(t *testing.T) {
+	if r.lab != nil {
+		return
+	}
+	r.lab = labtest.Start(t, "up")
+	r.lab.Await(t, "export KUBECONFIG=", labWithin)
+	r.lab.Await(t, "pods: 0 pending, 5 running", labWithin)
+}
+
+// run runs a line as the reader's shell does.
+func (r *reader) run(t *testing.T, place, line string) {
+	t.Run(place, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), lineWithin)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
+		cmd.Dir, cmd.Env = labtest.Root, os.Environ()
+		if r.lab != nil {
+			cmd.Env = append(cmd.Env, "KUBECONFIG="+r.lab.Exports()["KUBECONFIG"])
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	})
+}
+
+// end ends the lab as the documents say: by Ctrl-C, and nothing is left.
+func (r *reader) end(t *testing.T) {
+	if r.lab == nil {
+		t.Error("no document boots the lab")
+		return
+	}
+	r.lab.EndsWell(t, endWithin)
+}
+
+func TestLines(t *testing.T) {
+	got, err := docstest.Lines(strings.NewReader("" +
+		"Run `make`:\n\n```sh\n# a comment\nmake lab\n\n  echo a \\\n  b\n```\n\n```yaml\nkind: NodePool\n```\n\n```sh\ntrue\n```\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []docstest.Line{{Number: 5, Text: "make lab"}, {Number: 7, Text: "echo a b"}, {Number: 16, Text: "true"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLinesOfBrokenDocuments(t *testing.T) {
+	for _, tt := range []struct{ name, document, want string }{
+		{"block without end", "text\n```sh\nmake\n", "line 2: the block does not end"},
+		{"command without end", "```sh\nmake \\\n```\n", "line 3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := docstest.Lines(strings.NewReader(tt.document))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -4,11 +4,20 @@ import (
 	"bytes"
 	"fmt"
 	"path"
-	"strings"
+	"slices"
 )
 
 // bootstrapScript is what EKS optimized images of Amazon Linux 2 bring along.
 const bootstrapScript = "/etc/eks/bootstrap.sh"
+
+// bootstrapOptions are the script's options, each of which takes a value. Those that parseBootstrap
+// does not use have no effect on what the API server or a scheduler can see.
+var bootstrapOptions = []string{
+	"--apiserver-endpoint", "--b64-cluster-ca", "--kubelet-extra-args", "--dns-cluster-ip", "--use-max-pods", "--local-disks",
+	"--service-ipv6-cidr", "--ip-family", "--container-runtime", "--aws-api-retry-attempts", "--docker-config-json",
+	"--containerd-config-file", "--pause-container-account", "--pause-container-version", "--enable-docker-bridge",
+	"--enable-local-outpost", "--cluster-id", "--mount-bpf-fs",
+}
 
 // decodeAL2 runs the shell parts of the user data as cloud-init does, which is to say that it looks
 // for calls of the bootstrap script. The last call wins: each one writes the kubelet's files anew.
@@ -69,24 +78,22 @@ func bootstrapCall(c command) int {
 	return -1
 }
 
-// parseBootstrap reads the arguments of the bootstrap script.
+// parseBootstrap reads the arguments of the bootstrap script as the script does: what it does not know
+// it takes for a positional argument, of which only the first, the cluster's name, counts.
 func parseBootstrap(args []string) (Config, error) {
 	cfg := Config{UseENIMaxPods: true}
 	var names []string
 	var encodedCA, extra string
 	for i := 0; i < len(args); i++ {
-		if !strings.HasPrefix(args[i], "--") {
-			names = append(names, args[i])
+		option := args[i]
+		if !slices.Contains(bootstrapOptions, option) {
+			names = append(names, option)
 			continue
 		}
-		name, value, joined := strings.Cut(args[i], "=")
-		if !joined {
-			if i++; i >= len(args) {
-				return Config{}, fmt.Errorf("%s: option %s needs a value", bootstrapScript, name)
-			}
-			value = args[i]
+		if i++; i >= len(args) {
+			return Config{}, fmt.Errorf("%s: option %s needs a value", bootstrapScript, option)
 		}
-		switch name {
+		switch value := args[i]; option {
 		case "--apiserver-endpoint":
 			cfg.Endpoint = value
 		case "--b64-cluster-ca":
@@ -101,12 +108,6 @@ func parseBootstrap(args []string) (Config, error) {
 			cfg.LocalDisks = value
 		case "--service-ipv6-cidr":
 			cfg.ServiceCIDR = value
-		case "--ip-family", "--container-runtime", "--aws-api-retry-attempts", "--docker-config-json",
-			"--containerd-config-file", "--pause-container-account", "--pause-container-version",
-			"--enable-docker-bridge", "--enable-local-outpost", "--cluster-id", "--mount-bpf-fs":
-			// Without an effect on what the API server or a scheduler can see.
-		default:
-			return Config{}, fmt.Errorf("%s: unknown option %s", bootstrapScript, name)
 		}
 	}
 	if len(names) == 0 {

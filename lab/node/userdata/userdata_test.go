@@ -155,7 +155,7 @@ func TestDecodeSaysWhyBootFails(t *testing.T) {
 		{"AL2 without name", AL2, bootstrap(joined), "CLUSTER_NAME is not defined"},
 		{"AL2 without CA", AL2, bootstrap("c --apiserver-endpoint https://h"), "--b64-cluster-ca are needed"},
 		{"AL2 with an option cut off", AL2, bootstrap("c --b64-cluster-ca"), "needs a value"},
-		{"AL2 with an unknown option", AL2, bootstrap("c" + joined + "--kubelet-args x"), "unknown option --kubelet-args"},
+		{"AL2 with nothing but an option and its value in one", AL2, bootstrap("--b64-cluster-ca=@CA@"), "--b64-cluster-ca are needed"},
 		{"unknown kubelet flag", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--node-lables=a=b'"), "unknown flag: --node-lables"},
 		{"malformed labels", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--node-labels=a'"), `malformed pair "a"`},
 		{"taint without effect", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--register-with-taints=a=b'"), "an effect is needed"},
@@ -264,5 +264,19 @@ func TestValidateLabels(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.label, err, tt.want)
 		}
+	}
+}
+
+// The script of the images knows options only with their value as a word of its own.
+func TestBootstrapScriptIgnoresWhatItDoesNotKnow(t *testing.T) {
+	ca := newCA(t)
+	text := "#!/bin/bash\nsudo /etc/eks/bootstrap.sh c --use-max-pods=false --some-option x --apiserver-endpoint https://h --b64-cluster-ca @CA@ && echo done"
+	got, err := Decode(AL2, withCA(text, ca))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{Family: AL2, ClusterName: "c", Endpoint: "https://h", CA: ca, UseENIMaxPods: true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -34,7 +35,7 @@ func (f *Farm) boot(ctx context.Context, i awsim.Instance) {
 	m := machine{farm: f, instance: i, image: f.images[i.ImageID]}
 	config, err := m.bootstrap()
 	if err != nil {
-		m.console("cloud-init", "bootstrap failed: "+err.Error())
+		m.fail(err)
 		f.cfg.Log.Info("instance does not join", "instance", i.ID, "reason", err.Error())
 		return
 	}
@@ -58,20 +59,20 @@ func (m machine) bootstrap() (kubelet.Config, error) {
 	}
 	m.console("systemd", fmt.Sprintf("Started EKS node bootstrap (%s %s, Kubernetes %s).", m.image.Family, m.image.Release, m.image.Kubernetes))
 	if len(m.instance.UserData) == 0 {
-		return kubelet.Config{}, fmt.Errorf("the instance has no user data")
+		return kubelet.Config{}, errors.New("the instance has no user data")
 	}
 	cluster, err := userdata.Decode(m.image.Family, m.instance.UserData)
 	if err != nil {
 		return kubelet.Config{}, err
 	}
 	if err := userdata.ValidateLabels(cluster.Labels); err != nil {
-		return kubelet.Config{}, fmt.Errorf("kubelet exited: failed to validate kubelet flags: %w", err)
+		return kubelet.Config{}, kubeletExit{fmt.Errorf("failed to validate kubelet flags: %w", err)}
 	}
 	settings := cluster.WithDefaults(userdata.Machine{
 		VCPUs: m.instance.VCPUs, MaxENIs: m.instance.MaxENIs, IPv4PerENI: m.instance.IPv4PerENI,
 	})
 	if settings.RegisterNode != nil && !*settings.RegisterNode {
-		return kubelet.Config{}, fmt.Errorf("kubelet was told not to register the node (registerNode: false)")
+		return kubelet.Config{}, kubeletExit{errors.New("standalone mode: the node is not registered (registerNode: false)")}
 	}
 	ip, err := netip.ParseAddr(m.instance.PrivateIP)
 	if err != nil {
@@ -79,9 +80,32 @@ func (m machine) bootstrap() (kubelet.Config, error) {
 	}
 	client, err := m.client(cluster)
 	if err != nil {
-		return kubelet.Config{}, fmt.Errorf("kubelet exited: %w", err)
+		return kubelet.Config{}, kubeletExit{err}
 	}
 	return m.kubelet(cluster, settings, client, ip), nil
+}
+
+// kubeletExit is an error with which kubelet itself does not start.
+type kubeletExit struct{ error }
+
+// fail writes to the console what each image does when it cannot join a cluster.
+func (m machine) fail(err error) {
+	const status = ".service: Main process exited, code=exited, status=1/FAILURE"
+	var exit kubeletExit
+	switch {
+	case errors.As(err, &exit):
+		m.console("kubelet", m.klog('E', fmt.Sprintf(`"command failed" err="%s"`, err)))
+		m.console("systemd", "kubelet"+status)
+	case m.image.Family == userdata.AL2023:
+		m.console("nodeadm", fmt.Sprintf(`{"level":"fatal","msg":"Command failed","error":%q}`, err.Error()))
+		m.console("systemd", "nodeadm-config"+status)
+	case m.image.Family == userdata.Bottlerocket:
+		m.console("early-boot-config", "Error: "+err.Error())
+		m.console("systemd", "early-boot-config"+status)
+	default:
+		m.console("cloud-init", "Error: "+err.Error())
+		m.console("cloud-init", "Failed to run module scripts-user (scripts in /var/lib/cloud/instance/scripts)")
+	}
 }
 
 // kubelet is the configuration of a machine whose user data was understood.

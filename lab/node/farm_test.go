@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/eks"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 	"github.com/dovetail-k8s/dovetail/lab/node/authn"
 )
 
@@ -112,13 +114,21 @@ func TestInstanceDoesNotJoin(t *testing.T) {
 		console []string
 	}{
 		{name: "role not mapped", role: awsim.ControllerRole(clusterName), console: []string{`"Unable to register node with API server" err="Unauthorized"`}},
+		{
+			name: "access entry of the wrong type", role: newRole(t, "standard", eks.AccessEntry{Groups: []string{"viewers"}}),
+			console: []string{`"Unable to register node with API server" err="nodes is forbidden: User`},
+		},
+		{
+			name: "username of another kind", role: newRole(t, "misnamed", eks.AccessEntry{Username: "machine:{{SessionName}}", Groups: []string{"custom:nodes"}}),
+			console: []string{`"Unable to register node with API server" err="nodes is forbidden: User "machine:i-`},
+		},
 		{name: "CA of another cluster", machine: machine{ca: otherCA(t)}, console: []string{`"Unable to register node with API server"`, "x509: certificate signed by unknown authority"}},
 		{name: "endpoint that nobody serves", machine: machine{
 			userData: strings.ReplaceAll(nodeConfig(world.cluster.CA(), ""), world.cluster.Endpoint(), "https://127.0.0.1:1"),
 		}, console: []string{`"Unable to register node with API server"`, "connect: connection refused"}},
-		{name: "label that a node may not set", machine: machine{labels: "node-role.kubernetes.io/worker=x"}, console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels"}},
-		{name: "user data of another family", machine: machine{image: "amazon-eks-node-1.32"}, console: []string{"bootstrap failed", "no shell script in the user data calls /etc/eks/bootstrap.sh"}},
-		{name: "nonsense", machine: machine{userData: "hello"}, console: []string{"bootstrap failed"}},
+		{name: "label that a node may not set", machine: machine{labels: "node-role.kubernetes.io/worker=x"}, console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels", "kubelet.service: Main process exited"}},
+		{name: "user data of another family", machine: machine{image: "amazon-eks-node-1.32"}, console: []string{"no shell script in the user data calls /etc/eks/bootstrap.sh", "Failed to run module scripts-user"}},
+		{name: "nonsense", machine: machine{userData: "hello"}, console: []string{`"msg":"Command failed"`, "nodeadm-config.service: Main process exited"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +142,21 @@ func TestInstanceDoesNotJoin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newRole makes a role that instances may have, and maps it.
+func newRole(t *testing.T, name string, entry eks.AccessEntry) string {
+	t.Helper()
+	role, err := world.sim.IAM().CreateRole(iam.Role{Name: name, TrustPolicy: `{"Version":"2012-10-17","Statement":[
+		{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry.PrincipalARN = role.ARN
+	if _, err := world.sim.EKS().CreateAccessEntry(clusterName, entry); err != nil {
+		t.Fatal(err)
+	}
+	return role.Name
 }
 
 func otherCA(t *testing.T) []byte {

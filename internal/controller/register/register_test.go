@@ -1,0 +1,169 @@
+package register
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+const (
+	dedicated, starting = "example.com/own:NoSchedule", "example.com/starting:NoExecute"
+	unregisteredT = "karpenter.sh/unregistered:NoExecute"
+)
+
+func theClaim(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
+	return fixture.Claim("a", append([]func(*karpv1.NodeClaim){fixture.Launched, func(c *karpv1.NodeClaim) {
+		c.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
+		c.Spec.StartupTaints = []corev1.Taint{{Key: "example.com/starting", Effect: corev1.TaintEffectNoExecute}}
+		c.Labels["both"] = "claim"
+		c.Annotations = map[string]string{"both": "claim", karpv1.AnnotationNominatedPods: "pod-1"}
+	}}, change...)...)
+}
+
+func reconciler(f *fixture.Fixture) *Reconciler {
+	return &Reconciler{Client: f.API, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
+
+func TestRegister(t *testing.T) {
+	f := fixture.New(t, theClaim(), fixture.Joined("a", func(n *corev1.Node) {
+		n.Labels["both"], n.Labels["node"] = "node", "1"
+		n.Annotations = map[string]string{"both": "node", "node": "1"}
+	}))
+	f.Reconcile(reconciler(f), "a")
+	n, c := f.Node("node-a"), f.Claim("a")
+	if n.Labels["both"] != "claim" || n.Labels["node"] != "1" || n.Labels[karpv1.LabelRegistered] != "true" || n.Labels[karpv1.LabelNodePool] != "general" {
+		t.Errorf("labels %v", n.Labels)
+	}
+	if diff := cmp.Diff(map[string]string{"both": "claim", "node": "1"}, n.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{dedicated, starting}, fixture.Taints(n)); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if !slices.Contains(n.Finalizers, karpv1.FinalizerTermination) || len(n.OwnerReferences) != 1 || n.OwnerReferences[0].UID != c.UID {
+		t.Errorf("finalizers %v, owners %v", n.Finalizers, n.OwnerReferences)
+	}
+	if !condition.IsTrue(c, karpv1.ConditionRegistered) || c.Status.NodeName != "node-a" {
+		t.Errorf("status %+v", c.Status)
+	}
+	if said := f.Said(); len(said) > 0 {
+		t.Errorf("events %v", said)
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	doNotSync := func(value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels[karpv1.LabelDoNotSyncTaints] = value }
+	}
+	tests := []struct {
+		name   string
+		node   *corev1.Node
+		taints []string
+		event  string
+	}{
+		{"row 17: no unregistered taint", fixture.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
+		{"row 18: taints are not to be synced", fixture.Joined("a", doNotSync("true")), nil, ""},
+		{"row 19: any other value", fixture.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
+		{"what is there already keeps its value", fixture.Joined("a", func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule})
+		}), []string{dedicated, starting, "theirs:NoSchedule"}, ""},
+		{"row 16: the owner is not named twice", fixture.Joined("a", func(n *corev1.Node) {
+			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
+		}), []string{dedicated, starting}, ""},
+		{"row 20: registered before, the answer was lost: a startup taint that went stays away", fixture.Up("a", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
+			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
+		}), []string{dedicated}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, theClaim(), tt.node)
+			f.Reconcile(reconciler(f), "a")
+			n := f.Node("node-a")
+			if diff := cmp.Diff(tt.taints, fixture.Taints(n)); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
+				t.Errorf("not registered: owners %v, labels %v", n.OwnerReferences, n.Labels)
+			}
+			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
+				t.Errorf("events %q, want %q", said, tt.event)
+			}
+		})
+	}
+}
+
+func TestNotRegistered(t *testing.T) {
+	second := fixture.Joined("a", func(n *corev1.Node) { n.Name = "node-b" })
+	leaving := fixture.Joined("a", func(n *corev1.Node) {
+		fixture.DeletingNode(n)
+		n.Finalizers = []string{"example.com/theirs"}
+	})
+	tests := []struct {
+		name   string
+		claim  *karpv1.NodeClaim
+		nodes  []client.Object
+		status metav1.ConditionStatus
+		reason string
+	}{
+		{"no Node yet", theClaim(), nil, metav1.ConditionUnknown, "NodeNotFound"},
+		{"another instance's Node", theClaim(), []client.Object{fixture.Joined("b")}, metav1.ConditionUnknown, "NodeNotFound"},
+		{"a Node that is being deleted", theClaim(), []client.Object{leaving}, metav1.ConditionUnknown, "NodeNotFound"},
+		{"two Nodes", theClaim(), []client.Object{fixture.Joined("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
+		{"not launched", fixture.Claim("a"), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"being deleted", theClaim(fixture.Deleting), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"row 1: another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, append(tt.nodes, tt.claim)...)
+			f.Reconcile(reconciler(f), "a")
+			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered); c.Status != tt.status || c.Reason != tt.reason {
+				t.Errorf("Registered %s, %s; want %s, %s", c.Status, c.Reason, tt.status, tt.reason)
+			}
+			if n := f.Node("node-a"); n != nil && !slices.Equal(fixture.Taints(n), []string{unregisteredT}) {
+				t.Errorf("the Node was changed: %v", fixture.Taints(n))
+			}
+		})
+	}
+}
+
+// The cloud controller manager takes its taint off between our read and our write. It must not come back.
+func TestNodeChangesMeanwhile(t *testing.T) {
+	const theirs = "node.cloudprovider.kubernetes.io/uninitialized"
+	f := fixture.New(t, theClaim(), fixture.Joined("a", func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirs, Effect: corev1.TaintEffectNoSchedule})
+	}))
+	r := reconciler(f)
+	raced := false
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, isNode := o.(*corev1.Node); isNode && !raced {
+				raced = true
+				n := f.Node("node-a")
+				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirs })
+				f.Do(c.Update(ctx, n))
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	if _, err := f.Try(r, "a"); !apierrors.IsConflict(err) {
+		t.Fatalf("error %v, want a conflict", err)
+	}
+	f.Reconcile(r, "a")
+	if diff := cmp.Diff([]string{dedicated, starting}, fixture.Taints(f.Node("node-a"))); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+}

@@ -20,7 +20,7 @@ import (
 
 const (
 	dedicated, starting = "example.com/own:NoSchedule", "example.com/starting:NoExecute"
-	unregisteredT = "karpenter.sh/unregistered:NoExecute"
+	unregisteredT       = "karpenter.sh/unregistered:NoExecute"
 )
 
 func theClaim(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {

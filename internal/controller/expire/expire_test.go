@@ -1,0 +1,62 @@
+package expire
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+func TestExpire(t *testing.T) {
+	tests := []struct {
+		name    string
+		after   karpv1.NillableDuration
+		age     time.Duration
+		change  func(*karpv1.NodeClaim)
+		wait    time.Duration
+		expires bool
+	}{
+		{"row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
+		{"row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
+		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
+		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
+		{"row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, fixture.Claim("a", tt.change, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = tt.after }))
+			f.Clock = f.Clock.Add(tt.age)
+			result := f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+			if expired := f.Claim("a").DeletionTimestamp != nil; expired != tt.expires || result.RequeueAfter != tt.wait {
+				t.Errorf("expired %v, comes back after %v; want %v, %v", expired, result.RequeueAfter, tt.expires, tt.wait)
+			}
+		})
+	}
+}
+
+// row 60, with a cache that does not show the first deletion yet.
+func TestExpiredTwiceIsCountedOnce(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }))
+	f.Clock = f.Clock.Add(time.Hour)
+	stale := f.Claim("a")
+	r := &Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	f.Reconcile(r, "a")
+	f.Reconcile(r, "a")
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			stale.DeepCopyInto(o.(*karpv1.NodeClaim))
+			return nil
+		},
+	})
+	if _, err := f.Try(r, "a"); err == nil {
+		t.Error("deleted what is on its way out")
+	}
+	if got := f.Counted("expired"); got != 1 {
+		t.Errorf("counted %d times", got)
+	}
+}

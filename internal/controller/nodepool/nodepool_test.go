@@ -1,0 +1,214 @@
+package nodepool
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/killtest"
+)
+
+func reconciler(f *fixture.Fixture) *Reconciler {
+	return &Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
+}
+
+// unjudged is a pool that nobody has looked at.
+func unjudged(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
+	return fixture.Pool("general", append([]func(*karpv1.NodePool){func(p *karpv1.NodePool) { p.Status.Conditions = nil }}, change...)...)
+}
+
+func pool(f *fixture.Fixture) *karpv1.NodePool {
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "general"}}
+	f.Get(p)
+	return p
+}
+
+func TestReadiness(t *testing.T) {
+	tests := []struct {
+		name   string
+		class  *awsv1.EC2NodeClass
+		ready  bool
+		reason string
+	}{
+		{"class ready", fixture.Class(), true, karpv1.ConditionNodeClassReady},
+		{"row 211: class missing", nil, false, "NodeClassNotFound"},
+		{"row 211: class terminating, though ready", fixture.Class(func(c *awsv1.EC2NodeClass) {
+			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: fixture.Start}, []string{awsv1.FinalizerTermination}
+		}), false, "NodeClassTerminating"},
+		{"row 211: class not ready: in its own words", fixture.Class(func(c *awsv1.EC2NodeClass) {
+			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", fixture.Start)
+		}), false, condition.ReasonUnhealthyDependents},
+		{"row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []client.Object{unjudged()}
+			if tt.class != nil {
+				objects = append(objects, tt.class)
+			}
+			f := fixture.New(t, objects...)
+			f.Reconcile(reconciler(f), "general")
+			p := pool(f)
+			if got := condition.IsTrue(p, condition.Ready); got != tt.ready {
+				t.Errorf("ready %v, want %v: %+v", got, tt.ready, p.Status.Conditions)
+			}
+			if c, _ := condition.Get(p, karpv1.ConditionNodeClassReady); c.Reason != tt.reason {
+				t.Errorf("reason %s, want %s", c.Reason, tt.reason)
+			}
+		})
+	}
+}
+
+func TestInvalidPool(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), unjudged(func(p *karpv1.NodePool) {
+		p.Spec.Template.Labels = map[string]string{karpv1.LabelNodePool: "other"}
+	}))
+	f.Reconcile(reconciler(f), "general")
+	if c, _ := condition.Get(pool(f), karpv1.ConditionValidationSucceeded); c.Status != metav1.ConditionFalse || c.Reason != "NodePoolValidationFailed" || !strings.Contains(c.Message, karpv1.LabelNodePool) {
+		t.Errorf("ValidationSucceeded %+v", c)
+	}
+}
+
+func TestFieldsWithoutEffectAreNamed(t *testing.T) {
+	replicas := int64(2)
+	f := fixture.New(t, fixture.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))
+	r := reconciler(f)
+	f.Reconcile(r, "general")
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FieldWithoutEffect spec.replicas") {
+		t.Errorf("events %q", said)
+	}
+	f.Clock = f.Clock.Add(30 * time.Minute)
+	f.Reconcile(r, "general")
+	if said := f.Said(); len(said) > 0 {
+		t.Errorf("said again within the hour: %v", said)
+	}
+}
+
+func TestHash(t *testing.T) {
+	current := karpv1.NodePoolHashVersion
+	stamped := func(hash, version string) func(*karpv1.NodeClaim) {
+		return func(c *karpv1.NodeClaim) {
+			c.Annotations = map[string]string{karpv1.AnnotationNodePoolHash: hash, karpv1.AnnotationNodePoolHashVersion: version}
+		}
+	}
+	drifted := func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionDrifted, fixture.Start) }
+	want, err := unjudged().Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name        string
+		poolVersion string
+		claim       *karpv1.NodeClaim
+		hash        string
+	}{
+		{"row 77: a new version re-stamps", "v2", fixture.Claim("a", stamped("old", "v2")), want},
+		{"row 78: one that has drifted keeps its hash", "v2", fixture.Claim("a", stamped("old", "v2"), drifted), "old"},
+		{"row 79: one that has the version already", "v2", fixture.Claim("a", stamped("old", current)), "old"},
+		{"a change of the template under the same version is drift", current, fixture.Claim("a", stamped("old", current)), "old"},
+		{"another pool's", "v2", fixture.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, fixture.Class(), tt.claim, unjudged(func(p *karpv1.NodePool) {
+				p.Annotations = map[string]string{karpv1.AnnotationNodePoolHash: "old", karpv1.AnnotationNodePoolHashVersion: tt.poolVersion}
+			}))
+			f.Reconcile(reconciler(f), "general")
+			for what, annotations := range map[string]map[string]string{tt.hash: f.Claim("a").Annotations, want: pool(f).Annotations} {
+				if annotations[karpv1.AnnotationNodePoolHash] != what || annotations[karpv1.AnnotationNodePoolHashVersion] != current {
+					t.Errorf("annotations %v, want hash %s", annotations, what)
+				}
+			}
+		})
+	}
+}
+
+func TestKilledWhileStamping(t *testing.T) {
+	killtest.Run(t, killtest.Story{
+		Objects: func() []client.Object {
+			old := map[string]string{karpv1.AnnotationNodePoolHash: "old", karpv1.AnnotationNodePoolHashVersion: "v2"}
+			objects := []client.Object{fixture.Class(), unjudged(func(p *karpv1.NodePool) { p.Annotations = old })}
+			for _, name := range []string{"a", "b", "c"} {
+				objects = append(objects, fixture.Claim(name, func(c *karpv1.NodeClaim) { c.Annotations = old }))
+			}
+			return objects
+		},
+		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
+			f := fixture.New(t)
+			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: &Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: w.Now}}}
+		},
+		Check: func(t *testing.T, w *killtest.World) {
+			var claims karpv1.NodeClaimList
+			if err := w.API.List(t.Context(), &claims); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range claims.Items {
+				if c.Annotations[karpv1.AnnotationNodePoolHash] == "old" {
+					t.Errorf("claim %s counts as drifted, though only the way of hashing is new", c.Name)
+				}
+			}
+		},
+	})
+}
+
+type use map[string]corev1.ResourceList
+
+func (u use) Usage(context.Context) (map[string]corev1.ResourceList, error) { return u, nil }
+
+func TestCounter(t *testing.T) {
+	limited := fixture.Pool("general", func(p *karpv1.NodePool) {
+		p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
+	})
+	theirs := fixture.Pool("theirs", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
+	f := fixture.New(t, limited, theirs)
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, State: use{"general": {
+		corev1.ResourceCPU: resource.MustParse("4"), "nodes": resource.MustParse("2"), "nvidia.com/gpu": resource.MustParse("1"),
+	}}}
+	count := func() map[string]string {
+		if err := c.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for name, q := range pool(f).Status.Resources {
+			got[string(name)] = q.String()
+		}
+		return got
+	}
+	if diff := cmp.Diff(map[string]string{"cpu": "4", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "2", "nvidia.com/gpu": "1"}, count()); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if n := pool(f).Status.Nodes; n == nil || *n != 2 {
+		t.Errorf("nodes %v", n)
+	}
+	if got := testutil.ToFloat64(f.Metrics.PoolUsage.WithLabelValues("cpu", "general")); got != 4 {
+		t.Errorf("gauge of usage %v", got)
+	}
+	if got := testutil.ToFloat64(f.Metrics.PoolLimit.WithLabelValues("cpu", "general")); got != 10 {
+		t.Errorf("gauge of limit %v", got)
+	}
+	version := pool(f).ResourceVersion
+	count()
+	if pool(f).ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+	c.State = use{}
+	if diff := cmp.Diff(map[string]string{"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}, count()); diff != "" {
+		t.Errorf("all nodes gone (-want +got):\n%s", diff)
+	}
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
+	if f.Get(p); p.Status.Nodes != nil {
+		t.Error("another provider's pool was counted")
+	}
+}

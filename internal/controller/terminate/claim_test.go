@@ -1,0 +1,148 @@
+package terminate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+// ec2 answers calls about one instance from a script; the last answer is repeated.
+type ec2 struct {
+	get       error
+	terminate []error
+	strays    []cloud.Instance
+	ended     []string
+}
+
+func (e *ec2) Get(context.Context, string) (cloud.Instance, error) { return cloud.Instance{}, e.get }
+
+func (e *ec2) Terminate(_ context.Context, providerID string) error {
+	e.ended = append(e.ended, providerID)
+	if len(e.terminate) == 0 {
+		return nil
+	}
+	answer := e.terminate[0]
+	if len(e.terminate) > 1 {
+		e.terminate = e.terminate[1:]
+	}
+	return answer
+}
+
+func (e *ec2) FindByClaim(context.Context, *karpv1.NodeClaim) ([]cloud.Instance, error) {
+	return e.strays, nil
+}
+
+func claimReconciler(f *fixture.Fixture, e *ec2) *ClaimReconciler {
+	return &ClaimReconciler{Client: f.API, Cloud: e, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
+
+var errGone = []error{cloud.ErrNotFound}
+
+func TestDeletedClaim(t *testing.T) {
+	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
+	theirs := func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }
+	mark := func(c *karpv1.NodeClaim) {
+		c.Annotations[karpv1.AnnotationTerminationTimestamp] = fixture.Start.Format(time.RFC3339)
+	}
+	second := func(name string) *corev1.Node {
+		return fixture.Up("a", func(n *corev1.Node) { n.Name = name })
+	}
+	tests := []struct {
+		name  string
+		claim *karpv1.NodeClaim
+		nodes []client.Object
+		cloud ec2
+		// gone: the finalizer was removed. ended: the instances that the cloud was asked to end.
+		gone     bool
+		ended    []string
+		wait     time.Duration
+		deleted  []string // Nodes
+		deadline string
+	}{
+		{name: "row 39: before launch", claim: fixture.Claim("a", fixture.Deleting), gone: true},
+		{name: "row 40: before launch, Nodes without provider ID are there", claim: fixture.Claim("a", fixture.Deleting), nodes: []client.Object{fixture.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{
+			name: "before its launch was written down: the instance is found", claim: fixture.Claim("a", fixture.Deleting),
+			cloud: ec2{strays: []cloud.Instance{{ProviderID: "stray"}}}, ended: []string{"stray"}, wait: instancePoll,
+		},
+		{name: "row 41: launched, not registered: the instance goes, the Node stays", claim: fixture.Claim("a", fixture.Launched, fixture.Deleting), nodes: []client.Object{fixture.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "registered, but nobody wrote it down: its Node is drained", claim: fixture.Claim("a", fixture.Launched, fixture.Deleting), nodes: []client.Object{fixture.Up("a")}, deleted: []string{"node-a"}},
+		{name: "row 42: all Nodes of the instance go first", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
+		{name: "row 43: a Node is finalizing", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a", fixture.DeletingNode)}, deleted: []string{"node-a"}},
+		{name: "row 44: the instance is on its way out", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "row 44: the instance is gone", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
+		{name: "row 47: no grace period, no deadline", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "a deadline comes first", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, grace), nodes: []client.Object{fixture.Up("a")}, deadline: "2026-03-14T13:00:00Z"},
+		{name: "row 48: a deadline that is there stands", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, grace, mark), nodes: []client.Object{fixture.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
+		{name: "row 1: another provider's", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, theirs), nodes: []client.Object{fixture.Up("a")}},
+		{name: "not deleted", claim: fixture.Claim("a", fixture.Registered), nodes: []client.Object{fixture.Up("a")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, append(tt.nodes, tt.claim)...)
+			result := f.Reconcile(claimReconciler(f, &tt.cloud), "a")
+			c := f.Claim("a")
+			if gone := c == nil; gone != tt.gone || result.RequeueAfter != tt.wait {
+				t.Errorf("gone %v, comes back after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
+			}
+			if diff := cmp.Diff(tt.ended, tt.cloud.ended); diff != "" {
+				t.Errorf("instances (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.deleted, deletedNodes(f)); diff != "" {
+				t.Errorf("Nodes (-want +got):\n%s", diff)
+			}
+			if c != nil && c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.deadline {
+				t.Errorf("annotations %v, want deadline %q", c.Annotations, tt.deadline)
+			}
+		})
+	}
+}
+
+func deletedNodes(f *fixture.Fixture) []string {
+	var list corev1.NodeList
+	f.Do(f.API.List(f.Context(), &list))
+	var out []string
+	for _, n := range list.Items {
+		if n.DeletionTimestamp != nil {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// rows 38, 45, 46, 49
+func TestInstanceEnds(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized, fixture.Deleting, func(c *karpv1.NodeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("50000")}
+	}))
+	e := &ec2{terminate: []error{errors.New("throttled"), nil, nil, cloud.ErrNotFound}}
+	r := claimReconciler(f, e)
+	if _, err := f.Try(r, "a"); err == nil {
+		t.Error("row 46: the error is not told")
+	}
+	for range 2 {
+		if result := f.Reconcile(r, "a"); result.RequeueAfter != instancePoll {
+			t.Errorf("comes back after %v", result.RequeueAfter)
+		}
+		c := f.Claim("a")
+		if !condition.IsTrue(c, karpv1.ConditionInstanceTerminating) || condition.IsUnknown(c, condition.Ready) {
+			t.Errorf("row 38: conditions %+v", c.Status.Conditions)
+		}
+	}
+	f.Reconcile(r, "a")
+	if f.Claim("a") != nil {
+		t.Error("the instance is gone, the claim is not")
+	}
+}

@@ -1,0 +1,189 @@
+package terminate
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+func evictor(f *fixture.Fixture) *Evictor {
+	return &Evictor{Client: f.API, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
+
+func gracePeriod(d time.Duration) func(*corev1.Pod) {
+	seconds := int64(d / time.Second)
+	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+}
+
+func protected(p *corev1.Pod) {
+	p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+}
+
+// calls are what an API server was asked for about pods.
+type calls struct {
+	evictions int
+	deletions []int64 // granted seconds
+}
+
+// refusing returns a client that counts, and whose evictions are refused with err if it is not nil.
+func refusing(f *fixture.Fixture, c *calls, err error) client.Client {
+	return interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
+			c.evictions++
+			if err != nil {
+				return err
+			}
+			return api.SubResource(sub).Create(ctx, o, in, opts...)
+		},
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			var options client.DeleteOptions
+			options.ApplyOptions(opts)
+			c.deletions = append(c.deletions, *options.GracePeriodSeconds)
+			return api.Delete(ctx, o, opts...)
+		},
+	})
+}
+
+func status(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: message}}
+}
+
+func TestEvict(t *testing.T) {
+	in := func(d time.Duration) *time.Time { at := fixture.Start.Add(d); return &at }
+	pods := schema.GroupResource{Resource: "pods"}
+	terminating := func(ends time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: fixture.Start.Add(ends)}, []string{"test/keep"}
+		}
+	}
+	tests := []struct {
+		name     string
+		pod      *corev1.Pod
+		deadline *time.Time
+		refusal  error
+		// done: nothing is left to do. Otherwise it is tried again.
+		done, gone bool
+		evictions  int
+		granted    []int64
+		event      string
+	}{
+		{name: "evicted", pod: fixture.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
+		{name: "gone meanwhile", pod: fixture.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
+		{name: "row 202: another of its name", pod: fixture.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
+		{name: "held by a budget", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
+		{name: "under several budgets", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
+		{name: "any other answer", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
+		{name: "do-not-disrupt, no deadline", pod: fixture.Pod("web", "node-a", protected)},
+		{name: "terminating already", pod: fixture.Pod("web", "node-a", terminating(30*time.Second)), done: true},
+		{name: "row 197: do-not-disrupt, grace as long as the node's", pod: fixture.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(299 * time.Second), done: true, gone: true, granted: []int64{299}, event: "Normal Disrupted"},
+		{name: "row 198: do-not-disrupt, 210 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second)},
+		{name: "row 199: terminating for too long is shortened", pod: fixture.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
+		{name: "row 200: an hour too late: one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, tt.pod, fixture.Up("a"))
+			var c calls
+			e := evictor(f)
+			e.Client = refusing(f, &c, tt.refusal)
+			asked := fixture.Pod("web", "node-a")
+			e.Ask(asked, f.Node("node-a"), "Empty", tt.deadline)
+			e.work(t.Context())
+			if _, kept := e.asked[podKey{"shop", "web", asked.UID}]; kept == tt.done {
+				t.Errorf("kept %v, want %v", kept, !tt.done)
+			}
+			if gone := !f.Get(asked); gone != tt.gone || c.evictions != tt.evictions {
+				t.Errorf("gone %v, %d evictions; want %v, %d", gone, c.evictions, tt.gone, tt.evictions)
+			}
+			if len(c.deletions) != len(tt.granted) || len(tt.granted) > 0 && c.deletions[0] != tt.granted[0] {
+				t.Errorf("deleted with %v s, want %v", c.deletions, tt.granted)
+			}
+			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
+				t.Errorf("events %q, want %q", said, tt.event)
+			}
+		})
+	}
+}
+
+// row 201
+func TestDeadlinesOnlyTighten(t *testing.T) {
+	f := fixture.New(t, fixture.Up("a"))
+	e, pod, node := evictor(f), fixture.Pod("web", "node-a"), f.Node("node-a")
+	deadline := func() *time.Time { return e.asked[podKey{"shop", "web", pod.UID}].deadline }
+	tight, loose := fixture.Start.Add(time.Minute), fixture.Start.Add(time.Hour)
+	e.Ask(pod, node, "", nil)
+	e.Ask(pod, node, "", &loose)
+	if deadline() != &loose {
+		t.Error("none, then one: not taken")
+	}
+	e.Ask(pod, node, "", &tight)
+	e.Ask(pod, node, "", &loose)
+	e.Ask(pod, node, "", nil)
+	if deadline() != &tight {
+		t.Errorf("deadline %v, want %v", deadline(), tight)
+	}
+}
+
+// A deadline that is set while the pod is being evicted, and refused, must not be lost nor end the process.
+func TestDeadlineDuringAnEviction(t *testing.T) {
+	f := fixture.New(t, fixture.Pod("web", "node-a"), fixture.Up("a"))
+	e, pod, node := evictor(f), fixture.Pod("web", "node-a"), f.Node("node-a")
+	past := fixture.Start.Add(-time.Hour)
+	e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			e.Ask(pod, node, "Empty", &past)
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
+		},
+	})
+	e.Ask(pod, node, "Empty", nil)
+	e.work(t.Context())
+	if got := e.asked[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
+		t.Fatalf("asked %+v, want the new deadline", got)
+	}
+	e.work(t.Context())
+	if len(e.asked) > 0 {
+		t.Errorf("asked %v: nothing is left to ask", e.asked)
+	}
+}
+
+func TestEvictorWorksAndStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fixture.New(t, fixture.Pod("a", "node-a"), fixture.Pod("b", "node-a", protected), fixture.Up("a"))
+		e, node := evictor(f), f.Node("node-a")
+		e.Workers = 3
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Start(ctx) }()
+		held := fixture.Pod("b", "node-a")
+		for _, name := range []string{"a", "b"} {
+			e.Ask(fixture.Pod(name, "node-a"), node, "Empty", nil)
+		}
+		time.Sleep(time.Minute)
+		if f.Get(fixture.Pod("a", "")) || !f.Get(held) {
+			t.Error("a pod that may not go held up one that may, or went")
+		}
+		held.Annotations = nil
+		f.Do(f.API.Update(ctx, held))
+		time.Sleep(time.Minute)
+		if f.Get(held) || len(e.asked) > 0 {
+			t.Errorf("pod b is there, though it may go; asked %v", e.asked)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package terminate
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+func nodeReconciler(f *fixture.Fixture, e *ec2) *NodeReconciler {
+	return &NodeReconciler{Client: f.API, Cloud: e, Evictor: evictor(f), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
+
+// leaving is a claim and its Node on their way out.
+func leaving(change ...func(*karpv1.NodeClaim)) []client.Object {
+	return []client.Object{
+		fixture.Claim("a", append([]func(*karpv1.NodeClaim){fixture.Initialized, fixture.Deleting}, change...)...),
+		fixture.Up("a", fixture.DeletingNode),
+	}
+}
+
+func drainedBefore(c *karpv1.NodeClaim) {
+	condition.SetTrue(c, karpv1.ConditionDrained, fixture.Start.Add(-time.Minute))
+}
+
+func deadlineIn(d time.Duration) func(*karpv1.NodeClaim) {
+	return func(c *karpv1.NodeClaim) {
+		c.Annotations[karpv1.AnnotationTerminationTimestamp] = fixture.Start.Add(d).Format(time.RFC3339)
+	}
+}
+
+func attachment(name, node, volume string) *storagev1.VolumeAttachment {
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	a.Spec.NodeName = node
+	if volume != "" {
+		a.Spec.Source.PersistentVolumeName = &volume
+	}
+	return a
+}
+
+func tolerating(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
+func mounting(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	}
+}
+
+func TestLeavingNode(t *testing.T) {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
+	pvc.Spec.VolumeName = "pv-1"
+	onlyNode := []client.Object{fixture.Up("a", fixture.DeletingNode)}
+	silent := func(objects []client.Object) []client.Object {
+		fixture.NotReady(objects[len(objects)-1].(*corev1.Node))
+		return objects
+	}
+	with := func(objects []client.Object, more ...client.Object) []client.Object { return append(objects, more...) }
+	tests := []struct {
+		name    string
+		objects []client.Object
+		cloud   ec2
+		gone    bool
+		ended   int
+		wait    time.Duration
+		// conditions of the claim, as type=status/reason
+		conditions []string
+		event      string
+	}{
+		{name: "pods are left", objects: with(leaving(), fixture.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
+		{name: "row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{
+			name: "drained: the instance goes", objects: leaving(drainedBefore), ended: 1, wait: instancePoll,
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
+		},
+		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), fixture.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{
+			name: "a volume is attached", objects: with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1")), wait: poll,
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
+		},
+		{
+			name: "row 204: a volume of a pod that stays, of another node, of no volume", cloud: ec2{terminate: errGone}, gone: true, ended: 1,
+			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, fixture.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"},
+		},
+		{
+			name: "row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
+		},
+		{name: "row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "row 188: two claims: as if there were none", objects: with(leaving(), fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
+		{name: "row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, gone: true},
+		{name: "silent, but the instance is there", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "row 191: Ready, though the instance is gone", objects: with(leaving(), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "row 189: nobody's Node", objects: []client.Object{fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })}},
+		{name: "not deleted", objects: []client.Object{fixture.Claim("a", fixture.Initialized), fixture.Up("a")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, tt.objects...)
+			result := f.Reconcile(nodeReconciler(f, &tt.cloud), "node-a")
+			if gone := f.Node("node-a") == nil; gone != tt.gone || result.RequeueAfter != tt.wait {
+				t.Errorf("gone %v, comes back after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
+			}
+			if len(tt.cloud.ended) != tt.ended {
+				t.Errorf("instances ended: %v, want %d", tt.cloud.ended, tt.ended)
+			}
+			if diff := cmp.Diff(tt.conditions, drainConditions(f.Claim("a"))); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.event) {
+				t.Errorf("events %q, want %q", said, tt.event)
+			}
+		})
+	}
+}
+
+func drainConditions(c *karpv1.NodeClaim) []string {
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for _, typ := range []string{karpv1.ConditionDrained, karpv1.ConditionInstanceTerminating, karpv1.ConditionVolumesDetached} {
+		if got, ok := condition.Get(c, typ); ok {
+			out = append(out, typ+"="+string(got.Status)+"/"+got.Reason)
+		}
+	}
+	return out
+}
+
+// row 195: before the first pod is asked to go, nothing new comes.
+func TestLeavingNodeIsClosedFirst(t *testing.T) {
+	objects := append(leaving(), fixture.Pod("web", "node-a"))
+	objects[1].(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	f := fixture.New(t, objects...)
+	r := nodeReconciler(f, &ec2{})
+	f.Reconcile(r, "node-a")
+	n := f.Node("node-a")
+	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule", "theirs:NoSchedule"}, fixture.Taints(n)); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
+		t.Errorf("labels %v", n.Labels)
+	}
+	version := n.ResourceVersion
+	f.Reconcile(r, "node-a")
+	if f.Node("node-a").ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+}
+
+func TestDrainTakesItsTime(t *testing.T) {
+	f := fixture.New(t, leaving()...)
+	e := &ec2{}
+	r := nodeReconciler(f, e)
+	for range 5 {
+		f.Reconcile(r, "node-a")
+		if len(e.ended) > 0 {
+			t.Fatalf("instance ended after %v", f.Clock.Sub(fixture.Start))
+		}
+		f.Clock = f.Clock.Add(time.Second)
+	}
+	f.Reconcile(r, "node-a")
+	if len(e.ended) != 1 {
+		t.Error("nothing to drain for five seconds, and the instance is not ended")
+	}
+}
+
+func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized), fixture.Up("a", fixture.DeletingNode))
+	e := &ec2{}
+	// The claim that was read is out of date once it is deleted: what was found out is written next time.
+	if _, err := f.Try(nodeReconciler(f, e), "node-a"); err != nil && !apierrors.IsConflict(err) {
+		t.Errorf("error %v", err)
+	}
+	if f.Claim("a").DeletionTimestamp == nil {
+		t.Error("the claim stays, and would be given a node again")
+	}
+	if f.Node("node-a") == nil || len(e.ended) > 0 {
+		t.Error("gone without a drain")
+	}
+}
+
+func TestCloudDoesNotAnswer(t *testing.T) {
+	objects := leaving()
+	fixture.NotReady(objects[1].(*corev1.Node))
+	f := fixture.New(t, objects...)
+	if _, err := f.Try(nodeReconciler(f, &ec2{get: errors.New("throttled")}), "node-a"); err == nil || f.Node("node-a") == nil {
+		t.Errorf("error %v: whether the instance is gone is not known", err)
+	}
+}
+
+func TestUnreadableDeadline(t *testing.T) {
+	f := fixture.New(t, leaving(func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationTerminationTimestamp] = "soon" })...)
+	if _, err := f.Try(nodeReconciler(f, &ec2{}), "node-a"); err == nil || !strings.Contains(err.Error(), karpv1.AnnotationTerminationTimestamp) {
+		t.Errorf("error %v, want one that names the annotation", err)
+	}
+}
+
+// Pods are asked to go tier by tier, by name of the reason for which their node ends.
+func TestDrainAsksTheEvictor(t *testing.T) {
+	f := fixture.New(t, append(leaving(func(c *karpv1.NodeClaim) {
+		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", fixture.Start)
+	}), fixture.Pod("web", "node-a"), fixture.Pod("agent", "node-a", fixture.Daemon), fixture.Pod("elsewhere", "node-b"))...)
+	r := nodeReconciler(f, &ec2{})
+	f.Reconcile(r, "node-a")
+	var asked []string
+	for key, ask := range r.Evictor.asked {
+		asked = append(asked, key.name+" "+ask.reason)
+	}
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"web Empty"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,340 @@
+package disrupt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/killtest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// noTypes is a cloud that sells nothing; what exists exists.
+type noTypes struct{}
+
+func (noTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	return []*catalog.InstanceType{}, nil
+}
+
+func quiet(c *karpv1.NodeClaim) {
+	fixture.Initialized(c)
+	condition.SetTrue(c, karpv1.ConditionConsolidatable, fixture.Start)
+}
+
+func tainted(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{karpv1.TaintDisrupted()} }
+
+// emptyNodes are nodes that may be ended, under a budget for all of them.
+func emptyNodes(names ...string) []client.Object {
+	objects := []client.Object{fixture.Class(), fixture.Pool("general", func(p *karpv1.NodePool) {
+		p.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
+		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+	})}
+	for _, name := range names {
+		objects = append(objects, fixture.Claim(name, quiet), fixture.Up(name))
+	}
+	return objects
+}
+
+// loop returns a Loop whose cache is the API server, and its state.
+func loop(f *fixture.Fixture) (*Loop, *cluster.State) {
+	state := cluster.NewState(cluster.Config{
+		Cache: f.API, Live: f.API, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: f.Now,
+	})
+	return &Loop{Client: f.API, Live: f.API, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, state
+}
+
+// ending lists the claims that are being deleted.
+func ending(f *fixture.Fixture) []string {
+	var list karpv1.NodeClaimList
+	f.Do(f.API.List(f.Context(), &list))
+	var out []string
+	for _, c := range list.Items {
+		if c.DeletionTimestamp != nil {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func closed(f *fixture.Fixture, node string) bool {
+	return slices.ContainsFunc(f.Node(node).Spec.Taints, disrupted)
+}
+
+func pass(t *testing.T, l *Loop) {
+	t.Helper()
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhichNodesEnd(t *testing.T) {
+	f := fixture.New(t, append(emptyNodes("busy", "daemons", "empty", "kept", "young"),
+		fixture.Pod("web", "node-busy"), fixture.Pod("agent", "node-daemons", fixture.Daemon))...)
+	kept := f.Node("node-kept")
+	kept.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+	f.Do(f.API.Update(f.Context(), kept))
+	young := f.Claim("young")
+	condition.Clear(young, karpv1.ConditionConsolidatable, fixture.Start)
+	f.Do(f.API.Status().Update(f.Context(), young))
+	l, _ := loop(f)
+	pass(t, l)
+	if diff := cmp.Diff([]string{"daemons", "empty"}, ending(f)); diff != "" {
+		t.Errorf("ending (-want +got):\n%s", diff)
+	}
+	c := f.Claim("empty")
+	if reason, _ := condition.Get(c, karpv1.ConditionDisruptionReason); reason.Reason != "Empty" || !closed(f, "node-empty") || closed(f, "node-busy") {
+		t.Errorf("reason %+v, closed %v, busy closed %v", reason, closed(f, "node-empty"), closed(f, "node-busy"))
+	}
+	if f.Counted("empty") != 2 {
+		t.Errorf("counted %d", f.Counted("empty"))
+	}
+	said := strings.Join(f.Said(), "\n")
+	for _, want := range []string{"DisruptionTerminating Disrupting Node: Empty", "DisruptionTerminating Disrupting NodeClaim: Empty", "DisruptionBlocked Disruption is blocked through"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("events\n%s\nwant %q", said, want)
+		}
+	}
+	pass(t, l)
+	if diff := cmp.Diff([]string{"daemons", "empty"}, ending(f)); diff != "" || !closed(f, "node-empty") {
+		t.Errorf("the next pass: closed %v, ending (-want +got):\n%s", closed(f, "node-empty"), diff)
+	}
+}
+
+// The cache does not show the pod that was bound at the last moment; the API server does.
+func TestPodBoundAtTheLastMoment(t *testing.T) {
+	f := fixture.New(t, emptyNodes("a")...)
+	l, _ := loop(f)
+	l.Live = interceptor.NewClient(f.API, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			if !closed(f, "node-a") {
+				t.Error("looked before the node was closed")
+			}
+			list.(*corev1.PodList).Items = []corev1.Pod{*fixture.Pod("web", "node-a")}
+			return nil
+		},
+	})
+	pass(t, l)
+	if got := ending(f); len(got) > 0 || closed(f, "node-a") {
+		t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
+	}
+}
+
+// Between the two looks a pod comes; the others still go.
+func TestDecisionMustHold(t *testing.T) {
+	f := fixture.New(t, emptyNodes("a", "b")...)
+	l, state := loop(f)
+	looks := 0
+	l.State = twice{state, func() {
+		if looks++; looks == 2 {
+			f.Do(f.API.Create(f.Context(), fixture.Pod("web", "node-a")))
+		}
+	}}
+	pass(t, l)
+	if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
+		t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+	}
+}
+
+type twice struct {
+	*cluster.State
+	before func()
+}
+
+func (s twice) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	s.before()
+	return s.State.Snapshot(ctx)
+}
+
+// A deletion that is refused leaves the node as it was, after the next pass at the latest.
+func TestRefusedDeletion(t *testing.T) {
+	f := fixture.New(t, emptyNodes("a")...)
+	l, state := loop(f)
+	refused := errors.New("webhook says no")
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refused },
+	})
+	if _, err := l.pass(t.Context()); !errors.Is(err, refused) {
+		t.Errorf("error %v", err)
+	}
+	s, err := state.Snapshot(t.Context())
+	if err != nil || s.Nodes[0].Deleting {
+		t.Errorf("error %v; the node counts as leaving, and takes no pods for ever", err)
+	}
+	if err := l.reopen(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, has := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); has || closed(f, "node-a") {
+		t.Errorf("closed %v, reason kept %v", closed(f, "node-a"), has)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	reason := func(c *karpv1.NodeClaim) {
+		fixture.Initialized(c)
+		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", fixture.Start)
+	}
+	tests := []struct {
+		name     string
+		claim    *karpv1.NodeClaim
+		node     *corev1.Node
+		condemn  bool
+		reopened bool
+	}{
+		{"row 173: nobody ends it", fixture.Claim("a", reason), fixture.Up("a", tainted), false, true},
+		{"this process is ending it", fixture.Claim("a", reason), fixture.Up("a", tainted), true, false},
+		{"its claim is being deleted", fixture.Claim("a", reason, fixture.Deleting), fixture.Up("a", tainted), false, false},
+		{"its Node is being deleted", fixture.Claim("a", reason), fixture.Up("a", tainted, fixture.DeletingNode), false, false},
+		{"nobody's node: whose taint it is, is not known", nil, fixture.Up("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []client.Object{tt.node}
+			if tt.claim != nil {
+				objects = append(objects, tt.claim)
+			}
+			f := fixture.New(t, objects...)
+			l, state := loop(f)
+			if tt.condemn {
+				state.Condemn(tt.claim.UID)
+			}
+			pass(t, l)
+			if got := !closed(f, "node-a"); got != tt.reopened {
+				t.Errorf("reopened %v, want %v", got, tt.reopened)
+			}
+			if tt.claim == nil {
+				return
+			}
+			if _, has := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); has == tt.reopened {
+				t.Errorf("reason kept %v", has)
+			}
+		})
+	}
+}
+
+// A node that has gone since the snapshot keeps no other closed.
+func TestReopenPastANodeThatIsGone(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized), fixture.Up("a", tainted), fixture.Claim("b", fixture.Initialized), fixture.Up("b", tainted))
+	l, state := loop(f)
+	s, err := state.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := f.Node("node-a")
+	a.Finalizers = nil
+	f.Do(f.API.Update(f.Context(), a))
+	f.Do(f.API.Delete(f.Context(), a))
+	if err := l.reopen(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if closed(f, "node-b") {
+		t.Error("node-b is still closed")
+	}
+}
+
+// Killed anywhere, the loop ends what it has begun, or begins anew.
+func TestLoopKilled(t *testing.T) {
+	killtest.Run(t, killtest.Story{
+		Objects: func() []client.Object { return emptyNodes("a", "b") },
+		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
+			f := fixture.New(t)
+			l, _ := loop(f)
+			l.Client, l.Live, l.Now = c, c, w.Now
+			l.State = cluster.NewState(cluster.Config{Cache: c, Live: c, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, Now: w.Now})
+			// One pass a round, whatever there is.
+			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+				_, err := l.pass(ctx)
+				return reconcile.Result{}, err
+			})}}
+		},
+		Check: func(t *testing.T, w *killtest.World) {
+			for _, name := range []string{"a", "b"} {
+				claim := &karpv1.NodeClaim{}
+				if err := w.API.Get(t.Context(), client.ObjectKey{Name: name}, claim); err != nil || claim.DeletionTimestamp == nil {
+					t.Errorf("claim %s stays, error %v", name, err)
+				}
+			}
+		},
+	})
+}
+
+func TestPodEvents(t *testing.T) {
+	tests := []struct {
+		name  string
+		pod   *corev1.Pod
+		last  int // seconds after start; -1 for none
+		at    int
+		claim *karpv1.NodeClaim
+		node  *corev1.Node
+		want  int
+	}{
+		{"first pod", fixture.Pod("web", "node-a"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 7},
+		{"row 83: 5 s later", fixture.Pod("web", "node-a"), 0, 5, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 0},
+		{"row 83: 10 s later", fixture.Pod("web", "node-a"), 0, 10, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 10},
+		{"an event of long ago, seen late", fixture.Pod("web", "node-a"), 60, 5, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 60},
+		{"a daemon", fixture.Pod("web", "node-a", fixture.Daemon), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
+		{"not bound", fixture.Pod("web", ""), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
+		{"row 84: no Node", fixture.Pod("web", "node-x"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
+		{"row 84: no claim", fixture.Pod("web", "node-b"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("b"), -1},
+		{"another provider's claim", fixture.Pod("web", "node-a"), -1, 7, fixture.Claim("a", fixture.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), fixture.Up("a"), -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.pod.CreationTimestamp = after(tt.at)
+			if tt.last >= 0 {
+				tt.claim.Status.LastPodEventTime = after(tt.last)
+			}
+			f := fixture.New(t, tt.pod, tt.claim, tt.node)
+			_, err := (&PodEvents{Client: f.API}).Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := f.Claim("a").Status.LastPodEventTime
+			if tt.want < 0 != got.IsZero() || tt.want >= 0 && !got.Time.Equal(after(tt.want).Time) {
+				t.Errorf("last event %v, want %d s after the start", got, tt.want)
+			}
+		})
+	}
+}
+
+// rows 80 and 82
+func TestConsolidatable(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", quiet, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
+		fixture.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }))
+	r := &Consolidatable{Client: f.API, Log: f.Log, Now: f.Now}
+	has := func() bool { _, ok := condition.Get(f.Claim("a"), karpv1.ConditionConsolidatable); return ok }
+	if result := f.Reconcile(r, "a"); has() || result.RequeueAfter != time.Minute {
+		t.Errorf("row 82: condition kept %v, comes back after %v", has(), result.RequeueAfter)
+	}
+	f.Clock = after(60).Time
+	f.Reconcile(r, "a")
+	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionConsolidatable) {
+		t.Error("row 80: not consolidatable after a minute")
+	}
+	f.Do(f.API.Delete(t.Context(), fixture.Pool("general")))
+	f.Reconcile(r, "a")
+	if !has() {
+		t.Error("row 65: pool gone, condition changed")
+	}
+}
+
+// after is a time in seconds after the start.
+func after(seconds int) metav1.Time {
+	return metav1.NewTime(fixture.Start.Add(time.Duration(seconds) * time.Second))
+}

@@ -258,9 +258,9 @@ func TestLoopKilled(t *testing.T) {
 			l.Client, l.Live, l.Now = c, c, w.Now
 			l.State = cluster.NewState(cluster.Config{Cache: c, Live: c, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, Now: w.Now})
 			// One pass a round, whatever there is.
-			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
 				_, err := l.pass(ctx)
-				return reconcile.Result{}, err
+				return err
 			})}}
 		},
 		Check: func(t *testing.T, w *killtest.World) {

@@ -50,6 +50,13 @@ type Actor struct {
 	Kind       client.ObjectList
 }
 
+// Pass makes an actor's reconciler of a loop that looks at everything at once.
+func Pass(pass func(context.Context) error) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, pass(ctx)
+	})
+}
+
 // World is the state that outlives a process.
 type World struct {
 	// API is the API server as it is, without faults.

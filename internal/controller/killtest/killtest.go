@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,14 +170,18 @@ func round(t *testing.T, w *World, a Actor) {
 
 var errFault = errors.New("connection reset by peer")
 
-// gate lets writes through, but for the one that goes wrong.
+// gate lets writes through one at a time, but for the one that goes wrong.
 type gate struct {
-	fault  fault
+	fault fault
+
+	mu     sync.Mutex
 	writes int
 	dead   bool
 }
 
 func (g *gate) write(act func() error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.dead {
 		return errFault
 	}
@@ -192,7 +197,10 @@ func (g *gate) write(act func() error) error {
 }
 
 func (g *gate) read(act func() error) error {
-	if g.dead {
+	g.mu.Lock()
+	dead := g.dead
+	g.mu.Unlock()
+	if dead {
 		return errFault
 	}
 	return act()

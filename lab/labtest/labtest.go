@@ -134,6 +134,7 @@ func (s *Session) Exports() map[string]string {
 	for _, line := range s.lines {
 		if assignment, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
 			name, value, _ := strings.Cut(assignment, "=")
+			value, _, _ = strings.Cut(value, " ") // of a comment
 			out[name] = value
 		}
 	}

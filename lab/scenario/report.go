@@ -40,8 +40,12 @@ func (r *Report) End(s StepResult) {
 
 // Result tells how it went, with the evidence if it did not go well.
 func (r *Report) Result(result Result) {
-	if result.Passed {
+	switch {
+	case result.Passed:
 		r.painter.Print(fmt.Sprintf("%s: passed in %.1f s", result.Scenario, result.Seconds))
+		return
+	case result.Interrupted:
+		r.painter.Print(fmt.Sprintf("%s: interrupted after %.1f s", result.Scenario, result.Seconds))
 		return
 	}
 	for _, e := range result.Evidence {

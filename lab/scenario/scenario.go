@@ -52,6 +52,8 @@ type Result struct {
 	Passed   bool         `json:"passed"`
 	Seconds  float64      `json:"seconds"`
 	Steps    []StepResult `json:"steps"`
+	// Interrupted is true when the story was ended from outside.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Evidence is what was there when a step failed, and StateDir where more of it is.
 	Evidence []Evidence `json:"evidence,omitempty"`
 	StateDir string     `json:"stateDir,omitempty"`
@@ -107,6 +109,7 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		return nil
 	}})
 	if !booted {
+		t.result.Interrupted = ctx.Err() != nil
 		return
 	}
 	defer func() {
@@ -128,10 +131,14 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		<-watched
 	}()
 	for _, step := range s.Steps {
-		if !t.step(alive, step) {
-			t.result.Evidence = gather(context.WithoutCancel(ctx), t.world)
-			return
+		if t.step(alive, step) {
+			continue
 		}
+		// Who interrupts a story knows why it did not come to its end.
+		if t.result.Interrupted = ctx.Err() != nil; !t.result.Interrupted {
+			t.result.Evidence = gather(ctx, t.world)
+		}
+		return
 	}
 }
 

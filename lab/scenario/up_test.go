@@ -188,6 +188,20 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestInterruptedStoryLeavesNothing(t *testing.T) {
+	s := labtest.Start(t, "run", "first-node")
+	s.Await(t, "✓ start the controller", bootWithin)
+	children := s.Children(t)
+	s.Signal(t, syscall.SIGINT)
+	if code := s.Wait(t, endWithin); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if out := s.Output(); !strings.Contains(out, "interrupted after") {
+		t.Errorf("it does not say that it was interrupted:\n%s", out)
+	}
+	s.LeftNothing(t, children)
+}
+
 func TestFailedStoryIsToldAndKept(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "dovetail")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho no such region >&2\nexit 3\n"), 0o700); err != nil {

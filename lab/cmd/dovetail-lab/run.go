@@ -197,9 +197,9 @@ func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail 
 	return result, err
 }
 
-// tidy removes the state of a story that went well.
+// tidy removes the state of a story, unless it holds why the story failed.
 func (o runOptions) tidy(result scenario.Result, remove func() error) (scenario.Result, error) {
-	if !result.Passed || o.keep {
+	if failed := !result.Passed && !result.Interrupted; failed || o.keep {
 		return result, nil
 	}
 	if o.stateDir == "" {

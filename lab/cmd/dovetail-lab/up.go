@@ -150,7 +150,11 @@ func welcome(o upOptions, w *world.World, took time.Duration) []string {
 	kubectl := kubectlCommand(invocation())
 	lines = append(lines, "In another terminal:")
 	for _, c := range w.Clusters {
-		lines = append(lines, "  export KUBECONFIG="+c.Kubeconfig())
+		line := "  export KUBECONFIG=" + c.Kubeconfig()
+		if len(w.Clusters) > 1 {
+			line += "   # cluster " + c.Name
+		}
+		lines = append(lines, line)
 	}
 	lines = append(lines, "  "+kubectl+" get nodes --watch")
 	if !o.noController && !o.noWorkload {
@@ -159,7 +163,10 @@ func welcome(o upOptions, w *world.World, took time.Duration) []string {
 			"  "+kubectl+" scale deployment/sample --replicas 0")
 	}
 	if !o.noController {
-		lines = append(lines, "  "+kubectl+" get nodepools,nodeclaims", "", "The controller logs to "+w.Clusters[0].ControllerLog())
+		lines = append(lines, "  "+kubectl+" get nodepools,nodeclaims", "")
+		for _, c := range w.Clusters {
+			lines = append(lines, "The controller of cluster "+c.Name+" logs to "+c.ControllerLog())
+		}
 	}
 	return append(lines, "Ctrl-C ends it all.", "")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -14,7 +15,7 @@ import (
 type Painter struct {
 	out   io.Writer
 	size  func() (width, height int) // nil = not a terminal
-	drawn int                        // lines on the screen that the next Paint replaces
+	drawn []string                   // lines on the screen that the next Paint replaces
 }
 
 // NewPainter returns a painter on out. It redraws in place if out is a terminal, unless the environment
@@ -49,21 +50,27 @@ func (p *Painter) Print(lines ...string) {
 // those that do not fit below one another. It is for terminals only.
 func (p *Painter) Paint(lines []string) {
 	width, height := p.size()
-	lines = lines[:min(len(lines), max(1, height-1))]
-	p.erase()
-	for _, line := range lines {
-		fmt.Fprintln(p.out, cut(line, width))
+	var fit []string
+	for _, line := range lines[:min(len(lines), max(1, height-1))] {
+		fit = append(fit, cut(line, width))
 	}
-	p.drawn = len(lines)
+	if slices.Equal(fit, p.drawn) {
+		return
+	}
+	p.erase()
+	for _, line := range fit {
+		fmt.Fprintln(p.out, line)
+	}
+	p.drawn = fit
 }
 
 // Keep lets what was painted last stay on the screen.
-func (p *Painter) Keep() { p.drawn = 0 }
+func (p *Painter) Keep() { p.drawn = nil }
 
 func (p *Painter) erase() {
-	if p.drawn > 0 {
-		fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", p.drawn)
-		p.drawn = 0
+	if len(p.drawn) > 0 {
+		fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", len(p.drawn))
+		p.drawn = nil
 	}
 }
 

@@ -88,10 +88,10 @@ func TestLatestEvents(t *testing.T) {
 	var all []corev1.Event
 	for i := range 9 {
 		e := corev1.Event{Reason: fmt.Sprint(i), LastTimestamp: metav1.NewTime(time.Unix(int64(100-i), 0))}
-		e.InvolvedObject.Kind = "Pod"
+		e.Source.Component = "karpenter"
 		all = append(all, e)
 	}
-	all = append(all, corev1.Event{Reason: "not of interest", LastTimestamp: metav1.NewTime(time.Unix(1000, 0))})
+	all = append(all, corev1.Event{Reason: "Scheduled", Source: corev1.EventSource{Component: "default-scheduler"}, LastTimestamp: metav1.NewTime(time.Unix(1000, 0))})
 	var got []string
 	for _, e := range latest(all) {
 		got = append(got, e.Reason)
@@ -110,6 +110,7 @@ func TestPaintReplacesWhatItPainted(t *testing.T) {
 	var out bytes.Buffer
 	p := terminal(&out, 10, 4)
 	p.Paint([]string{"one", "a long line, cut"})
+	p.Paint([]string{"one", "a long line, cut"}) // nothing new, nothing drawn
 	p.Paint([]string{"1", "2", "3", "does not fit"})
 	p.Print("stays")
 	p.Paint([]string{"next"})

@@ -154,7 +154,10 @@ func unlaunched(claims []karpv1.NodeClaim) []Node {
 	return out
 }
 
-// latest are the last events of pods and of what the autoscaler works on.
+// autoscaler is the component that events of Dovetail, and of Karpenter, come from.
+const autoscaler = "karpenter"
+
+// latest are the last events of the autoscaler. Those of Kubernetes itself are too many to be of help here.
 func latest(all []corev1.Event) []Event {
 	var out []Event
 	for _, e := range all {
@@ -162,8 +165,7 @@ func latest(all []corev1.Event) []Event {
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
-		switch e.InvolvedObject.Kind {
-		case "Pod", "Node", "NodeClaim", "NodePool", "EC2NodeClass":
+		if e.Source.Component == autoscaler || e.ReportingController == autoscaler {
 			out = append(out, Event{
 				Time: at, Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, Reason: e.Reason,
 				Text: strings.ReplaceAll(e.Message, "\n", " "),

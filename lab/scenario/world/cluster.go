@@ -8,9 +8,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -154,8 +152,7 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 	c.world.background.Go(func() error { return watched.Start(working) })
 	c.History = newHistory()
 	for _, kind := range []client.Object{
-		&corev1.Pod{}, &corev1.Node{}, &corev1.Event{}, &corev1.PersistentVolumeClaim{}, &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{},
-		&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{},
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Event{}, &karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{},
 	} {
 		informer, err := watched.GetInformer(ctx, kind)
 		if err != nil {

@@ -52,11 +52,15 @@ func emptyNodes(names ...string) []client.Object {
 	return objects
 }
 
+func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
+	return cluster.NewState(cluster.Config{
+		Cache: cache, Live: live, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: now,
+	})
+}
+
 // loop returns a Loop whose cache is the API server, and its state.
 func loop(f *fixture.Fixture) (*Loop, *cluster.State) {
-	state := cluster.NewState(cluster.Config{
-		Cache: f.API, Live: f.API, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: f.Now,
-	})
+	state := stateOf(f.API, f.API, f.Now)
 	return &Loop{Client: f.API, Live: f.API, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, state
 }
 
@@ -185,11 +189,38 @@ func TestRefusedDeletion(t *testing.T) {
 	}
 }
 
-func TestReopen(t *testing.T) {
-	reason := func(c *karpv1.NodeClaim) {
-		fixture.Initialized(c)
-		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", fixture.Start)
+// reason is why a claim's node was about to be ended.
+func reason(c *karpv1.NodeClaim) {
+	fixture.Initialized(c)
+	condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", fixture.Start)
+}
+
+// What this process is ending is not opened again before the cache shows that it ends.
+func TestLagDoesNotReopen(t *testing.T) {
+	f := fixture.New(t, emptyNodes("a")...)
+	l, _ := loop(f)
+	before := f.Claim("a")
+	l.State = stateOf(interceptor.NewClient(f.API, interceptor.Funcs{
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if claims, ok := list.(*karpv1.NodeClaimList); ok {
+				claims.Items = []karpv1.NodeClaim{*before.DeepCopy()}
+				return nil
+			}
+			return api.List(ctx, list, opts...)
+		},
+	}), f.API, f.Now)
+	for range 3 {
+		pass(t, l)
+		if !closed(f, "node-a") || f.Claim("a").DeletionTimestamp == nil {
+			t.Fatal("the node takes pods while its claim is being deleted")
+		}
 	}
+	if f.Counted("empty") != 1 {
+		t.Errorf("ended %d times", f.Counted("empty"))
+	}
+}
+
+func TestReopen(t *testing.T) {
 	tests := []struct {
 		name     string
 		claim    *karpv1.NodeClaim
@@ -248,21 +279,24 @@ func TestReopenPastANodeThatIsGone(t *testing.T) {
 	}
 }
 
+// process starts a Loop that makes one pass a round.
+func process(t *testing.T) func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
+	return func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
+		l, _ := loop(fixture.New(t))
+		l.Client, l.Live, l.Now = c, c, w.Now
+		l.State = stateOf(c, c, w.Now)
+		return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
+			_, err := l.pass(ctx)
+			return err
+		})}}
+	}
+}
+
 // Killed anywhere, the loop ends what it has begun, or begins anew.
 func TestLoopKilled(t *testing.T) {
 	killtest.Run(t, killtest.Story{
 		Objects: func() []client.Object { return emptyNodes("a", "b") },
-		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
-			f := fixture.New(t)
-			l, _ := loop(f)
-			l.Client, l.Live, l.Now = c, c, w.Now
-			l.State = cluster.NewState(cluster.Config{Cache: c, Live: c, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, Now: w.Now})
-			// One pass a round, whatever there is.
-			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
-				_, err := l.pass(ctx)
-				return err
-			})}}
-		},
+		Process: process(t),
 		Check: func(t *testing.T, w *killtest.World) {
 			for _, name := range []string{"a", "b"} {
 				claim := &karpv1.NodeClaim{}
@@ -271,6 +305,16 @@ func TestLoopKilled(t *testing.T) {
 				}
 			}
 		},
+	})
+}
+
+// row 173, killed on the way back.
+func TestReopenKilled(t *testing.T) {
+	killtest.Run(t, killtest.Story{
+		Objects: func() []client.Object {
+			return []client.Object{fixture.Pool("general"), fixture.Claim("a", reason), fixture.Up("a", tainted), fixture.Claim("b", reason), fixture.Up("b", tainted)}
+		},
+		Process: process(t),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func process(t *testing.T) func(w *killtest.World, c client.Client, ec2 *killtes
 	}
 }
 
-// boot lets running instances join as nodes, and takes the taints of their start-up away one by one.
+// boot lets running instances join as nodes, and takes the taints of their start-up away, once.
 func boot(t *testing.T, w *killtest.World) {
 	t.Helper()
 	for i, m := range w.Cloud.All {
@@ -88,14 +89,10 @@ func boot(t *testing.T, w *killtest.World) {
 		case m.State != cloud.Running:
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 			must(t, w.API.Status().Update(t.Context(), node))
-		case node.Labels[karpv1.LabelRegistered] == "true":
-			for j, taint := range node.Spec.Taints {
-				if taint.Key == uninitialized || taint.Key == agentNotReady {
-					node.Spec.Taints = append(node.Spec.Taints[:j:j], node.Spec.Taints[j+1:]...)
-					must(t, w.API.Update(t.Context(), node))
-					break
-				}
-			}
+		case node.Labels[karpv1.LabelRegistered] == "true" && node.Annotations["started"] == "":
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, "started", "yes")
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitialized || t.Key == agentNotReady })
+			must(t, w.API.Update(t.Context(), node))
 		}
 	}
 }

@@ -168,10 +168,9 @@ func TestOnePodOneClaim(t *testing.T) {
 	}
 }
 
-// The cache shows nothing of what was created. The state does.
-func TestOnePodOneClaimBeforeACacheThatLags(t *testing.T) {
-	f := fixture.New(t, fixture.Class(), fixture.Pool("general"), pending("a"))
-	cache := interceptor.NewClient(f.API, interceptor.Funcs{
+// lagging is a cache that has not seen a claim yet.
+func lagging(f *fixture.Fixture) client.Reader {
+	return interceptor.NewClient(f.API, interceptor.Funcs{
 		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := list.(*karpv1.NodeClaimList); ok {
 				return nil
@@ -179,8 +178,13 @@ func TestOnePodOneClaimBeforeACacheThatLags(t *testing.T) {
 			return api.List(ctx, list, opts...)
 		},
 	})
+}
+
+// The cache shows nothing of what was created. The state does.
+func TestOnePodOneClaimBeforeACacheThatLags(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), fixture.Pool("general"), pending("a"))
 	p := provisioner(f)
-	p.State = stateOf(cache, f.API, f.Now)
+	p.State = stateOf(lagging(f), f.API, f.Now)
 	for range 3 {
 		run(t, p)
 	}
@@ -203,6 +207,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := fixture.New(t, fixture.Class(), fixture.Pool("general"), pending("a"))
 			p := provisioner(f)
+			p.State = stateOf(lagging(f), f.API, f.Now)
 			fail := true
 			p.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 				Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {

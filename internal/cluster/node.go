@@ -17,7 +17,7 @@ import (
 )
 
 // claimedNode merges a NodeClaim with its Node; node is nil until one has joined.
-func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time.Time) snapshot.Node {
+func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot.Node {
 	out := snapshot.Node{
 		Name:           claim.Name,
 		Claim:          claim.Name,
@@ -32,11 +32,11 @@ func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time
 		Launched:       condition.IsTrue(claim, karpv1.ConditionLaunched),
 		Consolidatable: condition.IsTrue(claim, karpv1.ConditionConsolidatable),
 		CreatedAt:      claim.CreationTimestamp.Time,
-		Nominated:      nominatedPods(claim, s.cfg.NominationWindow, now),
+		Nominated:      nominatedPods(claim, f.NominationWindow, f.Now),
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}
-	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || s.isCondemned(claim.UID)
+	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || f.Condemned[claim.UID]
 	if node != nil {
 		mergeNode(&out, claim, node)
 	}
@@ -48,7 +48,11 @@ func (s *State) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node, now time
 		out.Allocatable, out.Nominated = nil, nil
 	}
 	// A promise made while the entry bore the claim's name still holds under the node's.
-	out.NominatedUntil = s.nominatedUntil(claim.Name, out.Name)
+	for _, name := range []string{claim.Name, out.Name} {
+		if until := f.Nominated[name]; until.After(out.NominatedUntil) {
+			out.NominatedUntil = until
+		}
+	}
 	return out
 }
 

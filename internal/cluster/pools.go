@@ -8,10 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -20,55 +17,27 @@ import (
 // ResourceNodes is the key under which a pool's limits count nodes.
 const ResourceNodes corev1.ResourceName = "nodes"
 
-// readPools reads our pools. One that is ready, not deleting and not of a fixed size may launch; what, its
-// node class says. A class that cannot say so closes its pool, and no other.
-func (w *world) readPools(ctx context.Context) error {
-	var pools karpv1.NodePoolList
-	if err := w.list(ctx, &pools); err != nil {
-		return err
-	}
+// Open tells whether a pool launches nodes as pods need them: it is neither deleting nor of a fixed size.
+func Open(pool *karpv1.NodePool) bool {
+	return pool.DeletionTimestamp == nil && pool.Spec.Replicas == nil
+}
+
+func (w *world) cutPools() {
 	used := w.used()
-	for i := range pools.Items {
-		pool := &pools.Items[i]
-		ref := pool.Spec.Template.Spec.NodeClassRef
-		if !awsv1.IsEC2NodeClass(ref) {
-			continue
-		}
-		instanceTypes, err := w.launchable(ctx, pool)
-		if err != nil {
-			return err
-		}
-		if instanceTypes == nil {
-			w.snap.Closed = append(w.snap.Closed, pool)
+	for _, pool := range w.Pools {
+		if pool.InstanceTypes == nil {
+			w.snap.Closed = append(w.snap.Closed, pool.NodePool)
 			continue
 		}
 		w.snap.Pools = append(w.snap.Pools, snapshot.Pool{
-			NodePool:       pool,
-			NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name},
-			InstanceTypes:  instanceTypes,
-			Used:           w.withUnlaunched(used[pool.Name], pool.Name, instanceTypes),
+			NodePool:       pool.NodePool,
+			NodeClassLabel: pool.NodeClassLabel,
+			InstanceTypes:  pool.InstanceTypes,
+			Used:           w.withUnlaunched(used[pool.Name], pool.Name, pool.InstanceTypes),
 		})
 	}
 	slices.SortFunc(w.snap.Closed, func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.snap.Pools, func(a, b snapshot.Pool) int { return cmp.Compare(a.NodePool.Name, b.NodePool.Name) })
-	return nil
-}
-
-// launchable returns what the pool may launch, nil if nothing.
-func (w *world) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
-	if pool.DeletionTimestamp != nil || pool.Spec.Replicas != nil || !condition.IsTrue(pool, condition.Ready) {
-		return nil, nil
-	}
-	class := &awsv1.EC2NodeClass{}
-	if err := w.state.cfg.Cache.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	instanceTypes, err := w.state.cfg.Types.InstanceTypes(ctx, class)
-	if err != nil {
-		w.state.cfg.PoolLeftOut(pool, err)
-		return nil, nil
-	}
-	return instanceTypes, nil
 }
 
 // withUnlaunched adds to used the claims of pool that have no instance yet. Each counts as the largest,
@@ -140,9 +109,12 @@ func add(to corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) 
 
 // Usage sums, per pool, what counts against its limits now.
 func (s *State) Usage(ctx context.Context) (map[string]corev1.ResourceList, error) {
-	w := &world{state: s, snap: &snapshot.Snapshot{Now: s.cfg.Now()}}
-	if err := w.readNodes(ctx); err != nil {
+	objects, facts := &Objects{}, s.facts()
+	if err := s.readNodes(ctx, objects); err != nil {
 		return nil, err
 	}
+	s.mark(&facts)
+	w := &world{Objects: *objects, facts: facts, snap: &snapshot.Snapshot{Now: facts.Now}}
+	w.cutNodes()
 	return w.used(), nil
 }

@@ -213,22 +213,3 @@ func (s *State) forgetPast(present []*karpv1.NodeClaim) {
 	}
 	maps.DeleteFunc(s.condemned, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
-
-func (s *State) isCondemned(uid types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.condemned[uid]
-}
-
-// nominatedUntil is until when any of a node's names was promised to a pod; zero if none was.
-func (s *State) nominatedUntil(names ...string) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out time.Time
-	for _, name := range names {
-		if until := s.nominated[name]; until.After(out) {
-			out = until
-		}
-	}
-	return out
-}

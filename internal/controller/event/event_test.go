@@ -1,0 +1,70 @@
+package event
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+)
+
+func pod(uid string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: types.UID(uid)}}
+}
+
+func TestTheSameIsNotSaidTwice(t *testing.T) {
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	sink := record.NewFakeRecorder(10)
+	r := NewRecorder(sink, func() time.Time { return now })
+	tests := []struct {
+		name string
+		say  func()
+		want bool
+	}{
+		{"new", func() { r.Warn(pod("a"), "Why", "%d left", 2) }, true},
+		{"again", func() { r.Warn(pod("a"), "Why", "%d left", 2) }, false},
+		{"a new fact", func() { r.Warn(pod("a"), "Why", "%d left", 1) }, true},
+		{"for another reason", func() { r.Normal(pod("a"), "Other", "%d left", 2) }, true},
+		{"of another object of its name", func() { r.Warn(pod("b"), "Why", "%d left", 2) }, true},
+		{"just before the time is up", func() { now = now.Add(Quiet - time.Second); r.Warn(pod("a"), "Why", "%d left", 2) }, false},
+		{"after it", func() { now = now.Add(time.Second); r.Warn(pod("a"), "Why", "%d left", 2) }, true},
+		{"with a time of its own", func() { r.WarnEvery(time.Hour, pod("c"), "Why", "x") }, true},
+		{"within it", func() { now = now.Add(30 * time.Minute); r.WarnEvery(time.Hour, pod("c"), "Why", "x") }, false},
+	}
+	for _, tt := range tests {
+		tt.say()
+		said := false
+		select {
+		case <-sink.Events:
+			said = true
+		default:
+		}
+		if said != tt.want {
+			t.Errorf("%s: said %v, want %v", tt.name, said, tt.want)
+		}
+	}
+}
+
+// What has run out is forgotten; what has not is not said again, however much there is.
+func TestMemoryIsBounded(t *testing.T) {
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	r := NewRecorder(&record.FakeRecorder{}, func() time.Time { return now })
+	const many = 3 * enough
+	for range 4 {
+		for i := range many {
+			r.Warn(pod(fmt.Sprint(i)), "Why", "at %v", now)
+		}
+		now = now.Add(Quiet)
+	}
+	if len(r.said) > 2*many {
+		t.Errorf("%d events are remembered, of which %d can matter", len(r.said), many)
+	}
+	for i := range many {
+		if uid := types.UID(fmt.Sprint(i)); r.said[key{uid, "Why", fmt.Sprintf("at %v", now.Add(-Quiet))}].IsZero() {
+			t.Fatalf("event %d of the last round is forgotten", i)
+		}
+	}
+}

@@ -56,15 +56,15 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclass").
 		For(&awsv1.EC2NodeClass{}, builder.WithPredicates(wake.UnlessStatusOnly())).
-		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf)).
+		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf), builder.WithPredicates(wake.WhenGone())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(conflict.Retry(r))
 }
 
-// classOf maps a claim that is going away to its class, which may wait for that.
+// classOf maps a claim to its class, which may wait for it to go.
 func classOf(_ context.Context, o client.Object) []reconcile.Request {
 	claim := o.(*karpv1.NodeClaim)
-	if claim.DeletionTimestamp == nil || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: claim.Spec.NodeClassRef.Name}}}

@@ -157,6 +157,17 @@ func TestFinalize(t *testing.T) {
 	}
 }
 
+func TestClaimWakesItsClass(t *testing.T) {
+	theirs := fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })
+	if got := classOf(t.Context(), theirs); len(got) > 0 {
+		t.Errorf("another provider's claim wakes %v", got)
+	}
+	// One that was deleted before it had a finalizer goes without a deletion timestamp.
+	if got := classOf(t.Context(), fixture.Claim("a")); len(got) != 1 || got[0].Name != "default" {
+		t.Errorf("wakes %v, want its class", got)
+	}
+}
+
 func TestKilled(t *testing.T) {
 	killtest.Run(t, killtest.Story{
 		Objects: func() []client.Object {

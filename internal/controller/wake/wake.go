@@ -18,6 +18,15 @@ func UnlessStatusOnly() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return Changed(e.ObjectOld, e.ObjectNew) }}
 }
 
+// WhenGone lets nothing pass but that an object is gone for good.
+func WhenGone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
 // Changed reports whether two versions of an object differ in more than their status.
 func Changed(before, after client.Object) bool {
 	return before.GetUID() != after.GetUID() ||

@@ -11,6 +11,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
 
+func TestWhenGone(t *testing.T) {
+	o, p := &awsv1.EC2NodeClass{}, WhenGone()
+	if p.Create(event.CreateEvent{Object: o}) || p.Update(event.UpdateEvent{ObjectOld: o, ObjectNew: o}) || p.Generic(event.GenericEvent{Object: o}) {
+		t.Error("wakes for an object that is there")
+	}
+	if !p.Delete(event.DeleteEvent{Object: o}) {
+		t.Error("sleeps on though the object is gone")
+	}
+}
+
 func TestUnlessStatusOnly(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -138,13 +138,7 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 		return false, fmt.Errorf("terminate the instance of node claim %q: %w", claim.Name, err)
 	}
 	gone = err != nil
-	if err := markTerminating(ctx, r.Client, claim, r.Now()); err != nil {
-		return false, err
-	}
-	if c, ok := condition.Get(claim, karpv1.ConditionInstanceTerminating); gone && ok {
-		r.Metrics.InstanceTermination.WithLabelValues(claim.Labels[karpv1.LabelNodePool]).Observe(r.Now().Sub(c.LastTransitionTime.Time).Seconds())
-	}
-	return gone, nil
+	return gone, markTerminating(ctx, r.Client, claim, r.Now())
 }
 
 func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
@@ -182,6 +176,9 @@ func (r *ClaimReconciler) release(ctx context.Context, claim *karpv1.NodeClaim) 
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]
 	r.Log.Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	if c, ok := condition.Get(claim, karpv1.ConditionInstanceTerminating); ok {
+		r.Metrics.InstanceTermination.WithLabelValues(pool).Observe(r.Now().Sub(c.LastTransitionTime.Time).Seconds())
+	}
 	r.Metrics.ClaimTermination.WithLabelValues(pool).Observe(r.Now().Sub(claim.DeletionTimestamp.Time).Seconds())
 	r.Metrics.ClaimsTerminated.WithLabelValues(pool, claim.Labels[karpv1.LabelCapacityType], claim.Labels[corev1.LabelTopologyZone]).Inc()
 	return nil

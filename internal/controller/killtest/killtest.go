@@ -29,7 +29,7 @@ var Start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 const (
 	tick = 5 * time.Second
 	// quiet is how many rounds without a write end a story; some waits are longer than one.
-	quiet = 4
+	quiet = 3
 	most  = 100
 )
 

@@ -255,7 +255,7 @@ func TestFromNodeToNothing(t *testing.T) {
 
 // A claim may be deleted at any moment of its start.
 func TestDeletedWhileStarting(t *testing.T) {
-	for round := range 5 {
+	for round := range 4 {
 		t.Run(fmt.Sprintf("in round %d", round), func(t *testing.T) {
 			killtest.Run(t, killtest.Story{
 				Objects: func() []client.Object { return []client.Object{theClaim(), theClass()} },

@@ -11,35 +11,6 @@ import (
 // maxLookahead is how many classes of the queue are looked at when a node is opened.
 const maxLookahead = 64
 
-// leastCost is what one pod of the class costs at the least, in $/h: the smallest share of any type's price, by
-// the resource it takes most of. It makes pods that need different things comparable.
-func (sv *solver) leastCost(c *class) float64 {
-	least := math.Inf(1)
-	last := c.shapes[len(c.shapes)-1]
-	for _, t := range sv.templates {
-		if !t.reqs.Compatible(last.strict, sv.s.Labels.WellKnown) {
-			continue
-		}
-		for _, cand := range sv.candidates(t, t.reqs.Intersect(last.strict.Without(corev1.LabelHostname))).list {
-			room := t.types[cand.t].room
-			if !c.requests.fits(room) {
-				continue
-			}
-			share := 0.0
-			for i, r := range c.requests {
-				if r > 0 {
-					share = max(share, float64(r)/float64(room[i]))
-				}
-			}
-			least = min(least, share*cand.price)
-		}
-	}
-	if math.IsInf(least, 1) {
-		return 0
-	}
-	return least
-}
-
 // demand is what a class still wants of a new node.
 type demand struct {
 	c      *class
@@ -48,7 +19,7 @@ type demand struct {
 }
 
 // ceiling is the price of the type on which the queue's pods would cost least: the best ratio of price to what
-// is packed, counted by what those pods cost at the least. The bin may become anything up to that price.
+// is packed, counted by what those pods are worth. The bin may become anything up to that price.
 func (sv *solver) ceiling(b *bin, first *class, g growth, rest []*queued) float64 {
 	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps {
 		return math.Inf(1)

@@ -85,4 +85,6 @@ type Stats struct {
 	InstanceTypes int     `json:"instanceTypes"`
 	Steps         int     `json:"steps"`
 	HourlyCost    float64 `json:"hourlyCost"`
+	// LowerBound is what no plan for the pods that were placed can cost less than, in $/h.
+	LowerBound float64 `json:"lowerBound"`
 }

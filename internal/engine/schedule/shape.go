@@ -25,7 +25,8 @@ type class struct {
 	attached []attachment
 	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
 	shapes []*shape
-	// weight is what a pod costs at the least, in $/h: its share of the type that suits it best.
+	// client is who buys for the pods, weight what one is worth, in $/h: see market.
+	client *clientele
 	weight float64
 
 	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the

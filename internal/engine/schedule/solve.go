@@ -42,6 +42,9 @@ type solver struct {
 	groups    []*group
 	groupByID map[string]*group
 
+	market *market
+	listed int // candidates made so far
+
 	steps int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
 	generation int
@@ -58,6 +61,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	}
 	queue := sv.compile()
 	queue = sv.honourNominations(queue)
+	sv.appraise()
 	queue = sv.placeAll(queue)
 	return sv.plan(queue)
 }
@@ -106,9 +110,11 @@ func (sv *solver) compile() []*queued {
 		}
 	}
 	slices.SortFunc(pools, poolOrder)
+	types := 0 // of the templates so far
 	for i, p := range pools {
 		t := sv.template(p)
-		t.index = i
+		t.index, t.first = i, types
+		types += len(t.types)
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}
@@ -174,7 +180,6 @@ func (sv *solver) class(pod *corev1.Pod, requests corev1.ResourceList, ports []h
 	for _, term := range requiredAnti(pod) {
 		c.declares = append(c.declares, sv.affinityGroup(inverse, pod, &term))
 	}
-	c.weight = sv.leastCost(c)
 	sv.classes = append(sv.classes, c)
 	return c, nil
 }
@@ -330,6 +335,7 @@ func (sv *solver) plan(left []*queued) Plan {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = len(sv.simulated), len(sv.classes), sv.steps
+	p.Stats.LowerBound = sv.lowerBound()
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)
 	}

@@ -17,6 +17,7 @@ import (
 // template is a pool as the shape of the claims that it could make.
 type template struct {
 	index  int
+	first  int // number of types in the templates before
 	pool   *karpv1.NodePool
 	reqs   requirement.Set
 	taints []corev1.Taint
@@ -55,6 +56,8 @@ type candidate struct {
 }
 
 type candidates struct {
+	id   int
+	t    *template
 	list []candidate // cheapest first, then by name
 	set  bitset      // of typeInfo indices
 }
@@ -171,7 +174,8 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	if c, ok := t.memo[key]; ok {
 		return c
 	}
-	c := &candidates{}
+	c := &candidates{id: sv.listed, t: t}
+	sv.listed++
 	for i := range t.types {
 		ti := &t.types[i]
 		sv.steps++

@@ -1,0 +1,211 @@
+// Package workload makes worlds of any size for benchmarks and tests of price: pods as clusters have them, and
+// catalogs as large as a region's. Equal seeds make equal worlds.
+package workload
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// source is a stream of numbers that depends on nothing but its seed (SplitMix64).
+type source uint64
+
+func (s *source) next() uint64 {
+	*s += 0x9e3779b97f4a7c15
+	z := uint64(*s)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (s *source) intn(n int) int { return int(s.next() % uint64(n)) }
+
+// unit is in [0, 1).
+func (s *source) unit() float64 { return float64(s.next()>>11) / (1 << 53) }
+
+func pick[T any](s *source, list ...T) T { return list[s.intn(len(list))] }
+
+// asks writes requests without parsing text, which would take longer than planning for them.
+func asks(milliCPU, mebi int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(mebi<<20, resource.BinarySI),
+		}
+	}
+}
+
+// small draws one of the sizes of diverse pods.
+func small(s *source) func(*corev1.Pod) {
+	return asks(pick[int64](s, 100, 250, 500, 1000, 1500), pick[int64](s, 100, 256, 512, 1024, 2048, 4096))
+}
+
+// Diverse is a fifth each of pods that do not care, pods spread over zones, pods spread over hosts, pods that keep
+// together in a zone, and pods that keep apart on hosts; their labels are one of seven per kind.
+func Diverse(n int, seed uint64) []*corev1.Pod {
+	s := source(seed)
+	out := make([]*corev1.Pod, n)
+	for i := range out {
+		app := fmt.Sprintf("%c%d", "gzhsa"[i%5], s.intn(7))
+		edit := []func(*corev1.Pod){Labelled("app", app), small(&s)}
+		switch i % 5 {
+		case 1:
+			edit = append(edit, Spread(Zone, 1, app))
+		case 2:
+			edit = append(edit, Spread(Host, 1, app))
+		case 3:
+			edit = append(edit, Near(Zone, app))
+		case 4:
+			edit = append(edit, Apart(Host, app))
+		}
+		out[i] = Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
+	}
+	return out
+}
+
+// Replicas is 50 deployments whose sizes fall off as 1/k.
+func Replicas(n int, seed uint64) []*corev1.Pod {
+	const deployments = 50
+	s := source(seed)
+	harmonic := 0.0
+	for k := range deployments {
+		harmonic += 1 / float64(k+1)
+	}
+	var out []*corev1.Pod
+	for k := range deployments {
+		count := int(math.Ceil(float64(n) / harmonic / float64(k+1)))
+		cpu := pick[int64](&s, 100, 200, 250, 500, 750, 1000, 1500, 2000, 3000, 4000)
+		edit := asks(cpu, cpu*pick[int64](&s, 1, 2, 3, 4, 6, 8)*1024/1000)
+		app := fmt.Sprintf("app-%02d", k)
+		for i := 0; i < count && len(out) < n; i++ {
+			out = append(out, Pod(fmt.Sprintf("%s-%06d", app, i), Labelled("app", app), edit))
+		}
+	}
+	return out
+}
+
+// Batch is jobs of which each has its own size; a few are very large.
+func Batch(n int, seed uint64) []*corev1.Pod {
+	s := source(seed)
+	out := make([]*corev1.Pod, n)
+	for i := range out {
+		cpu := int64(100 * math.Pow(1-s.unit(), -0.9)) // Pareto
+		cpu = min(cpu, 16000)
+		perCore := 1 + 7*s.unit()
+		out[i] = Pod(fmt.Sprintf("job-%06d", i), asks(cpu, int64(float64(cpu)*perCore*1024/1000)))
+	}
+	return out
+}
+
+// Prefs is pods that would rather be somewhere, apart from or close to others, but need not.
+func Prefs(n int, seed uint64) []*corev1.Pod {
+	s := source(seed)
+	out := make([]*corev1.Pod, n)
+	for i := range out {
+		app := fmt.Sprintf("app-%d", s.intn(20))
+		edit := []func(*corev1.Pod){Labelled("app", app), small(&s)}
+		switch i % 4 {
+		case 0:
+			edit = append(edit, Prefers(10, Expr(Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)), Prefers(1, Expr(Zone, corev1.NodeSelectorOpIn, "nowhere")))
+		case 1:
+			edit = append(edit, PreferApart(10, Zone, app))
+		case 2:
+			edit = append(edit, PreferNear(10, Zone, app))
+		case 3:
+			edit = append(edit, Spread(Zone, 1, app, func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }))
+		}
+		out[i] = Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
+	}
+	return out
+}
+
+// Volumes is pods of which each has a disk of its own, bound in one of the zones.
+func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volumes) {
+	s := source(seed)
+	out := make([]*corev1.Pod, n)
+	v := snapshot.Volumes{
+		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
+		StorageClasses: map[string]*storagev1.StorageClass{},
+	}
+	for i := range out {
+		name := fmt.Sprintf("disk-%06d", i)
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, corev1.NodeSelectorOpIn, pick(&s, zones...))},
+		}}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		}}
+		claim.Spec.VolumeName, claim.Status.Phase = name, corev1.ClaimBound
+		v.Volumes[name], v.Claims[types.NamespacedName{Namespace: "default", Name: name}] = pv, claim
+		out[i] = Pod(fmt.Sprintf("db-%06d", i), Labelled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), Claims(name))
+	}
+	return out, v
+}
+
+// MultiPool is four pools (general; Arm and cheaper; tainted and heavier; on-demand only) with pods for each of them.
+func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]snapshot.Pool, []*corev1.Pod) {
+	s := source(seed)
+	pools := []snapshot.Pool{
+		General("general", instanceTypes, Require(Arch, corev1.NodeSelectorOpIn, "amd64"), Weight(10)),
+		General("arm", instanceTypes, Require(Arch, corev1.NodeSelectorOpIn, "arm64"), Weight(5)),
+		General("team", instanceTypes, PoolTaint("team", corev1.TaintEffectNoSchedule), TemplateLabel("team", "blue"), Weight(50)),
+		General("steady", instanceTypes, Require(Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), Require(Arch, corev1.NodeSelectorOpIn, "amd64")),
+	}
+	out := make([]*corev1.Pod, n)
+	for i := range out {
+		edit := []func(*corev1.Pod){Labelled("app", fmt.Sprintf("app-%02d", s.intn(30))), small(&s)}
+		switch i % 5 {
+		case 1:
+			edit = append(edit, Selects(Arch, "arm64"))
+		case 2:
+			edit = append(edit, Tolerates("team"), Selects("team", "blue"))
+		case 3:
+			edit = append(edit, Selects(Capacity, karpv1.CapacityTypeOnDemand), Selects(Arch, "amd64"))
+		case 4:
+			edit = append(edit, Selects(Arch, "amd64"))
+		}
+		out[i] = Pod(fmt.Sprintf("pod-%06d", i), edit...)
+	}
+	return pools, out
+}
+
+// General is a pool over the types of categories c, m and r from generation 3 on.
+func General(name string, instanceTypes []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
+	return Pool(name, instanceTypes, append([]func(*karpv1.NodePool){
+		Require(awsv1.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r"),
+		Require(awsv1.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "2"),
+	}, edit...)...)
+}
+
+// Cluster joins pools and pods into a snapshot on AWS; daemons adds agents of 300m CPU and 500 MiB to each node.
+func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{
+		Now: Now(), Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Pools: pools, Pods: pods,
+		Namespaces: map[string]map[string]string{"default": nil},
+	}
+	if daemons {
+		everywhere := func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+		}
+		s.DaemonSets = []snapshot.DaemonSet{
+			{Namespace: "kube-system", Name: "agent", Pod: Pod("agent", asks(200, 300), everywhere)},
+			{Namespace: "kube-system", Name: "cni", Pod: Pod("cni", asks(100, 200), everywhere)},
+		}
+	}
+	return s
+}

@@ -23,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
@@ -172,7 +173,8 @@ func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
 
 // Get returns an instance; cloud.ErrNotFound when it is gone for good.
 func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
-	return c.instances.Get(ctx, providerID)
+	i, err := c.instances.Get(ctx, providerID)
+	return i, fault.Plain(err)
 }
 
 // List returns the instances of all clusters of this name, each with its owner.
@@ -186,7 +188,7 @@ func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]clo
 // Terminate ends an instance that is ours. It returns nil while the instance is on its way out,
 // cloud.ErrNotFound once it is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
 func (c *Cloud) Terminate(ctx context.Context, providerID string) error {
-	return c.instances.Terminate(ctx, providerID)
+	return fault.Plain(c.instances.Terminate(ctx, providerID))
 }
 
 // CollectLaunchTemplates deletes launch templates of this cluster that were made before cutoff and are not in use.
@@ -206,7 +208,7 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 	}
 	types, err := c.InstanceTypes(ctx, class)
 	if err != nil { // without its labels not even an adopted instance is of use
-		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
+		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: fault.Plain(err).Error(), Err: err}
 	}
 	if !adopted {
 		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types})

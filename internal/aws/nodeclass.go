@@ -147,7 +147,7 @@ func (r *resolver) instanceProfile(ctx context.Context) {
 		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionFalse, "RoleNotFound",
 			fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role), soon)
 	case fault.Is(err, fault.Unauthorized):
-		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", err.Error(), soon)
+		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", fault.Plain(err).Error(), soon)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)

@@ -178,7 +178,7 @@ func refusal(all []Failure) error {
 // createError derives reason and message from an error's text.
 func createError(err error) *cloud.CreateError {
 	reason := fault.ReasonOf(err.Error())
-	message := err.Error()
+	message := fault.Plain(err).Error()
 	if reason.Hint != "" {
 		message = reason.Hint + ": " + message
 	}

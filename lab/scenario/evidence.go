@@ -86,7 +86,7 @@ func pendingPods(ctx context.Context, w *World) ([]string, error) {
 		line := p.Name + " (node: " + cmp.Or(p.Spec.NodeName, "none") + ")"
 		for _, e := range events.Items {
 			if e.InvolvedObject.UID == p.UID {
-				line += "\n  " + e.Source.Component + e.ReportingController + ": " + e.Reason + ": " + e.Message
+				line += "\n  " + cmp.Or(e.Source.Component, e.ReportingController) + ": " + e.Reason + ": " + e.Message
 			}
 		}
 		out = append(out, line)

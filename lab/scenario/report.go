@@ -10,6 +10,9 @@ import (
 // Report tells people how a story goes.
 type Report struct{ painter *screen.Painter }
 
+// margin is how far the text of a step is from the edge: a mark and a time.
+const margin = "              "
+
 // NewReport returns a Listener that prints.
 func NewReport(p *screen.Painter) *Report { return &Report{painter: p} }
 
@@ -19,7 +22,7 @@ func (r *Report) Title(s Scenario) { r.painter.Print(s.Name + ": " + s.Summary) 
 // Begin implements Listener.
 func (r *Report) Begin(step string) {
 	if r.painter.InPlace() {
-		r.painter.Paint([]string{"  … " + step})
+		r.painter.Paint([]string{"  …" + margin[3:] + step})
 	}
 }
 
@@ -29,12 +32,12 @@ func (r *Report) End(s StepResult) {
 	if !s.Passed {
 		mark = "✗"
 	}
-	r.painter.Print(fmt.Sprintf("  %s %-64s %6.1f s", mark, s.Name, s.Seconds))
+	r.painter.Print(fmt.Sprintf("  %s %6.1f s  %s", mark, s.Seconds, s.Name))
 	for _, note := range s.Notes {
-		r.painter.Print("      " + note)
+		r.painter.Print(margin + note)
 	}
 	if s.Error != "" {
-		r.painter.Print(indent("      ", s.Error))
+		r.painter.Print(indent(margin, s.Error))
 	}
 }
 

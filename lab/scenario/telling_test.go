@@ -43,13 +43,13 @@ func TestStepsAreReported(t *testing.T) {
 			}
 		}
 		want := `
-  ✓ buy a node                                                          2.5 s
-      1 node
-  ✗ run a pod                                                           0.0 s
-      1 of 2 pods run
-      the other does not
-  ✗ wait                                                                3.0 s
-      the node is not ready (the step took too long: over 3s)
+  ✓    2.5 s  buy a node
+              1 node
+  ✗    0.0 s  run a pod
+              1 of 2 pods run
+              the other does not
+  ✗    3.0 s  wait
+              the node is not ready (the step took too long: over 3s)
 `
 		if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), out.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

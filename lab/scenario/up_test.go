@@ -190,7 +190,7 @@ func TestUsage(t *testing.T) {
 
 func TestInterruptedStoryLeavesNothing(t *testing.T) {
 	s := labtest.Start(t, "run", "first-node")
-	s.Await(t, "✓ start the controller", bootWithin)
+	s.Await(t, "start the controller", bootWithin)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
 	if code := s.Wait(t, endWithin); code != 1 {
@@ -211,7 +211,7 @@ func TestFailedStoryIsToldAndKept(t *testing.T) {
 	if code := s.Wait(t, bootWithin); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	for _, want := range []string{"✓ boot the world", "✗ start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
+	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
 		if out := s.Output(); !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
@@ -237,4 +237,30 @@ func sdk(t *testing.T, exports map[string]string) aws.Config {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// Nodes that cannot reach the API server: the story says what is pending, what was bought, and what the
+// machine itself had to say.
+func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
+	product := os.Getenv("DOVETAIL")
+	if product == "" {
+		product = filepath.Join(filepath.Dir(labtest.Binary(t)), "dovetail")
+	}
+	misled := filepath.Join(t.TempDir(), "dovetail")
+	script := "#!/bin/sh\nexport CLUSTER_ENDPOINT=https://127.0.0.1:1\nexec '" + product + "' \"$@\"\n"
+	if err := os.WriteFile(misled, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := labtest.Start(t, "run", "first-node", "--dovetail", misled)
+	if code := s.Wait(t, bootWithin); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{
+		"0 of 1 pods run, 1 are wanted", "karpenter: Nominated:", "Registered=Unknown", "running c", "127.0.0.1:1: connect: connection refused",
+		"launched nodeclaim",
+	} {
+		if out := s.Output(); !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -24,7 +22,7 @@ func newKubectl() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// kubectl deals with interrupts itself, or means to end by them.
-			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			signal.Reset(endings()...)
 			streams := genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()}
 			command := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
 				Arguments: append([]string{"kubectl"}, args...), IOStreams: streams,

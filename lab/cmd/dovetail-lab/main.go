@@ -29,7 +29,7 @@ var errUsage = errors.New("usage")
 var errReported = errors.New("failed")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	err := newRoot().ExecuteContext(ctx)
 	switch {
@@ -70,8 +70,11 @@ account is needed, and nothing is left behind.`,
 // inHurry is the context of an orderly end. It is cancelled by the next interrupt, which says that the user does
 // not want to wait for order.
 func inHurry(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	return signal.NotifyContext(context.WithoutCancel(ctx), endings()...)
 }
+
+// endings are the signals that end the program: Ctrl-C, a polite kill, and the closing of the terminal.
+func endings() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
 
 // silenceLibraries has the Kubernetes libraries of this process log nothing: what matters of it is shown.
 func silenceLibraries() {

@@ -94,7 +94,7 @@ func (w *World) start(ctx context.Context) error {
 	var err error
 	w.logFile, err = os.OpenFile(w.LogPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("state directory %s holds a world already: %w", w.cfg.Dir, err)
+		return fmt.Errorf("state directory %s holds a world already (choose another, or remove it): %w", w.cfg.Dir, err)
 	}
 	w.log = slog.New(slog.NewTextHandler(w.logFile, nil))
 	// What runs beside the clusters ends with the world, not with the caller's context.

@@ -41,6 +41,9 @@ var lattice = []layer{
 	{"internal/aws", []string{"api", "internal/cloud", "internal/engine/requirement", "internal/engine/catalog"}, nil},
 	{"internal/cluster", []string{"api", "internal/engine", "internal/cloud"}, nil},
 	{"internal/controller", []string{"api", "internal/engine", "internal/cloud", "internal/cluster"}, nil},
+	// Files hold what a cluster would: the same objects, cut to a Snapshot by the same code.
+	{"internal/manifest", []string{"api", "internal/engine", "internal/cluster"}, nil},
+	{"internal/planner", []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}, nil},
 	{"internal/settings", nil, []string{"github.com/spf13/pflag"}},
 	{"internal/lattice", nil, nil},
 	{"cmd", []string{"api", "internal"}, nil},

@@ -29,13 +29,11 @@ type Settings struct {
 	// IsolatedVPC says that the pricing API is out of reach.
 	IsolatedVPC   bool
 	DisableDryRun bool
-	// VMMemoryOverheadPercent is the share (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
-	VMMemoryOverheadPercent float64
-	ReservedENIs            int
-	InterruptionQueue       string
-	EnableZonalShift        bool
-	AMIRefreshInterval      time.Duration
-	SubnetRefreshInterval   time.Duration
+	Planning
+	InterruptionQueue     string
+	EnableZonalShift      bool
+	AMIRefreshInterval    time.Duration
+	SubnetRefreshInterval time.Duration
 
 	MetricsPort, HealthProbePort int
 	EnableProfiling              bool
@@ -51,7 +49,6 @@ type Settings struct {
 	LogLevel    string
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
-	PreferencePolicy, MinValuesPolicy   string
 	FeatureGates                        string
 
 	// The following are accepted so that a deployment starts, and have no effect: see Idle.
@@ -65,6 +62,45 @@ type Settings struct {
 	AWSFeatureGates                  string
 }
 
+// Planning settings are those that a plan depends on, whether it is carried out or only shown.
+type Planning struct {
+	// VMMemoryOverheadPercent is the share (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
+	VMMemoryOverheadPercent           float64
+	ReservedENIs                      int
+	PreferencePolicy, MinValuesPolicy string
+}
+
+// Bind declares the flags on fs.
+func (p *Planning) Bind(fs *pflag.FlagSet) {
+	p.bind(fs, &env{getenv: func(string) string { return "" }})
+}
+
+func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
+	fs.Float64Var(&p.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "share of an instance's memory that the hypervisor keeps")
+	fs.IntVar(&p.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
+	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
+	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
+}
+
+// Validate names every setting that cannot be worked with.
+func (p Planning) Validate() error {
+	var errs []error
+	for _, rule := range []struct {
+		broken  bool
+		message string
+	}{
+		{p.VMMemoryOverheadPercent < 0, fmt.Sprintf("--vm-memory-overhead-percent %v is negative", p.VMMemoryOverheadPercent)},
+		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
+		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
+		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
+	} {
+		if rule.broken {
+			errs = append(errs, errors.New(rule.message))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Bind declares the flags on fs, with the environment as their defaults. An environment variable that
 // cannot be read as its type counts as not set, as it does for Karpenter; unreadable names them.
 func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadable []string) {
@@ -75,8 +111,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.BoolVar(&s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
 	fs.BoolVar(&s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
 	fs.BoolVar(&s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not check node classes by dry runs")
-	fs.Float64Var(&s.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "share of an instance's memory that the hypervisor keeps")
-	fs.IntVar(&s.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
+	s.Planning.bind(fs, &e)
 	fs.StringVar(&s.InterruptionQueue, "interruption-queue", e.text("INTERRUPTION_QUEUE", ""), "name of the SQS queue with interruption events")
 	fs.BoolVar(&s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
 	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are remembered")
@@ -96,8 +131,6 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
-	fs.StringVar(&s.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
-	fs.StringVar(&s.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
@@ -126,18 +159,14 @@ func (s Settings) Validate() error {
 	}
 	_, err := base64.StdEncoding.DecodeString(s.ClusterCABundle)
 	refuse(err != nil, "cluster-ca-bundle", "is not base64: %v", err)
-	refuse(s.VMMemoryOverheadPercent < 0, "vm-memory-overhead-percent", "%v is negative", s.VMMemoryOverheadPercent)
-	refuse(s.ReservedENIs < 0, "reserved-enis", "%d is negative", s.ReservedENIs)
 	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
 	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
 	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
-	refuse(!slices.Contains([]string{"Respect", "Ignore"}, s.PreferencePolicy), "preference-policy", "%q is neither Respect nor Ignore", s.PreferencePolicy)
-	refuse(!slices.Contains([]string{"Strict", "BestEffort"}, s.MinValuesPolicy), "min-values-policy", "%q is neither Strict nor BestEffort", s.MinValuesPolicy)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
 	_, err = s.Gates()
 	refuse(err != nil, "feature-gates", "%v", err)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Planning.Validate())...)
 }
 
 // NominationWindow is how long a pod's nomination protects a node.

@@ -21,11 +21,22 @@ var (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := rootCommand().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	err := rootCommand().ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	default:
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
+
+// exitCode ends the program with a code, when all has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -36,6 +47,6 @@ they do, and gives back what is no longer worth its price. It speaks Karpenter's
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controllerCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), planCommand(), versionCommand())
 	return root
 }

@@ -1,0 +1,172 @@
+// Package catalogfile reads instance types from a file, for planning with machines that no cloud was asked about.
+package catalogfile
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// podsPerNode is how many pods a kubelet takes when nobody tells it.
+const podsPerNode = 110
+
+// file is the format. Quantities are spelled as Kubernetes does, prices are in $/h.
+type file struct {
+	Name  string    `json:"name"`
+	Zones []string  `json:"zones"`
+	Types []machine `json:"types"`
+}
+
+type machine struct {
+	Name        string            `json:"name"`
+	Arch        string            `json:"arch"`
+	OS          []string          `json:"os"`
+	Capacity    map[string]json.RawMessage `json:"capacity"`
+	Allocatable map[string]json.RawMessage `json:"allocatable"`
+	Labels      map[string]string `json:"labels"`
+	Offerings   []offering        `json:"offerings"`
+}
+
+type offering struct {
+	Zone         string  `json:"zone"`
+	CapacityType string  `json:"capacityType"`
+	Price        float64 `json:"price"`
+	Available    *bool   `json:"available"`
+}
+
+// Decode reads a catalog and returns its types, sorted by name. An error names the field at fault. What a type
+// has is what pods can have of it unless its capacity says otherwise; an offering is available unless it says not.
+func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, err
+	}
+	if len(f.Types) == 0 {
+		return nil, errors.New("types: there are none")
+	}
+	seen := map[string]bool{}
+	out := make([]*catalog.InstanceType, 0, len(f.Types))
+	for i := range f.Types {
+		m := &f.Types[i]
+		it, err := m.instanceType(f.Zones, labels)
+		if err == nil && seen[m.Name] {
+			err = errors.New("name: there is another of this name")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("types[%d] (%s): %w", i, m.Name, err)
+		}
+		seen[m.Name] = true
+		out = append(out, it)
+	}
+	slices.SortFunc(out, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (m *machine) instanceType(zones []string, labels requirement.Labels) (*catalog.InstanceType, error) {
+	if m.Name == "" {
+		return nil, errors.New("name: is missing")
+	}
+	allocatable, err := resources("allocatable", m.Allocatable)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, ok := allocatable[name]; !ok {
+			return nil, fmt.Errorf("allocatable: has no %s", name)
+		}
+	}
+	if _, ok := allocatable[corev1.ResourcePods]; !ok {
+		allocatable[corev1.ResourcePods] = *resource.NewQuantity(podsPerNode, resource.DecimalSI)
+	}
+	capacity, err := resources("capacity", m.Capacity)
+	if err != nil {
+		return nil, err
+	}
+	for name, q := range allocatable {
+		total, ok := capacity[name]
+		if !ok {
+			capacity[name] = q
+		} else if total.Cmp(q) < 0 {
+			return nil, fmt.Errorf("allocatable: %s %s is more than the capacity of %s", q.String(), name, total.String())
+		}
+	}
+	it := &catalog.InstanceType{Name: m.Name, Capacity: capacity, Allocatable: allocatable}
+	if it.Offerings, err = m.offerings(zones); err != nil {
+		return nil, err
+	}
+	it.Requirements = m.requirements(it.Offerings, labels)
+	return it, nil
+}
+
+func (m *machine) offerings(zones []string) ([]catalog.Offering, error) {
+	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
+	out := make([]catalog.Offering, 0, len(m.Offerings))
+	for i, o := range m.Offerings {
+		switch {
+		case o.Zone == "":
+			return nil, fmt.Errorf("offerings[%d].zone: is missing", i)
+		case len(zones) > 0 && !slices.Contains(zones, o.Zone):
+			return nil, fmt.Errorf("offerings[%d].zone: %q is not among the zones of the catalog", i, o.Zone)
+		case !slices.Contains(kinds, o.CapacityType):
+			return nil, fmt.Errorf("offerings[%d].capacityType: %q is none of %q", i, o.CapacityType, kinds)
+		case o.Price < 0:
+			return nil, fmt.Errorf("offerings[%d].price: is negative", i)
+		}
+		out = append(out, catalog.Offering{
+			Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Available: o.Available == nil || *o.Available,
+			Requirements: requirement.NewSet(
+				requirement.In(karpv1.LabelCapacityType, o.CapacityType),
+				requirement.In(corev1.LabelTopologyZone, o.Zone),
+			),
+		})
+	}
+	return out, nil
+}
+
+// requirements are the labels of a node of the type. Zone and capacity type are those of the offerings,
+// whatever the file lists among the labels.
+func (m *machine) requirements(offerings []catalog.Offering, labels requirement.Labels) requirement.Set {
+	var zones, capacityTypes []string
+	for _, o := range offerings {
+		zones, capacityTypes = append(zones, o.Zone), append(capacityTypes, o.CapacityType)
+	}
+	set := labels.FromLabels(m.Labels).
+		Replace(requirement.In(corev1.LabelInstanceTypeStable, m.Name)).
+		Replace(requirement.In(corev1.LabelTopologyZone, zones...)).
+		Replace(requirement.In(karpv1.LabelCapacityType, capacityTypes...))
+	if m.Arch != "" {
+		set = set.Replace(requirement.In(corev1.LabelArchStable, m.Arch))
+	}
+	if len(m.OS) > 0 {
+		set = set.Replace(requirement.In(corev1.LabelOSStable, m.OS...))
+	}
+	return set
+}
+
+// resources reads quantities, which may be spelled as numbers.
+func resources(field string, quantities map[string]json.RawMessage) (corev1.ResourceList, error) {
+	out := make(corev1.ResourceList, len(quantities))
+	for _, name := range slices.Sorted(maps.Keys(quantities)) {
+		text := strings.Trim(string(quantities[name]), `"`)
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %q is not a quantity", field, name, text)
+		}
+		if q.Sign() < 0 {
+			return nil, fmt.Errorf("%s.%s: is negative", field, name)
+		}
+		out[corev1.ResourceName(name)] = q
+	}
+	return out, nil
+}

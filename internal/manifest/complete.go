@@ -1,0 +1,222 @@
+package manifest
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+func fromFields(fields map[string]any, into any) error {
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// taken tells whether an object comes from a snapshot of a cluster, where everything is as it is.
+func (r *reader) taken(kind, namespace, name string) bool {
+	o := r.objects[identity{kind, namespace, name}]
+	return o != nil && o.document.taken
+}
+
+// completeNodes does for Nodes what the API server does, and stands in for the NodeClaims of those that are
+// a pool's: without one they would take no pods and count against no limit.
+func (r *reader) completeNodes() {
+	claimed := map[string]bool{}
+	for _, claim := range r.world.NodeClaims {
+		claimed[claim.Status.ProviderID] = true
+	}
+	for _, node := range r.world.Nodes {
+		if r.taken("Node", "", node.Name) {
+			continue
+		}
+		if len(node.Status.Allocatable) == 0 {
+			node.Status.Allocatable = node.Status.Capacity
+		}
+		if node.Labels[corev1.LabelHostname] == "" {
+			node.Labels = with(node.Labels, corev1.LabelHostname, node.Name)
+		}
+		if node.Labels[karpv1.LabelNodePool] == "" || claimed[node.Spec.ProviderID] && node.Spec.ProviderID != "" {
+			continue
+		}
+		if node.Spec.ProviderID == "" {
+			node.Spec.ProviderID = "manifest:///" + node.Name
+		}
+		node.Labels = with(with(node.Labels, karpv1.LabelRegistered, "true"), karpv1.LabelInitialized, "true")
+		r.world.NodeClaims = append(r.world.NodeClaims, claimFor(node))
+	}
+}
+
+func with(labels map[string]string, key, value string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[key] = value
+	return out
+}
+
+// claimFor is the NodeClaim that a node in service would have.
+func claimFor(node *corev1.Node) *karpv1.NodeClaim {
+	claim := &karpv1.NodeClaim{}
+	claim.Name, claim.UID = node.Name, madeUID("NodeClaim", "", node.Name)
+	claim.Labels, claim.CreationTimestamp = node.Labels, node.CreationTimestamp
+	claim.Status.NodeName, claim.Status.ProviderID = node.Name, node.Spec.ProviderID
+	claim.Status.Capacity, claim.Status.Allocatable = node.Status.Capacity, node.Status.Allocatable
+	var conditions []metav1.Condition
+	for _, c := range []string{karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized, condition.Ready} {
+		conditions = append(conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: c})
+	}
+	claim.SetConditions(conditions)
+	return claim
+}
+
+// completeVolumes gives claims without a class the default one, newest first, and makes those of ephemeral volumes.
+func (r *reader) completeVolumes() {
+	for _, pod := range r.world.Pods {
+		if r.taken("Pod", pod.Namespace, pod.Name) {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+				continue
+			}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: *v.Ephemeral.VolumeClaimTemplate.ObjectMeta.DeepCopy(), Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
+			claim.Namespace, claim.Name = pod.Namespace, pod.Name+"-"+v.Name
+			r.addClaim(claim)
+		}
+	}
+	for _, class := range r.world.StorageClasses {
+		if class.VolumeBindingMode == nil {
+			immediate := storagev1.VolumeBindingImmediate
+			class.VolumeBindingMode = &immediate
+		}
+	}
+	standard := defaultClass(r.world.StorageClasses)
+	for _, claim := range r.world.PersistentVolumeClaims {
+		if claim.Spec.StorageClassName == nil && standard != "" && !r.taken("PersistentVolumeClaim", claim.Namespace, claim.Name) {
+			claim.Spec.StorageClassName = &standard
+		}
+	}
+}
+
+// defaultClass is the name of the default storage class: the youngest, or of those the first by name; empty if there is none.
+func defaultClass(classes []*storagev1.StorageClass) string {
+	var marked []*storagev1.StorageClass
+	for _, class := range classes {
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			marked = append(marked, class)
+		}
+	}
+	if len(marked) == 0 {
+		return ""
+	}
+	return slices.MinFunc(marked, func(a, b *storagev1.StorageClass) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}).Name
+}
+
+// completePods does what the API server and the scheduler would: requests follow from limits, priorities from
+// their class, and a pod that is on no node has been found not to fit.
+func (r *reader) completePods() {
+	priorities := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+	for _, class := range all[*schedulingv1.PriorityClass](r) {
+		priorities[class.Name] = class.Value
+	}
+	nodes := map[string]bool{}
+	for _, node := range r.world.Nodes {
+		nodes[node.Name] = true
+	}
+	gated, preempting, stray := 0, 0, 0
+	for _, pod := range r.world.Pods {
+		if pod.Spec.NodeName != "" && !nodes[pod.Spec.NodeName] && !snapshot.Terminal(pod) {
+			stray++
+		}
+		if r.taken("Pod", pod.Namespace, pod.Name) {
+			continue
+		}
+		requestLimits(&pod.Spec)
+		if value, ok := priorities[pod.Spec.PriorityClassName]; ok && pod.Spec.Priority == nil {
+			pod.Spec.Priority = &value
+		}
+		pod.Status.Phase = cmp.Or(pod.Status.Phase, corev1.PodPending)
+		switch {
+		case pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending:
+		case len(pod.Spec.SchedulingGates) > 0:
+			gated++
+		case pod.Status.NominatedNodeName != "":
+			preempting++
+		default:
+			refuse(pod)
+		}
+	}
+	for _, left := range []struct {
+		pods int
+		why  string
+	}{
+		{gated, "held back by scheduling gates"},
+		{preempting, "about to take the place of others (status.nominatedNodeName)"},
+		{stray, "bound to nodes that are not among the inputs"},
+	} {
+		if left.pods > 0 {
+			r.note("pods %s: %d left out", left.why, left.pods)
+		}
+	}
+}
+
+// refuse marks a pod as the scheduler does when it finds no node.
+func refuse(pod *corev1.Pod) {
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+	})
+}
+
+// requestLimits makes a limit a request where there is none.
+func requestLimits(spec *corev1.PodSpec) {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			list[i].Resources.Requests = requested(list[i].Resources)
+		}
+	}
+	if spec.Resources != nil {
+		spec.Resources.Requests = requested(*spec.Resources)
+	}
+}
+
+func requested(r corev1.ResourceRequirements) corev1.ResourceList {
+	if len(r.Limits) == 0 {
+		return r.Requests
+	}
+	out := maps.Clone(r.Limits)
+	maps.Copy(out, r.Requests)
+	return out
+}
+
+// completeNamespaces makes those that the pods are in, with the label that each has.
+func (r *reader) completeNamespaces() {
+	known := map[string]bool{}
+	for _, namespace := range r.world.Namespaces {
+		known[namespace.Name] = true
+		namespace.Labels = with(namespace.Labels, corev1.LabelMetadataName, namespace.Name)
+	}
+	for _, pod := range r.world.Pods {
+		if !known[pod.Namespace] {
+			known[pod.Namespace] = true
+			r.world.Namespaces = append(r.world.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: pod.Namespace, Labels: map[string]string{corev1.LabelMetadataName: pod.Namespace},
+			}})
+		}
+	}
+}

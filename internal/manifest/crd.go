@@ -1,0 +1,68 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/dovetail-k8s/dovetail/api/crds"
+)
+
+// schema is what the API server makes of a CustomResourceDefinition: it defaults and judges objects.
+type schema struct {
+	structural *structuralschema.Structural
+	validator  validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// newSchema finds the CustomResourceDefinition of a kind. An error means that the build is broken.
+func newSchema(of kind) (*schema, error) {
+	all, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range all {
+		for _, v := range crd.Spec.Versions {
+			if (kind{crd.Spec.Group + "/" + v.Name, crd.Spec.Names.Kind}) == of {
+				return compile(v.Schema.OpenAPIV3Schema)
+			}
+		}
+	}
+	return nil, fmt.Errorf("there is no definition of %s in %s", of.kind, of.apiVersion)
+}
+
+func compile(props *apiextensionsv1.JSONSchemaProps) (*schema, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return nil, err
+	}
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return nil, err
+	}
+	validator, _, err := validation.NewSchemaValidator(internal)
+	if err != nil {
+		return nil, err
+	}
+	return &schema{structural, validator, cel.NewValidator(structural, true /* resource root */, celconfig.PerCallLimit)}, nil
+}
+
+// complete fills in the defaults of an object and says what the API server would refuse about it.
+func (s *schema) complete(fields map[string]any) field.ErrorList {
+	defaulting.PruneNonNullableNullsWithoutDefaults(fields, s.structural)
+	defaulting.Default(fields, s.structural)
+	if errs := validation.ValidateCustomResource(nil, fields, s.validator); len(errs) > 0 {
+		return errs // rules are not asked about what is not even well-formed
+	}
+	// Nothing here waits for anybody: there is nothing to cancel.
+	errs, _ := s.rules.Validate(context.Background(), nil, s.structural, fields, nil, celconfig.RuntimeCELCostBudget)
+	return errs
+}

@@ -1,0 +1,164 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// workload is what makes pods of a template.
+type workload struct {
+	client.Object
+	kind       kind
+	template   *corev1.PodTemplateSpec
+	replicas   int
+	volumes    []corev1.PersistentVolumeClaim
+	firstIndex int
+	// labels are what the workload's controller adds to each of its pods.
+	labels func(pod string, index int) map[string]string
+}
+
+// expand makes the pods of workloads. A workload that is another's, or whose pods are among the inputs, makes none:
+// what it stands for is there already.
+func (r *reader) expand() error {
+	owners := map[identity]bool{}
+	for _, id := range r.order {
+		o := r.objects[id]
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			owners[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
+		}
+	}
+	for _, id := range r.order {
+		o := r.objects[id]
+		w, ok := newWorkload(o.Object)
+		if !ok {
+			continue
+		}
+		if w.replicas < 0 {
+			return o.errorf("%s: the number of replicas is negative", o.document.name())
+		}
+		owner := metav1.GetControllerOf(o)
+		if owners[id] || (owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil) {
+			continue
+		}
+		for i := range w.replicas {
+			r.world.Pods = append(r.world.Pods, w.pod(i+w.firstIndex))
+			r.claimsOf(w, i+w.firstIndex)
+		}
+	}
+	return nil
+}
+
+func newWorkload(o client.Object) (workload, bool) {
+	w := workload{Object: o, labels: func(string, int) map[string]string { return nil }}
+	switch t := o.(type) {
+	case *appsv1.Deployment:
+		w.kind, w.template, w.replicas = kind{"apps/v1", "ReplicaSet"}, &t.Spec.Template, orOne(t.Spec.Replicas)
+		hash := templateHash(w.template)
+		w.labels = func(string, int) map[string]string {
+			return map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		}
+	case *appsv1.ReplicaSet:
+		w.kind, w.template, w.replicas = kind{"apps/v1", "ReplicaSet"}, &t.Spec.Template, orOne(t.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		w.kind, w.template, w.replicas = kind{"apps/v1", "StatefulSet"}, &t.Spec.Template, orOne(t.Spec.Replicas)
+		w.volumes = t.Spec.VolumeClaimTemplates
+		if t.Spec.Ordinals != nil {
+			w.firstIndex = int(t.Spec.Ordinals.Start)
+		}
+		w.labels = func(pod string, index int) map[string]string {
+			return map[string]string{appsv1.StatefulSetPodNameLabel: pod, appsv1.PodIndexLabel: strconv.Itoa(index)}
+		}
+	case *batchv1.Job:
+		w.kind, w.template, w.replicas = kind{"batch/v1", "Job"}, &t.Spec.Template, atOnce(t)
+		w.labels = func(string, int) map[string]string {
+			return map[string]string{batchv1.JobNameLabel: t.Name, "job-name": t.Name}
+		}
+	default:
+		return workload{}, false
+	}
+	return w, true
+}
+
+func orOne(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+// atOnce is how many pods of a Job run at the same time.
+func atOnce(job *batchv1.Job) int {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return 0
+	}
+	for _, c := range job.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return 0
+		}
+	}
+	n := orOne(job.Spec.Parallelism)
+	if c := job.Spec.Completions; c != nil {
+		n = min(n, int(*c))
+	}
+	return n
+}
+
+// pod is the one of the ordinal.
+func (w *workload) pod(ordinal int) *corev1.Pod {
+	t := w.template.DeepCopy()
+	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	pod.Namespace, pod.Name = w.GetNamespace(), w.podName(ordinal)
+	pod.UID = madeUID("Pod", pod.Namespace, pod.Name)
+	controller := true
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: w.kind.apiVersion, Kind: w.kind.kind, Name: w.GetName(), UID: w.GetUID(), Controller: &controller,
+	}}
+	added := w.labels(pod.Name, ordinal)
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	maps.Copy(pod.Labels, added)
+	for _, claim := range w.volumes {
+		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-" + pod.Name}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+	}
+	return pod
+}
+
+func (w *workload) podName(ordinal int) string { return fmt.Sprintf("%s-%d", w.GetName(), ordinal) }
+
+// claimsOf makes the volume claims of a StatefulSet's pod, unless they are among the inputs.
+func (r *reader) claimsOf(w workload, ordinal int) {
+	for i := range w.volumes {
+		claim := w.volumes[i].DeepCopy()
+		claim.Namespace, claim.Name = w.GetNamespace(), claim.Name+"-"+w.podName(ordinal)
+		r.addClaim(claim)
+	}
+}
+
+// addClaim adds a volume claim, unless there is one of the name.
+func (r *reader) addClaim(claim *corev1.PersistentVolumeClaim) {
+	id := identity{"PersistentVolumeClaim", claim.Namespace, claim.Name}
+	if r.objects[id] != nil {
+		return
+	}
+	claim.UID = madeUID(id.kind, id.namespace, id.name)
+	r.objects[id] = &object{Object: claim}
+	r.world.PersistentVolumeClaims = append(r.world.PersistentVolumeClaims, claim)
+}
+
+// templateHash tells the templates of Deployments apart, as the label of that name does.
+func templateHash(t *corev1.PodTemplateSpec) string {
+	h := fnv.New32a()
+	_ = json.NewEncoder(h).Encode(t) // a hash takes all that is written
+	return fmt.Sprintf("%08x", h.Sum32())
+}

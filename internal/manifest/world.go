@@ -1,0 +1,274 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+)
+
+// World is what the files tell.
+type World struct {
+	// Objects, all but the Pools: what a pool may launch is not told by files.
+	cluster.Objects
+	NodePools   []*karpv1.NodePool
+	NodeClasses map[string]*awsv1.EC2NodeClass
+	// Now is when the world was taken from a cluster; of manifests, when the youngest object was created.
+	Now time.Time
+	// Notes are for people: what was left out, and what looks like a mistake.
+	Notes []string
+}
+
+// header says of a file that it shows a whole cluster at an instant.
+type header struct {
+	metav1.TypeMeta `json:",inline"`
+	TakenAt         metav1.Time `json:"takenAt"`
+}
+
+const (
+	headerVersion = "dovetail.sh/v1"
+	headerKind    = "Snapshot"
+)
+
+// identity is what an object is known by.
+type identity struct {
+	kind            string
+	namespace, name string
+}
+
+// reader gathers objects.
+type reader struct {
+	world     *World
+	schemas   map[kind]*schema
+	objects   map[identity]*object
+	order     []identity
+	unnamed   map[string]int // generateName -> how many
+	takenAt   time.Time
+	skipped   map[kind]int
+	skipOrder []kind
+}
+
+// object is a decoded document.
+type object struct {
+	client.Object
+	document
+}
+
+// Read reads files, directories, and for "-" stdin. Whatever is wrong with any of them is in the error.
+func Read(paths []string, stdin io.Reader) (*World, error) {
+	r := &reader{
+		world:   &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
+		schemas: map[kind]*schema{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]int{},
+	}
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, r.path(path, stdin))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, k := range r.skipOrder {
+		r.note("%s in %s has no part in a plan: %d left out", k.kind, k.apiVersion, r.skipped[k])
+	}
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	return r.world, nil
+}
+
+func (r *reader) note(format string, args ...any) {
+	r.world.Notes = append(r.world.Notes, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) path(path string, stdin io.Reader) error {
+	if path == "-" {
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return fmt.Errorf("stdin: %w", err)
+		}
+		return r.file("stdin", data)
+	}
+	files, err := sources(path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = r.file(file, data)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (r *reader) file(name string, data []byte) error {
+	documents, err := split(name, data)
+	if err != nil {
+		return err
+	}
+	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind() == kind{headerVersion, headerKind} })
+	var errs []error
+	for _, d := range documents {
+		d.taken = taken
+		errs = append(errs, r.add(d))
+	}
+	return errors.Join(errs...)
+}
+
+// add takes up one document.
+func (r *reader) add(d document) error {
+	k := d.kind()
+	if k == (kind{headerVersion, headerKind}) {
+		return r.header(d)
+	}
+	into := k.blank()
+	if into == nil {
+		if r.skipped[k] == 0 {
+			r.skipOrder = append(r.skipOrder, k)
+		}
+		r.skipped[k]++
+		return nil
+	}
+	if err := r.applySchema(d); err != nil {
+		return err
+	}
+	notes, err := d.decode(into)
+	if err != nil {
+		return err
+	}
+	r.world.Notes = append(r.world.Notes, notes...)
+	if pool, ok := into.(*karpv1.NodePool); ok {
+		if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
+			return d.errorf("%s: %w", d.name(), err)
+		}
+	}
+	r.identify(into, k.kind)
+	id := identity{k.kind, into.GetNamespace(), into.GetName()}
+	if before := r.objects[id]; before != nil {
+		r.note("%s: %s replaces that of %s", d.place, d.name(), before.place)
+	} else {
+		r.order = append(r.order, id)
+	}
+	r.objects[id] = &object{into, d}
+	return nil
+}
+
+func (r *reader) header(d document) error {
+	h := &header{}
+	if err := fromFields(d.fields, h); err != nil {
+		return d.errorf("Snapshot: %w", err)
+	}
+	if h.TakenAt.After(r.takenAt) {
+		r.takenAt = h.TakenAt.Time
+	}
+	return nil
+}
+
+// applySchema defaults and checks what users write of our own API. A node class may hold placeholders where
+// it names what is in an account, which no plan looks at: of that there is only a note.
+func (r *reader) applySchema(d document) error {
+	k := d.kind()
+	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {
+		return nil
+	}
+	if r.schemas[k] == nil {
+		s, err := newSchema(k)
+		if err != nil {
+			return err
+		}
+		r.schemas[k] = s
+	}
+	errs := r.schemas[k].complete(d.fields)
+	if len(errs) == 0 {
+		return nil
+	}
+	if k.kind == "EC2NodeClass" {
+		for _, err := range errs {
+			r.note("%s: %s: %s", d.place, d.name(), err)
+		}
+		return nil
+	}
+	return d.errorf("%s: %w", d.name(), errs.ToAggregate())
+}
+
+// identify gives an object what the API server would: a namespace, a name, a UID.
+func (r *reader) identify(o client.Object, kind string) {
+	switch {
+	case slices.Contains(clusterWide, kind):
+		o.SetNamespace("")
+	case o.GetNamespace() == "":
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	if o.GetName() == "" {
+		key := kind + "/" + o.GetNamespace() + "/" + o.GetGenerateName()
+		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), r.unnamed[key]))
+		r.unnamed[key]++
+	}
+	if o.GetUID() == "" {
+		o.SetUID(madeUID(kind, o.GetNamespace(), o.GetName()))
+	}
+	if t := o.GetCreationTimestamp().Time; t.After(r.world.Now) {
+		r.world.Now = t
+	}
+}
+
+// madeUID is the UID of an object that no API server has given one.
+func madeUID(kind, namespace, name string) types.UID {
+	return types.UID(kind + "/" + namespace + "/" + name)
+}
+
+// all are the objects of a kind, in the order in which they were read.
+func all[T client.Object](r *reader) []T {
+	var out []T
+	for _, id := range r.order {
+		if o, ok := r.objects[id].Object.(T); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// finish makes a world of the objects.
+func (r *reader) finish() error {
+	w := r.world
+	if !r.takenAt.IsZero() {
+		w.Now = r.takenAt
+	}
+	w.NodePools = all[*karpv1.NodePool](r)
+	w.NodeClaims = all[*karpv1.NodeClaim](r)
+	w.Nodes = all[*corev1.Node](r)
+	w.CSINodes = all[*storagev1.CSINode](r)
+	w.DaemonSets = all[*appsv1.DaemonSet](r)
+	w.PersistentVolumes = all[*corev1.PersistentVolume](r)
+	w.PersistentVolumeClaims = all[*corev1.PersistentVolumeClaim](r)
+	w.StorageClasses = all[*storagev1.StorageClass](r)
+	w.PDBs = all[*policyv1.PodDisruptionBudget](r)
+	w.Namespaces = all[*corev1.Namespace](r)
+	w.Pods = all[*corev1.Pod](r)
+	for _, class := range all[*awsv1.EC2NodeClass](r) {
+		w.NodeClasses[class.Name] = class
+	}
+	if err := r.expand(); err != nil {
+		return err
+	}
+	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeNamespaces} {
+		complete()
+	}
+	return nil
+}

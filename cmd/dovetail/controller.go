@@ -113,11 +113,9 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 
 // newManager prepares caches, leader election, health and metrics endpoints. It starts nothing.
 func newManager(config *rest.Config, s settings.Settings) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
@@ -156,6 +154,17 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 		return nil, err
 	}
 	return mgr, mgr.AddReadyzCheck("caches", synced)
+}
+
+// newScheme knows the kinds of Kubernetes and our own.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
 }
 
 // newRecorder sends events to the API server under the source that operators filter by.

@@ -16,15 +16,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/crds"
 )
 
-// schema is what the API server makes of a CustomResourceDefinition: it defaults and judges objects.
-type schema struct {
+// definition is what the API server makes of a CustomResourceDefinition: it defaults and judges objects.
+type definition struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// newSchema finds the CustomResourceDefinition of a kind. An error means that the build is broken.
-func newSchema(of kind) (*schema, error) {
+// newDefinition finds the CustomResourceDefinition of a kind. An error means that the build is broken.
+func newDefinition(of kind) (*definition, error) {
 	all, err := crds.All()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func newSchema(of kind) (*schema, error) {
 	return nil, fmt.Errorf("there is no definition of %s in %s", of.kind, of.apiVersion)
 }
 
-func compile(props *apiextensionsv1.JSONSchemaProps) (*schema, error) {
+func compile(props *apiextensionsv1.JSONSchemaProps) (*definition, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
 		return nil, err
@@ -52,11 +52,11 @@ func compile(props *apiextensionsv1.JSONSchemaProps) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &schema{structural, validator, cel.NewValidator(structural, true /* resource root */, celconfig.PerCallLimit)}, nil
+	return &definition{structural, validator, cel.NewValidator(structural, true /* resource root */, celconfig.PerCallLimit)}, nil
 }
 
 // complete fills in the defaults of an object and says what the API server would refuse about it.
-func (s *schema) complete(fields map[string]any) field.ErrorList {
+func (s *definition) complete(fields map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(fields, s.structural)
 	defaulting.Default(fields, s.structural)
 	if errs := validation.ValidateCustomResource(nil, fields, s.validator); len(errs) > 0 {

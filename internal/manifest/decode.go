@@ -31,64 +31,56 @@ var clusterWide = []string{
 	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
 }
 
-// blank returns an empty object of the kind, nil for a kind that does not bear on a plan.
-func (k kind) blank() client.Object {
-	switch k {
-	case kind{"v1", "Pod"}:
-		return &corev1.Pod{}
-	case kind{"v1", "Node"}:
-		return &corev1.Node{}
-	case kind{"v1", "Namespace"}:
-		return &corev1.Namespace{}
-	case kind{"v1", "PersistentVolume"}:
-		return &corev1.PersistentVolume{}
-	case kind{"v1", "PersistentVolumeClaim"}:
-		return &corev1.PersistentVolumeClaim{}
-	case kind{"apps/v1", "Deployment"}:
-		return &appsv1.Deployment{}
-	case kind{"apps/v1", "ReplicaSet"}:
-		return &appsv1.ReplicaSet{}
-	case kind{"apps/v1", "StatefulSet"}:
-		return &appsv1.StatefulSet{}
-	case kind{"apps/v1", "DaemonSet"}:
-		return &appsv1.DaemonSet{}
-	case kind{"batch/v1", "Job"}:
-		return &batchv1.Job{}
-	case kind{"policy/v1", "PodDisruptionBudget"}:
-		return &policyv1.PodDisruptionBudget{}
-	case kind{"scheduling.k8s.io/v1", "PriorityClass"}:
-		return &schedulingv1.PriorityClass{}
-	case kind{"storage.k8s.io/v1", "StorageClass"}:
-		return &storagev1.StorageClass{}
-	case kind{"storage.k8s.io/v1", "CSINode"}:
-		return &storagev1.CSINode{}
-	case kind{karpv1.GroupVersion.String(), "NodePool"}:
-		return &karpv1.NodePool{}
-	case kind{karpv1.GroupVersion.String(), "NodeClaim"}:
-		return &karpv1.NodeClaim{}
-	case kind{awsv1.GroupVersion.String(), "EC2NodeClass"}:
-		return &awsv1.EC2NodeClass{}
+// prototypes are empty objects of the kinds that bear on a plan.
+func prototypes() map[kind]client.Object {
+	return map[kind]client.Object{
+		{"v1", "Pod"}:                                 &corev1.Pod{},
+		{"v1", "Node"}:                                &corev1.Node{},
+		{"v1", "Namespace"}:                           &corev1.Namespace{},
+		{"v1", "PersistentVolume"}:                    &corev1.PersistentVolume{},
+		{"v1", "PersistentVolumeClaim"}:               &corev1.PersistentVolumeClaim{},
+		{"apps/v1", "Deployment"}:                     &appsv1.Deployment{},
+		{"apps/v1", "ReplicaSet"}:                     &appsv1.ReplicaSet{},
+		{"apps/v1", "StatefulSet"}:                    &appsv1.StatefulSet{},
+		{"apps/v1", "DaemonSet"}:                      &appsv1.DaemonSet{},
+		{"batch/v1", "Job"}:                           &batchv1.Job{},
+		{"policy/v1", "PodDisruptionBudget"}:          &policyv1.PodDisruptionBudget{},
+		{"scheduling.k8s.io/v1", "PriorityClass"}:     &schedulingv1.PriorityClass{},
+		{"storage.k8s.io/v1", "StorageClass"}:         &storagev1.StorageClass{},
+		{"storage.k8s.io/v1", "CSINode"}:              &storagev1.CSINode{},
+		{karpv1.GroupVersion.String(), "NodePool"}:    &karpv1.NodePool{},
+		{karpv1.GroupVersion.String(), "NodeClaim"}:   &karpv1.NodeClaim{},
+		{awsv1.GroupVersion.String(), "EC2NodeClass"}: &awsv1.EC2NodeClass{},
 	}
-	return nil
 }
 
-// decode reads the document into an object. The error names the field; notes are about fields that are not known.
-func (d document) decode(into client.Object) (notes []string, err error) {
-	data, err := json.Marshal(d.fields)
+// decode reads the document as an object like the prototype. The error names the field; notes are about fields
+// that are not known.
+func (d document) decode(prototype client.Object) (_ client.Object, notes []string, err error) {
+	into, strict, err := unmarshal(d.fields, prototype)
 	if err != nil {
-		return nil, d.errorf("%w", err)
-	}
-	strict, err := kjson.UnmarshalStrict(data, into)
-	if err != nil {
-		return nil, d.errorf("%s: %w", d.name(), d.locate(err))
+		return nil, nil, d.errorf("%s: %w", d.name(), d.locate(prototype, err))
 	}
 	for _, s := range strict {
 		notes = append(notes, fmt.Sprintf("%s: %s: %s is ignored", d.place, d.name(), s))
 	}
 	if into.GetName() == "" && into.GetGenerateName() == "" {
-		return nil, d.errorf("%s: metadata.name is missing", d.text("kind"))
+		return nil, nil, d.errorf("%s: metadata.name is missing", d.text("kind"))
 	}
-	return notes, nil
+	return into, notes, nil
+}
+
+func unmarshal(fields map[string]any, prototype client.Object) (_ client.Object, strict []error, err error) {
+	into, ok := prototype.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T does not copy to itself", prototype)
+	}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	strict, err = kjson.UnmarshalStrict(data, into)
+	return into, strict, err
 }
 
 // name is how people name the object: its kind, namespace and name.
@@ -104,13 +96,9 @@ func (d document) name() string {
 
 // locate adds to a decoding error the field that it is about. Not all errors say so themselves: the field is
 // the one without which the rest can be decoded.
-func (d document) locate(err error) error {
+func (d document) locate(prototype client.Object, err error) error {
 	path := culprit(d.fields, func() bool {
-		data, err := json.Marshal(d.fields)
-		if err != nil {
-			return false
-		}
-		_, err = kjson.UnmarshalStrict(data, d.kind().blank())
+		_, _, err := unmarshal(d.fields, prototype)
 		return err == nil
 	})
 	if path == "" {

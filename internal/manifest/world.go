@@ -52,14 +52,15 @@ type identity struct {
 
 // reader gathers objects.
 type reader struct {
-	world     *World
-	schemas   map[kind]*schema
-	objects   map[identity]*object
-	order     []identity
-	unnamed   map[string]int // generateName -> how many
-	takenAt   time.Time
-	skipped   map[kind]int
-	skipOrder []kind
+	world       *World
+	prototypes  map[kind]client.Object
+	definitions map[kind]*definition
+	objects     map[identity]*object
+	order       []identity
+	unnamed     map[string]int // generateName -> how many
+	takenAt     time.Time
+	skipped     map[kind]int
+	skipOrder   []kind
 }
 
 // object is a decoded document.
@@ -71,8 +72,8 @@ type object struct {
 // Read reads files, directories, and for "-" stdin. Whatever is wrong with any of them is in the error.
 func Read(paths []string, stdin io.Reader) (*World, error) {
 	r := &reader{
-		world:   &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
-		schemas: map[kind]*schema{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]int{},
+		world:      &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
+		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]int{},
 	}
 	var errs []error
 	for _, path := range paths {
@@ -137,18 +138,18 @@ func (r *reader) add(d document) error {
 	if k == (kind{headerVersion, headerKind}) {
 		return r.header(d)
 	}
-	into := k.blank()
-	if into == nil {
+	prototype := r.prototypes[k]
+	if prototype == nil {
 		if r.skipped[k] == 0 {
 			r.skipOrder = append(r.skipOrder, k)
 		}
 		r.skipped[k]++
 		return nil
 	}
-	if err := r.applySchema(d); err != nil {
+	if err := r.applyDefinition(d); err != nil {
 		return err
 	}
-	notes, err := d.decode(into)
+	into, notes, err := d.decode(prototype)
 	if err != nil {
 		return err
 	}
@@ -180,21 +181,21 @@ func (r *reader) header(d document) error {
 	return nil
 }
 
-// applySchema defaults and checks what users write of our own API. A node class may hold placeholders where
+// applyDefinition defaults and checks what users write of our own API. A node class may hold placeholders where
 // it names what is in an account, which no plan looks at: of that there is only a note.
-func (r *reader) applySchema(d document) error {
+func (r *reader) applyDefinition(d document) error {
 	k := d.kind()
 	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {
 		return nil
 	}
-	if r.schemas[k] == nil {
-		s, err := newSchema(k)
+	if r.definitions[k] == nil {
+		s, err := newDefinition(k)
 		if err != nil {
 			return err
 		}
-		r.schemas[k] = s
+		r.definitions[k] = s
 	}
-	errs := r.schemas[k].complete(d.fields)
+	errs := r.definitions[k].complete(d.fields)
 	if len(errs) == 0 {
 		return nil
 	}

@@ -1,0 +1,125 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+)
+
+// scrub leaves of an object what plans depend on. Of pods, where programs and people put what is secret, only that
+// is kept which is listed here: no environment, commands, probes, or sources of configuration.
+func scrub(o client.Object) {
+	scrubMeta(o)
+	switch t := o.(type) {
+	case *corev1.Pod:
+		t.Spec = scrubbedSpec(&t.Spec)
+		t.Status = scrubbedStatus(&t.Status)
+	case *appsv1.DaemonSet:
+		t.Spec.Template.Spec = scrubbedSpec(&t.Spec.Template.Spec)
+		scrubMeta(&t.Spec.Template.ObjectMeta)
+		t.Status = appsv1.DaemonSetStatus{}
+	case *corev1.Node:
+		t.Status = corev1.NodeStatus{Capacity: t.Status.Capacity, Allocatable: t.Status.Allocatable, Conditions: t.Status.Conditions}
+	case *awsv1.EC2NodeClass:
+		t.Spec.UserData = ""
+	case *corev1.PersistentVolume:
+		t.Spec.PersistentVolumeSource = scrubbedVolume(t.Spec.PersistentVolumeSource)
+	case *storagev1.StorageClass:
+		t.Parameters = nil
+	case *policyv1.PodDisruptionBudget:
+		t.Status.DisruptedPods = nil
+	}
+}
+
+// annotated are the domains whose annotations bear on plans.
+var annotated = []string{
+	"karpenter.sh", "karpenter.k8s.aws", "dovetail.sh", "pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io",
+	"storageclass.kubernetes.io", "controller.kubernetes.io",
+}
+
+func scrubMeta(o metav1.Object) {
+	o.SetManagedFields(nil)
+	o.SetResourceVersion("")
+	o.SetSelfLink("")
+	kept := maps.Clone(o.GetAnnotations())
+	maps.DeleteFunc(kept, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return !slices.ContainsFunc(annotated, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+	})
+	if len(kept) == 0 {
+		kept = nil
+	}
+	o.SetAnnotations(kept)
+}
+
+func scrubbedSpec(s *corev1.PodSpec) corev1.PodSpec {
+	out := corev1.PodSpec{
+		Affinity: s.Affinity, HostNetwork: s.HostNetwork, NodeName: s.NodeName, NodeSelector: s.NodeSelector, OS: s.OS,
+		Overhead: s.Overhead, Priority: s.Priority, PriorityClassName: s.PriorityClassName, ResourceClaims: s.ResourceClaims,
+		Resources: s.Resources, RestartPolicy: s.RestartPolicy, RuntimeClassName: s.RuntimeClassName, SchedulerName: s.SchedulerName,
+		SchedulingGates: s.SchedulingGates, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds, Tolerations: s.Tolerations,
+		TopologySpreadConstraints: s.TopologySpreadConstraints,
+		Containers:                scrubbedContainers(s.Containers), InitContainers: scrubbedContainers(s.InitContainers),
+	}
+	for _, v := range s.Volumes {
+		kept := corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, AWSElasticBlockStore: v.AWSElasticBlockStore,
+		}}
+		if kept.PersistentVolumeClaim != nil || kept.Ephemeral != nil || kept.AWSElasticBlockStore != nil {
+			out.Volumes = append(out.Volumes, kept)
+		}
+	}
+	return out
+}
+
+func scrubbedContainers(list []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for i := range list {
+		c := &list[i]
+		out = append(out, corev1.Container{
+			Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, ResizePolicy: c.ResizePolicy, RestartPolicy: c.RestartPolicy,
+		})
+	}
+	return out
+}
+
+func scrubbedStatus(s *corev1.PodStatus) corev1.PodStatus {
+	out := corev1.PodStatus{
+		Phase: s.Phase, NominatedNodeName: s.NominatedNodeName, StartTime: s.StartTime, Resize: s.Resize, Resources: s.Resources,
+		AllocatedResources:    s.AllocatedResources,
+		ContainerStatuses:     scrubbedStatuses(s.ContainerStatuses),
+		InitContainerStatuses: scrubbedStatuses(s.InitContainerStatuses),
+	}
+	for _, c := range s.Conditions {
+		c.Message = ""
+		out.Conditions = append(out.Conditions, c)
+	}
+	return out
+}
+
+func scrubbedStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for i := range list {
+		c := &list[i]
+		out = append(out, corev1.ContainerStatus{Name: c.Name, AllocatedResources: c.AllocatedResources, Resources: c.Resources})
+	}
+	return out
+}
+
+// scrubbedVolume keeps what tells where a volume is and who attaches it.
+func scrubbedVolume(s corev1.PersistentVolumeSource) corev1.PersistentVolumeSource {
+	out := corev1.PersistentVolumeSource{AWSElasticBlockStore: s.AWSElasticBlockStore, Local: s.Local, HostPath: s.HostPath, NFS: s.NFS}
+	if s.CSI != nil {
+		out.CSI = &corev1.CSIPersistentVolumeSource{Driver: s.CSI.Driver, VolumeHandle: s.CSI.VolumeHandle}
+	}
+	return out
+}

@@ -72,7 +72,7 @@ func TestConditionsOfANodeClass(t *testing.T) {
 		}, "AMIsReady", "False", "UnsupportedAlias"},
 		{"an alias whose version does not exist", func(c *awsv1.EC2NodeClass) {
 			c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v19990101"}}
-		}, "AMIsReady", "unchanged", ""},
+		}, "AMIsReady", "False", "UnsupportedAlias"},
 		{"a custom parameter that does not exist", func(c *awsv1.EC2NodeClass) {
 			c.Spec.AMIFamily, c.Spec.AMISelectorTerms = "AL2023", []awsv1.AMISelectorTerm{{SSMParameter: "/no/such"}}
 		}, "AMIsReady", "False", "AMINotFound"},

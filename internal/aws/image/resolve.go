@@ -182,6 +182,10 @@ func (f *Finder) alias(ctx context.Context, alias, version string) (query, error
 			q.parameters[id] = append(q.parameters[id], p.name)
 		}
 	}
+	if len(ids) == 0 && fault.Is(missing, fault.NotFound) {
+		// Without the words of AWS: they name the request, and a condition is to be written once.
+		return query{}, &UnsupportedAliasError{alias, version, "there are no images of this version; name one that exists, or latest"}
+	}
 	if len(ids) == 0 {
 		return query{}, fmt.Errorf("no image for alias %s on Kubernetes %s: %w", alias, version, missing)
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"runtime/debug"
 	"time"
@@ -14,7 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -74,11 +79,14 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if s.MemoryLimit > 0 {
 		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
 	}
-	config, err := ctrl.GetConfig()
+	config, err := clusterConfig(os.Getenv)
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
+	if err := reach(config); err != nil {
+		return err
+	}
 	mgr, err := newManager(config, s)
 	if err != nil {
 		return err
@@ -108,7 +116,69 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
-	return mgr.Start(ctx)
+	return run(ctx, mgr.Start, mgr.GetCache().WaitForCacheSync)
+}
+
+// run starts the manager and returns when it has ended. A manager that is told to end before its caches
+// have synced, because the API server refuses a list, never returns from Start: that one is left to itself,
+// since nothing has begun that would have to be finished.
+func run(ctx context.Context, start func(context.Context) error, synced func(context.Context) bool) error {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		if synced(ctx) {
+			close(begun)
+		}
+	}()
+	go func() { ended <- start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-begun:
+		return <-ended
+	default:
+		return nil
+	}
+}
+
+// clusterConfig is that of KUBECONFIG, or of the pod. A KUBECONFIG whose files are all missing is an error
+// that names it: client-go would go on as if it were not set.
+func clusterConfig(getenv func(string) string) (*rest.Config, error) {
+	if paths := getenv("KUBECONFIG"); paths != "" {
+		var missing error
+		for _, path := range filepath.SplitList(paths) {
+			_, err := os.Stat(path)
+			if err == nil {
+				missing = nil
+				break
+			}
+			missing = errors.Join(missing, err)
+		}
+		if missing != nil {
+			return nil, fmt.Errorf("KUBECONFIG: %w", missing)
+		}
+	}
+	return ctrl.GetConfig()
+}
+
+// reach makes sure that the API server answers and knows the kinds that the controller works on.
+func reach(config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, gv := range []schema.GroupVersion{karpv1.GroupVersion, awsv1.GroupVersion} {
+		_, err := client.ServerResourcesForGroupVersion(gv.String())
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("the API server %s does not know %s: apply the CRDs first", config.Host, gv)
+		case err != nil:
+			return fmt.Errorf("reach the API server %s: %w", config.Host, err)
+		}
+	}
+	return nil
 }
 
 // newManager prepares caches, leader election, health and metrics endpoints. It starts nothing.

@@ -25,6 +25,8 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, s := range stories {
 		t.Run(s.Name, func(t *testing.T) {
+			// Each has a world of its own, and waits for most of its time.
+			t.Parallel()
 			out, failed := exec.CommandContext(t.Context(), binary, "run", s.Name, "-o", "json").Output()
 			var results []scenario.Result
 			if err := json.Unmarshal(out, &results); err != nil {

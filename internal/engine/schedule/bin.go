@@ -8,30 +8,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // bin is a claim in the making.
 //
-// Invariant: types are those, cheapest first, that hold all pods and of which reserved covers at least the
-// first; reserved has been taken off the template's left.
+// Invariant: on.list[first] is the cheapest type that holds all pods within limits, and reserved, which covers
+// at least that type, has been taken off the template's left.
 type bin struct {
 	index int
 	t     *template
-	host  string // stands for the host name that the node will get
-	reqs  requirement.Set
+	on    *candidates // what the bin may be, given what its pods require
+	first int         // into on.list
 	total vec
 	pods  []*corev1.Pod
 	// held counts the pods by class, in the order in which the classes came.
 	held  []holding
 	ports []hostPort
-	types []candidate
-	room  vec // the most that any of types has, per axis
-	// ceiling is the price up to which the bin grows freely; above it, another bin may cost less.
+	// room is no less than what any type has that the bin may become without being pressed.
+	room vec
+	// target is the type that the bin was sized for; without being pressed it becomes nothing dearer than ceiling.
+	target  int
 	ceiling float64
-	// version counts the bin's changes.
-	version  int
-	reserved vec
+	// version counts the bin's changes, measured is the version at which room was exact.
+	version, measured int
+	reserved          vec
 	// relaxed tells that minValues were lowered to what could be had.
 	relaxed bool
 }
@@ -43,10 +43,9 @@ type holding struct {
 
 // growth is what a bin becomes with one pod more.
 type growth struct {
-	reqs     requirement.Set
-	total    vec
-	types    []candidate
-	reserved vec
+	on       *candidates
+	first    int
+	reserved vec // nil if the pool has no limits
 	relaxed  bool
 }
 
@@ -54,7 +53,7 @@ type growth struct {
 type urgency int
 
 const (
-	// thrifty: only if that costs no more than a bin for the pod alone.
+	// thrifty: only into types that it was sized for.
 	thrifty urgency = iota
 	// pressing: the pod has no other place.
 	pressing
@@ -70,29 +69,95 @@ type refusal struct {
 
 func refuse(code Code, never bool, say func() string) *refusal { return &refusal{code, never, say} }
 
+// plain are refusals without words, for when nobody will ask: final or not.
+type plain [2]refusal
+
+func newPlain(code Code) plain {
+	say := func() string { return string(code) }
+	return plain{{code, false, say}, {code, true, say}}
+}
+
+// no is refuse without words.
+func (sv *solver) no(code Code, never bool) *refusal {
+	switch code {
+	case Taint:
+		return &sv.taint[btoi(never)]
+	case Topology:
+		return &sv.topology[btoi(never)]
+	case Limits:
+		return &sv.limit[btoi(never)]
+	}
+	return &sv.full[btoi(never)]
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func (sv *solver) newBin(t *template) *bin {
 	return &bin{
-		index: len(sv.bins), t: t, host: fmt.Sprintf("new-node-%06d.invalid", len(sv.bins)),
-		reqs: t.reqs, total: make(vec, len(sv.axes.names)), ceiling: math.Inf(1), reserved: make(vec, len(t.limits.names)),
+		index: len(sv.bins), t: t, on: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: -1, ceiling: math.Inf(1),
+		reserved: make(vec, len(t.limits.names)), measured: -1,
 	}
+}
+
+// host stands for the host name that the bin's node will get.
+func host(index int) string { return fmt.Sprintf("new-node-%06d.invalid", index) }
+
+// ask is one pod asking a bin for room.
+type ask struct {
+	c     *class
+	sh    *shape
+	views []view
+	u     urgency
 }
 
 // grow works out what the bin becomes if it takes a pod of the class in this shape.
 func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal) {
-	if taint, blocked := snapshot.Untolerated(sh.tolerations, b.t.taints); blocked {
-		return growth{}, refuse(Taint, true, func() string { return fmt.Sprintf("the pod does not tolerate taint %s", taintString(taint)) })
+	if sh.blocked.has(b.t.index) {
+		return growth{}, sv.refuseTaint(b.t, sh)
 	}
-	if portsConflict(c.ports, b.ports) {
+	if u == thrifty && b.room != nil && !c.requests.fitsBeside(b.total, b.room) {
+		return growth{}, sv.no(Resources, true)
+	}
+	if len(c.ports) > 0 && portsConflict(c.ports, b.ports) {
 		return growth{}, refuse(HostPort, true, func() string { return "a host port is taken" })
 	}
-	total := b.total.plus(c.requests)
-	if b.room != nil && !total.fits(b.room) {
-		return growth{}, refuse(Resources, true, func() string { return "the node is full" })
-	}
-	base, why := sv.narrow(b, sh, sh.full)
+	on, why := sv.narrow(b.on, sh.asks)
 	if why != nil {
 		return growth{}, why
 	}
+	a := ask{c: c, sh: sh, views: sv.views(b, c, sh), u: u}
+	never := true
+	for i, alt := range c.volumes {
+		with := on
+		if alt.set.Len() > 0 {
+			if with, why = sv.narrow(on, alt); why != nil {
+				never = never && why.never
+				if i == len(c.volumes)-1 {
+					say := why.say
+					return growth{}, refuse(Volume, never, func() string { return "for its volumes " + say() })
+				}
+				continue
+			}
+		}
+		var g growth
+		if g, why = sv.settle(b, a, with); why == nil {
+			return g, nil
+		}
+		never = never && why.never
+	}
+	if never != why.never {
+		why = refuse(why.code, never, why.say)
+	}
+	return growth{}, why
+}
+
+// views are the class's views of its groups, as seen from the bin.
+func (sv *solver) views(b *bin, c *class, sh *shape) []view {
 	views := c.views(sh)
 	if slices.ContainsFunc(views, func(v view) bool { return v.g.floating > 0 }) {
 		views = slices.Clone(views)
@@ -100,148 +165,190 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 			views[i].own = b.floating(views[i].g)
 		}
 	}
-	never := true
-	for _, alt := range c.volumes {
-		var g growth
-		if g, why = sv.growWithVolumes(b, ask{c, total, views, u}, base, alt); why == nil {
-			return g, nil
-		}
-		never = never && why.never
-	}
-	why.never = never
-	return growth{}, why
-}
-
-func (sv *solver) growWithVolumes(b *bin, a ask, base, alt requirement.Set) (growth, *refusal) {
-	if alt.Len() == 0 {
-		return sv.settle(b, a, base)
-	}
-	reqs, why := sv.narrow(&bin{t: b.t, reqs: base}, nil, alt)
-	if why != nil {
-		say := why.say
-		return growth{}, refuse(Volume, why.never, func() string { return "for its volumes " + say() })
-	}
-	return sv.settle(b, a, reqs)
-}
-
-// ask is what is asked of a bin: that it hold total, which includes a pod of class c, with the pod's view of topology.
-type ask struct {
-	c     *class
-	total vec
-	views []view
-	u     urgency
-}
-
-// narrow adds what a pod or its volumes require to the bin's requirements.
-func (sv *solver) narrow(b *bin, sh *shape, add requirement.Set) (requirement.Set, *refusal) {
-	if sh != nil && sh.admitted.has(b.index) && len(b.pods) > 0 {
-		return b.reqs, nil
-	}
-	if host := add.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
-		return requirement.Set{}, refuse(Requirement, true, func() string { return fmt.Sprintf("asks for %s, but a new node has a name of its own", host) })
-	}
-	if conflict, found := b.reqs.Conflict(add, sv.s.Labels.WellKnown); found {
-		return requirement.Set{}, refuse(Requirement, true, func() string { return "the pod " + conflict.String() })
-	}
-	return b.reqs.Intersect(add.Without(corev1.LabelHostname)), nil
+	return views
 }
 
 // settle picks domains for the views and finds the types that are left.
-func (sv *solver) settle(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
+func (sv *solver) settle(b *bin, a ask, on *candidates) (growth, *refusal) {
+	if len(a.views) == 0 {
+		return sv.hold(b, a, on)
+	}
+	open := false // some domain is not settled yet
+	for i := range a.views {
+		v := &a.views[i]
+		ok := false
+		if v.g.key == corev1.LabelHostname {
+			ok = v.allowsBin(b.index)
+		} else if domain, single := on.domain(v.g.key); single {
+			ok = v.allows(domain)
+		} else {
+			ok, open = true, true
+		}
+		if !ok {
+			return growth{}, sv.refuseView(v)
+		}
+	}
+	if !open {
+		g, why := sv.hold(b, a, on)
+		if why != nil && why.never && !sv.onlyHosts(a.views) && why.code != Resources {
+			why = refuse(why.code, false, why.say)
+		}
+		return g, why
+	}
 	price := func(r requirement.Set) float64 {
 		if list := sv.candidates(b.t, r).list; len(list) > 0 {
 			return list[0].price
 		}
 		return math.Inf(1)
 	}
-	choices, blocked := sv.choices(a.views, reqs, b.host, price)
+	choices, blocked := sv.choices(a.views, on.reqs, b.index, price)
 	if blocked != nil {
-		return growth{}, refuse(Topology, blocked.forGood(), func() string { return blocked.String() + " leaves no place" })
+		return growth{}, sv.refuseView(blocked)
 	}
 	var last *refusal
 	for _, choice := range choices {
-		g, why := sv.hold(b, a, reqs.With(choice...))
+		next := on
+		if len(choice) > 0 {
+			next = sv.candidates(b.t, on.reqs.With(choice...))
+		}
+		g, why := sv.hold(b, a, next)
 		if why == nil {
 			return g, nil
 		}
-		why.never = why.never && len(a.views) == 0
-		last = why
+		if last = why; why.never {
+			last = refuse(why.code, false, why.say)
+		}
 	}
 	return growth{}, last
 }
 
-// hold finds the types that hold total under reqs, within limits, minValues and the bin's ceiling.
-func (sv *solver) hold(b *bin, a ask, reqs requirement.Set) (growth, *refusal) {
-	t, c, total := b.t, a.c, a.total
-	from := b.types
-	if len(b.pods) == 0 || !reqs.Equal(b.reqs) {
-		from = sv.candidates(t, reqs).list
+func (sv *solver) onlyHosts(views []view) bool {
+	return !slices.ContainsFunc(views, func(v view) bool { return v.g.key != corev1.LabelHostname })
+}
+
+func (sv *solver) refuseView(v *view) *refusal {
+	if !sv.explaining {
+		return sv.no(Topology, v.forGood())
 	}
-	allowance := t.left.plus(b.reserved)
-	blockedGroups := t.conflictingGroups(b.ports, c.ports)
-	var types []candidate
+	return refuse(Topology, v.forGood(), func() string { return v.String() + " leaves no place" })
+}
+
+// hold finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
+func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
+	t, asked := b.t, a.c.requests
+	first, limit := 0, math.Inf(1)
+	if on == b.on {
+		first = b.first
+	}
+	if a.u == thrifty {
+		limit = b.ceiling
+		if on != b.on && b.target >= 0 && on.priceOf(b.target) > limit {
+			// What the pod requires makes the type that the bin was sized for dearer, for all pods in it.
+			return growth{}, sv.no(Resources, true)
+		}
+	}
+	blocked := t.conflictingGroups(b.ports, a.c.ports)
+	limited := len(t.limits.names) > 0
 	overLimit := false
-	for _, cand := range from {
-		sv.steps++
+	for ; first < len(on.list); first++ {
+		cand := on.list[first]
+		if cand.price > limit {
+			break
+		}
 		ti := &t.types[cand.t]
-		if !total.fits(ti.room) || (blockedGroups != nil && blockedGroups[ti.group]) {
+		if !asked.fitsBeside(b.total, ti.room) || (blocked != nil && blocked[ti.group]) {
 			continue
 		}
-		if !ti.capacity.within(allowance) {
+		if limited && !ti.capacity.withinSum(t.left, b.reserved) {
 			overLimit = true
 			continue
 		}
-		if types == nil {
-			if a.u == thrifty && sv.tooDear(b, c, reqs, cand.price) {
-				return growth{}, refuse(Resources, false, func() string { return "another node costs less than a bigger one" })
-			}
-			types = make([]candidate, 0, len(from))
+		g := growth{on: on, first: first}
+		if limited {
+			g.reserved = ti.capacity
 		}
-		types = append(types, cand)
-	}
-	if len(types) == 0 {
-		if overLimit {
-			return growth{}, refuse(Limits, false, func() string { return sv.explainLimits(b, reqs, total) })
+		if on.hasMin {
+			return sv.holdMinima(b, a, g, blocked)
 		}
-		return growth{}, sv.noType(b, c, reqs, total)
+		return g, nil
 	}
-	g := growth{reqs: reqs, total: total, types: types}
-	keep := 1
-	if reqs.HasMinValues() {
-		missed, length := t.minima(reqs, types)
-		if len(missed) > 0 {
-			if !sv.bestEffort || len(b.pods) > 0 {
-				return growth{}, refuse(MinValues, true, func() string { return explainMinima(reqs, missed) })
-			}
-			g.relaxed = true
-			for _, r := range reqs.All() {
-				if n, ok := missed[r.Key()]; ok {
-					g.reqs = g.reqs.Replace(r.WithMinValues(n))
-				}
+	switch {
+	case overLimit:
+		if !sv.explaining {
+			return growth{}, sv.no(Limits, false)
+		}
+		total := b.total.plus(asked)
+		return growth{}, refuse(Limits, false, func() string { return sv.explainLimits(b, on.reqs, total) })
+	case sv.explaining:
+		return growth{}, sv.noType(b, a.c, on.reqs, b.total.plus(asked))
+	case a.u == thrifty && on == b.on:
+		sv.measure(b)
+	}
+	// Bins never get emptier, but a bin on a choice of domains may have others.
+	return growth{}, sv.no(Resources, true)
+}
+
+// measure makes the bin's room exact: the most that any type has that it may become without being pressed.
+func (sv *solver) measure(b *bin) {
+	if b.measured == b.version {
+		return
+	}
+	b.measured = b.version
+	if b.room == nil {
+		b.room = make(vec, len(b.total))
+	}
+	clear(b.room)
+	for _, cand := range b.on.list[b.first:] {
+		if cand.price > b.ceiling {
+			break
+		}
+		room := b.t.types[cand.t].room
+		if !b.total.fits(room) {
+			continue
+		}
+		for i, r := range room {
+			b.room[i] = max(b.room[i], r)
+		}
+	}
+}
+
+// holdMinima is hold for requirements with minValues: the types left must have enough different values.
+func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *refusal) {
+	t, on := b.t, g.on
+	types := sv.fitting(b, on, g.first, b.total.plus(a.c.requests), blocked)
+	missed, keep := t.minima(on.reqs, types)
+	if len(missed) > 0 {
+		if !sv.bestEffort || len(b.pods) > 0 {
+			return growth{}, refuse(MinValues, true, func() string { return explainMinima(on.reqs, missed) })
+		}
+		g.relaxed = true
+		reqs := on.reqs
+		for _, r := range reqs.All() {
+			if n, ok := missed[r.Key()]; ok {
+				reqs = reqs.Replace(r.WithMinValues(n))
 			}
 		}
-		keep = length
+		g.on = sv.candidates(t, reqs) // the same types in the same order
 	}
-	g.reserved = make(vec, len(b.reserved))
-	for _, cand := range types[:keep] {
-		g.reserved = g.reserved.max(t.types[cand.t].capacity)
+	if len(t.limits.names) > 0 {
+		g.reserved = make(vec, len(b.reserved))
+		for _, cand := range types[:keep] {
+			g.reserved = g.reserved.max(t.types[cand.t].capacity)
+		}
 	}
 	return g, nil
 }
 
-// tooDear tells whether a bin that would then cost price had better leave the pod to a bin of its own.
-func (sv *solver) tooDear(b *bin, c *class, reqs requirement.Set, price float64) bool {
-	return price > b.ceiling && price-b.types[0].price > sv.alone(b.t, c, reqs)*(1+1e-9)
-}
-
-// alone is the price of the cheapest node for one pod of the class.
-func (sv *solver) alone(t *template, c *class, reqs requirement.Set) float64 {
-	for _, cand := range sv.candidates(t, reqs).list {
-		if c.requests.fits(t.types[cand.t].room) {
-			return cand.price
+// fitting lists the types from first on that hold total within what limits have left.
+func (sv *solver) fitting(b *bin, on *candidates, first int, total vec, blocked []bool) []candidate {
+	var out []candidate
+	for _, cand := range on.list[first:] {
+		ti := &b.t.types[cand.t]
+		if total.fits(ti.room) && (blocked == nil || !blocked[ti.group]) && ti.capacity.withinSum(b.t.left, b.reserved) {
+			out = append(out, cand)
 		}
 	}
-	return math.Inf(1)
+	return out
 }
 
 // conflictingGroups are the daemon groups whose host ports clash; nil if none does.
@@ -257,36 +364,39 @@ func (t *template) conflictingGroups(taken, more []hostPort) []bool {
 }
 
 // put places the pod in the bin as grow said and counts it in its domains.
-func (sv *solver) put(b *bin, c *class, sh *shape, pod *corev1.Pod, g growth) {
+func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 	t := b.t
-	sv.shift(b, g.reqs)
-	t.left = t.left.plus(b.reserved).minus(g.reserved)
-	b.total, b.types, b.reserved, b.relaxed = g.total, g.types, g.reserved, b.relaxed || g.relaxed
+	if g.on != b.on {
+		sv.shift(b, g.on)
+		b.room = nil
+	}
+	if g.reserved != nil {
+		t.left = t.left.plus(b.reserved).minus(g.reserved)
+		b.reserved = g.reserved
+	}
+	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
+	for i, r := range c.requests {
+		b.total[i] += r
+	}
 	b.version++
 	b.pods = append(b.pods, pod)
 	b.ports = append(b.ports, c.ports...)
-	if i := slices.IndexFunc(b.held, func(h holding) bool { return h.c == c }); i >= 0 {
+	if last := len(b.held) - 1; last >= 0 && b.held[last].c == c {
+		b.held[last].n++
+	} else if i := slices.IndexFunc(b.held, func(h holding) bool { return h.c == c }); i >= 0 {
 		b.held[i].n++
 	} else {
 		b.held = append(b.held, holding{c, 1})
-	}
-	sh.admitted.add(b.index)
-	b.room = slices.Clone(t.types[b.types[0].t].room)
-	for _, cand := range b.types[1:] {
-		b.room = b.room.max(t.types[cand.t].room)
 	}
 	sv.count(b, c, 1)
 }
 
 // shift gives the bin narrower requirements and moves the counts of its pods accordingly.
-func (sv *solver) shift(b *bin, reqs requirement.Set) {
-	if reqs.Equal(b.reqs) {
-		return
-	}
+func (sv *solver) shift(b *bin, on *candidates) {
 	for _, h := range b.held {
 		sv.count(b, h.c, -h.n)
 	}
-	b.reqs = reqs
+	b.on = on
 	for _, h := range b.held {
 		sv.count(b, h.c, h.n)
 	}
@@ -294,16 +404,20 @@ func (sv *solver) shift(b *bin, reqs requirement.Set) {
 
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
-	for _, list := range [][]*group{c.matches, c.declares} {
+	for _, list := range [...][]*group{c.matches, c.declares} {
 		for _, g := range list {
-			if !g.filter.admits(b.reqs, b.t.taints, sv.s.Labels.WellKnown) {
+			if !g.filter.admits(b.on.reqs, b.t.taints, sv.s.Labels.WellKnown) {
 				continue
 			}
 			if g.key == corev1.LabelHostname {
-				g.counts[b.host] += n
+				g.addInBin(b.index, n)
 				continue
 			}
-			domains := sv.domainsOf(g, b.reqs)
+			if d, ok := b.on.domain(g.key); ok {
+				g.counts[d] += n
+				continue
+			}
+			domains := sv.domainsOf(g, b.on.reqs)
 			// Whoever must be kept apart stays away from all places where the node may yet come up.
 			// Whoever is attracted or spread needs to know the place.
 			if len(domains) > 1 && (g.kind == spread || g.kind == affinity) {

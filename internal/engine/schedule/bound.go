@@ -89,7 +89,7 @@ func (sv *solver) openTo(c *class) []*candidates {
 			}
 			base := t.reqs.Intersect(sh.strict.Without(corev1.LabelHostname))
 			for _, alt := range c.volumes {
-				if l := sv.candidates(t, base.Intersect(alt.Without(corev1.LabelHostname))); !slices.Contains(out, l) {
+				if l := sv.candidates(t, base.Intersect(alt.set.Without(corev1.LabelHostname))); !slices.Contains(out, l) {
 					out = append(out, l)
 				}
 			}

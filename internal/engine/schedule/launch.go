@@ -9,7 +9,6 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // MaxInstanceTypes is how many types one claim names at most, cheapest first.
@@ -20,20 +19,21 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
 	l := Launch{
 		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
-		Requirements: b.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
+		Requirements: b.on.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
 	}
-	sv.widen(b)
-	var types []candidate
-	for _, cand := range b.types {
+	all := sv.fitting(b, b.on, b.first, b.total, t.conflictingGroups(b.ports, nil))
+	sv.widen(b, all)
+	types := all[:0]
+	for _, cand := range all {
 		// Any of the types may be what is launched, so none may count more against limits than was reserved.
 		if t.types[cand.t].capacity.within(b.reserved) {
 			types = append(types, cand)
 		}
 	}
 	types = types[:min(len(types), MaxInstanceTypes)]
-	if missed, _ := t.minima(b.reqs, types); len(missed) > 0 {
+	if missed, _ := t.minima(b.on.reqs, types); len(missed) > 0 {
 		if !sv.bestEffort {
-			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(b.reqs, missed)}
+			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(b.on.reqs, missed)}
 		}
 		l.MinValuesRelaxed = true
 	}
@@ -42,19 +42,21 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		l.InstanceTypes = append(l.InstanceTypes, t.types[cand.t].InstanceType)
 		groups[t.types[cand.t].group] = true
 	}
-	l.Offering, _ = l.InstanceTypes[0].Cheapest(b.reqs)
+	l.Offering, _ = l.InstanceTypes[0].Cheapest(b.on.reqs)
 	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
-	for _, p := range b.pods {
-		addTo(l.Requests, snapshot.Requests(p))
+	for _, h := range b.held {
+		for range h.n {
+			addTo(l.Requests, h.c.list)
+		}
 	}
 	return l, Reason{}
 }
 
 // widen reserves what limits have left for the bin's larger types, so that a launch that fails for want of the
 // smallest has others to fall back on.
-func (sv *solver) widen(b *bin) {
+func (sv *solver) widen(b *bin, types []candidate) {
 	t := b.t
-	for _, cand := range b.types {
+	for _, cand := range types {
 		grown := b.reserved.max(t.types[cand.t].capacity)
 		if more := grown.minus(b.reserved); more.within(t.left) {
 			t.left, b.reserved = t.left.minus(more), grown

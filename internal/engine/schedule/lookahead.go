@@ -1,102 +1,228 @@
 package schedule
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxLookahead is how many classes of the queue are looked at when a node is opened.
-const maxLookahead = 64
+const (
+	// maxLookahead is how many classes of the queue are looked at when a node is opened.
+	maxLookahead = 1000
+	// perTier is how many types of about the same price are looked at.
+	perTier = 4
+	// alike is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
+	alike = 1.002
+)
 
 // demand is what a class still wants of a new node.
 type demand struct {
-	c      *class
-	count  int
-	admits bitset // of types
+	c  *class
+	n  int
+	on *candidates // where its pods can be, together with the first
 }
 
-// ceiling is the price of the type on which the queue's pods would cost least: the best ratio of price to what
-// is packed, counted by what those pods are worth. The bin may become anything up to that price.
-func (sv *solver) ceiling(b *bin, first *class, g growth, rest []*queued) float64 {
-	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps {
-		return math.Inf(1)
+// portion is n pods of a class that a bin was sized for; nil if they may go wherever there is room.
+type portion struct {
+	c    *class
+	n    int
+	into *bin
+}
+
+// recent is how many of the last bins may be enlarged instead of opening another.
+const recent = 8
+
+// enlarge looks for a bin that, for no more than a new one would cost, could hold what the new one was sized for
+// as well: fewer nodes for the same price. It returns what the pod then makes of it.
+func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin, growth) {
+	price := g.on.list[g.first].price
+	total := slices.Clone(a.c.requests)
+	for _, p := range content {
+		for i, r := range p.c.requests {
+			total[i] += r * int64(p.n)
+		}
 	}
-	queue := sv.ahead(b, first, g, rest)
-	best, price := math.Inf(1), math.Inf(1)
-	for _, cand := range g.types {
-		room := b.t.types[cand.t].room
-		packed := 0.0
-		used := g.total
-		for _, d := range queue {
-			if !d.admits.has(cand.t) {
+	if fresh.target >= 0 {
+		price = fresh.ceiling
+	}
+	for k := len(sv.bins) - 1; k >= max(0, len(sv.bins)-recent); k-- {
+		b := sv.bins[k]
+		if b.t != fresh.t || b.on.hasMin {
+			continue
+		}
+		on, why := sv.narrow(b.on, a.sh.asks)
+		if why != nil {
+			continue
+		}
+		limit := (b.on.list[b.first].price + price) * (1 + 1e-9)
+		for _, cand := range on.list {
+			if cand.price > limit {
+				break
+			}
+			if !total.fitsBeside(b.total, b.t.types[cand.t].room) {
 				continue
 			}
-			sv.steps++
-			n := copies(d, used, room)
-			if n == 0 {
-				continue
+			ceiling, target := b.ceiling, b.target
+			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand.t, nil
+			if grown, why := sv.grow(b, a.c, a.sh, thrifty); why == nil {
+				return b, grown
 			}
-			packed += float64(n) * d.c.weight
-			next := make(vec, len(used))
+			b.ceiling, b.target = ceiling, target
+			break
+		}
+	}
+	return nil, growth{}
+}
+
+// size decides what a new bin is to become: the type on which the queue's pods cost least, by the ratio of price to
+// the worth of what is packed. It returns what is to be packed besides the first pod.
+func (sv *solver) size(b *bin, first *class, g growth) []portion {
+	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps || first.weight <= 0 {
+		return nil
+	}
+	queue := sv.ahead(b, first, g)
+	best, size := math.Inf(1), -1
+	for _, k := range sv.shortlist(b, first, g) {
+		cand := g.on.list[k]
+		packed := first.weight + sv.pack(queue, first, cand.t, b.t.types[cand.t].room, nil)
+		sv.steps += len(queue)
+		if score := cand.price / packed; score < best/alike || score <= best*alike && (size < 0 || cand.price > g.on.list[size].price) {
+			best, size = min(best, score), k
+		}
+	}
+	if size < 0 {
+		return nil
+	}
+	cand := g.on.list[size]
+	b.ceiling, b.target = cand.price, cand.t
+	var content []portion
+	sv.pack(queue, first, cand.t, b.t.types[cand.t].room, &content)
+	return content
+}
+
+// pack fills a room with the first pod and then as much as fits, in the order of the queue, and returns what that is worth.
+func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[]portion) float64 {
+	free := sv.scratch[:len(room)]
+	for i, r := range room {
+		free[i] = r - first.requests[i]
+	}
+	worth := 0.0
+	for k := range queue {
+		d := &queue[k]
+		if !d.c.requests.within(free) || math.IsInf(d.on.price[t], 1) {
+			continue
+		}
+		n := int64(d.n)
+		if n > 1 {
 			for i, r := range d.c.requests {
-				next[i] = used[i] + r*int64(n)
+				if r > 0 {
+					n = min(n, free[i]/r)
+				}
 			}
-			used = next
 		}
-		packed += first.weight
-		if packed <= 0 {
-			return math.Inf(1)
+		for i, r := range d.c.requests {
+			free[i] -= n * r
 		}
-		// Among equals, rounding errors aside, the larger type makes fewer nodes.
-		if score := cand.price / packed; score <= best*(1+1e-9) {
-			best, price = min(best, score), cand.price
+		worth += float64(n) * d.c.weight
+		if content != nil {
+			*content = append(*content, portion{c: d.c, n: int(n)})
 		}
 	}
-	return price
+	return worth
 }
 
-// copies is how many pods fit into what is left of room.
-func copies(d demand, used, room vec) int {
-	n := int64(d.count)
-	for i, r := range d.c.requests {
-		if r > 0 {
-			n = min(n, max(0, room[i]-used[i])/r)
-		}
+// shortlist picks, from each tier of price, the types that would cost least for their worth if they were full.
+func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
+	type rated struct {
+		k     int
+		ratio float64
 	}
-	return int(n)
+	var out []int
+	var tier []rated
+	top := 0.0
+	flush := func() {
+		slices.SortFunc(tier, func(x, y rated) int { return cmp.Or(cmp.Compare(x.ratio, y.ratio), cmp.Compare(x.k, y.k)) })
+		for i := range min(perTier, len(tier)) {
+			out = append(out, tier[i].k)
+		}
+		tier = tier[:0]
+	}
+	for k := g.first; k < len(g.on.list); k++ {
+		cand := g.on.list[k]
+		ti := &b.t.types[cand.t]
+		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.left, b.reserved) {
+			continue
+		}
+		if cand.price > top {
+			flush()
+			top = cand.price * 1.4
+		}
+		tier = append(tier, rated{k, cand.price / first.client.value(ti.room)})
+	}
+	flush()
+	return out
 }
 
 // ahead lists the classes of the queue that could join the bin, as far as is known without placing them.
-func (sv *solver) ahead(b *bin, first *class, g growth, rest []*queued) []demand {
-	seen := map[*class]bool{}
-	var out []demand
-	for _, q := range rest {
-		c := q.class
-		if seen[c] {
+func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
+	out := sv.queue[:0]
+	seen := 0
+	for _, c := range sv.waiting {
+		if c.count == 0 {
 			continue
 		}
-		seen[c] = true
-		if len(seen) > maxLookahead {
+		if seen++; seen > maxLookahead {
 			break
 		}
-		sh := c.shapes[0]
-		if _, blocked := snapshot.Untolerated(sh.tolerations, b.t.taints); blocked || !g.reqs.Compatible(sh.full, sv.s.Labels.WellKnown) {
+		sh := c.hopeful()
+		if sh == nil || sh.blocked.has(b.t.index) {
 			continue
 		}
-		count := c.count
+		on, why := sv.narrow(g.on, sh.asks)
+		if why == nil && len(c.volumes) == 1 {
+			on, why = sv.narrow(on, c.volumes[0])
+		}
+		if why != nil || !comesAlong(first, c, sh, on) {
+			continue
+		}
+		n := c.count
 		if c == first {
-			count--
+			n--
 		}
-		if count = min(count, perNode(c, sh, c == first)); count <= 0 {
+		if n = min(n, perNode(c, sh, c == first)); n > 0 {
+			out = append(out, demand{c, n, on})
+		}
+	}
+	sv.queue = out
+	sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
+	return out
+}
+
+// hopeful is the first shape that a new node could satisfy, as far as is known.
+func (c *class) hopeful() *shape {
+	for i := range c.tries {
+		if !c.tries[i].noNew {
+			return c.shapes[i]
+		}
+	}
+	return nil
+}
+
+// comesAlong tells whether pods that keep together could come to where the candidates are, after the first.
+func comesAlong(first, c *class, sh *shape, on *candidates) bool {
+	views := c.views(sh)
+	for i := range views {
+		v := &views[i]
+		if v.g.kind == spread || v.g.key == corev1.LabelHostname || v.g.kind == affinity && slices.Contains(first.matches, v.g) {
 			continue
 		}
-		reqs := g.reqs.Intersect(sh.full.Without(corev1.LabelHostname))
-		out = append(out, demand{c, count, sv.candidates(b.t, reqs).set})
+		if domain, ok := on.domain(v.g.key); ok && !v.allows(domain) {
+			return false
+		}
 	}
-	return out
+	return true
 }
 
 // perNode bounds how many more pods of the class one new node can get, by the topology that the class minds.

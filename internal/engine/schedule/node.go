@@ -112,7 +112,7 @@ func (n *node) attachable(list []attachment) bool {
 
 // joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
 func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
-	if !n.open || sh.deadNodes.has(n.index) {
+	if !n.open {
 		return false, true
 	}
 	if _, blocked := snapshot.Untolerated(sh.tolerations, n.src.Taints); blocked {
@@ -124,7 +124,7 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 	if !n.labels.Compatible(sh.full, nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt requirement.Set) bool { return n.labels.Compatible(alt, nil) }) {
+	if !slices.ContainsFunc(c.volumes, func(alt wish) bool { return n.labels.Compatible(alt.set, nil) }) {
 		return false, true
 	}
 	for _, v := range c.views(sh) {

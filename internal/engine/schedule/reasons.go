@@ -17,6 +17,8 @@ func (sv *solver) explain(c *class) []Reason {
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
+	sv.explaining = true
+	defer func() { sv.explaining = false }()
 	var out []Reason
 	for _, t := range sv.templates {
 		if t.broken.Code != "" {

@@ -81,6 +81,27 @@ func (v vec) fits(room vec) bool {
 	return true
 }
 
+// fitsBeside is fits for v on top of used, where room has nothing negative unless nothing fits.
+func (v vec) fitsBeside(used, room vec) bool {
+	used, room = used[:len(v)], room[:len(v)]
+	for i, x := range v {
+		if room[i] < 0 || x > room[i]-used[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// withinSum is within for a limit of a + b.
+func (v vec) withinSum(a, b vec) bool {
+	for i, x := range v {
+		if x-b[i] > a[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // within is fits for limits: an overdrawn limit refuses only what is counted by it.
 func (v vec) within(limit vec) bool {
 	for i, x := range v {

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,29 +9,43 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// class is a set of pods that the scheduler cannot tell apart.
-type class struct {
-	pod      *corev1.Pod // one of them
-	count    int         // still to be placed
-	node     requirement.Pod
-	requests vec
-	ports    []hostPort
+// kind is pods that differ in nothing the scheduler minds but the amounts that they request.
+type kind struct {
+	pod   *corev1.Pod // one of them
+	node  requirement.Pod
+	ports []hostPort
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
-	volumes []requirement.Set
+	volumes []wish
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
 	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
 	shapes []*shape
-	// client is who buys for the pods, weight what one is worth, in $/h: see market.
+	// client is who buys for the pods: see market.
 	client *clientele
-	weight float64
+	// refused says why the pods cannot be considered at all.
+	refused []Reason
 
 	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the
 	// inverse ones that keep them out.
 	matches, declares, blockedBy []*group
+}
 
+// class is a set of pods that the scheduler cannot tell apart.
+type class struct {
+	*kind
+	list     corev1.ResourceList
+	requests vec
+	count    int // still to be placed
+	// pods in the order of the queue; those before next have been placed.
+	pods []*queued
+	next int
+	// tries are what is known of placing pods of the class, by shape.
+	tries []try
+	// weight is what a pod is worth, in $/h.
+	weight float64
 	// failedAt is the solver's generation in which placing a pod of the class failed last.
 	failedAt int
 }
@@ -41,17 +54,26 @@ type class struct {
 type shape struct {
 	// strict is what the pod insists on, full has its heaviest preference besides.
 	strict, full requirement.Set
+	asks         wish // full
 	tolerations  []corev1.Toleration
+	// blocked are the templates with a taint that is not tolerated.
+	blocked bitset
 	// groups are the topology constraints that the shape respects.
 	groups []*group
-	// views are the groups as the class's pods see them; made when first asked for.
+	// views are the groups as the pods see them; made when first asked for.
 	views []view
-	// deadNodes and deadBins cannot take the pod any more, whatever else happens in this Solve.
-	deadNodes, deadBins bitset
-	// refused is, per bin, one more than the bin's version that refused the pod and will until it changes.
-	refused []int
-	// admitted are the bins whose requirements already imply full.
-	admitted bitset
+}
+
+// try is what is known of placing pods of one class in one shape, whatever else happens in this Solve.
+type try struct {
+	// nodes and bins are those that may still take a pod, in their order. Of bins, those from seenBins on are
+	// not looked at yet.
+	nodes    []*node
+	started  bool
+	bins     []*bin
+	seenBins int
+	deadBins bitset // take none, even when pressed
+	noNew    bool   // no template makes a node for it
 }
 
 // wants is what a pod still asks for while it is being relaxed.
@@ -147,6 +169,12 @@ func (sv *solver) shape(pod *corev1.Pod, node requirement.Pod, w wants) *shape {
 			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule,
 		})
 	}
+	sh.asks = sv.wish(sh.full)
+	for _, t := range sv.templates {
+		if _, blocked := snapshot.Untolerated(sh.tolerations, t.taints); blocked {
+			sh.blocked.add(t.index)
+		}
+	}
 	for i := range w.spread {
 		sh.groups = append(sh.groups, sv.spreadGroup(pod, node, &w.spread[i]))
 	}
@@ -172,28 +200,6 @@ func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
 		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	return nil
-}
-
-// classKey is equal for pods that the scheduler cannot tell apart.
-func classKey(pod *corev1.Pod, requests corev1.ResourceList, ports []hostPort) (string, error) {
-	amounts := map[corev1.ResourceName]int64{}
-	for name, q := range requests {
-		amounts[name] = units(name, q)
-	}
-	var volumes []string
-	for i := range pod.Spec.Volumes {
-		if name, ok := claimName(pod, &pod.Spec.Volumes[i]); ok {
-			volumes = append(volumes, name)
-		}
-	}
-	key, err := json.Marshal([]any{
-		pod.Namespace, pod.Labels, amounts, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
-		pod.Spec.TopologySpreadConstraints, fmt.Sprint(ports), volumes,
-	})
-	if err != nil {
-		return "", fmt.Errorf("describe pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return string(key), nil
 }
 
 // validate returns what in the pod's spec keeps it from being considered at all.
@@ -247,9 +253,13 @@ func (sv *solver) invalid(r requirement.Requirement) string {
 
 // queueOrder puts big pods first, so that small ones fill what they leave; then the oldest.
 func queueOrder(a, b *queued) int {
+	if a.cpu != b.cpu {
+		return cmp.Compare(b.cpu, a.cpu)
+	}
+	if a.memory != b.memory {
+		return cmp.Compare(b.memory, a.memory)
+	}
 	return cmp.Or(
-		cmp.Compare(b.cpu, a.cpu),
-		cmp.Compare(b.memory, a.memory),
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
 		cmp.Compare(a.pod.UID, b.pod.UID),
 		cmp.Compare(a.pod.Namespace, b.pod.Namespace),
@@ -261,6 +271,6 @@ func queueOrder(a, b *queued) int {
 type queued struct {
 	pod         *corev1.Pod
 	class       *class
-	requests    corev1.ResourceList
 	cpu, memory int64
+	done        bool
 }

@@ -31,6 +31,7 @@ type solver struct {
 	respect    bool // soft constraints count until they stand in the way
 	bestEffort bool // minValues may be lowered
 	softTaints bool // some pool has a taint of effect PreferNoSchedule
+	explaining bool // refusals are for people to read
 
 	axes      axes
 	simulated map[types.UID]bool // pods that this Solve places
@@ -38,12 +39,22 @@ type solver struct {
 	templates []*template
 	nodes     []*node
 	bins      []*bin
-	classes   []*class
+	proto     []*class // all classes, as they came
+	classes   []*class // those that can be considered, by the first of their pods
 	groups    []*group
 	groupByID map[string]*group
+	wishes    map[string]int
 
 	market *market
 	listed int // candidates made so far
+
+	// waiting are the classes with pods to place; planned is what a new bin was sized for, in the order to be placed.
+	waiting []*class
+	planned []portion
+	queue   []demand // memory of ahead
+	scratch vec      // memory of pack
+
+	full, taint, topology, limit plain
 
 	steps int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
@@ -56,8 +67,9 @@ type solver struct {
 // budget, every pod of the snapshot is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	sv := &solver{
-		s: s, budget: budget, groupByID: map[string]*group{}, simulated: map[types.UID]bool{}, generation: 1,
+		s: s, budget: budget, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
+		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
 	queue := sv.compile()
 	queue = sv.honourNominations(queue)
@@ -81,16 +93,17 @@ func (sv *solver) compile() []*queued {
 			sv.daemons = append(sv.daemons, d)
 		}
 	}
-	requests := make([]corev1.ResourceList, len(pods), len(pods)+len(sv.daemons))
-	for i, p := range pods {
-		requests[i] = snapshot.Requests(p)
+	queue := sv.classify(pods)
+	// A node that has handed out more than it has of these takes nothing more, whatever the pod asks for.
+	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
+	for _, c := range sv.proto {
+		requests = append(requests, c.list)
 	}
 	for _, d := range sv.daemons {
 		requests = append(requests, d.requests)
 	}
-	// A node that has handed out more than it has of these takes nothing more, whatever the pod asks for.
-	always := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
-	sv.axes = newAxes(append(requests, always)...)
+	sv.axes = newAxes(requests...)
+	sv.scratch = make(vec, len(sv.axes.names))
 	for _, d := range sv.daemons {
 		d.vec = sv.axes.vec(d.requests)
 	}
@@ -118,75 +131,15 @@ func (sv *solver) compile() []*queued {
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}
-	return sv.classify(pods, requests[:len(pods)])
-}
-
-// classify groups pods into classes and returns them in the order of placement.
-func (sv *solver) classify(pods []*corev1.Pod, requests []corev1.ResourceList) []*queued {
-	queue := make([]*queued, len(pods))
-	for i, p := range pods {
-		cpu, memory := requests[i][corev1.ResourceCPU], requests[i][corev1.ResourceMemory]
-		queue[i] = &queued{pod: p, requests: requests[i], cpu: units(corev1.ResourceCPU, cpu), memory: units(corev1.ResourceMemory, memory)}
-	}
-	slices.SortFunc(queue, queueOrder)
-	known := map[string]*class{}
-	refused := map[string][]Reason{}
-	out := queue[:0]
-	for _, q := range queue {
-		ports := hostPorts(q.pod)
-		key, err := classKey(q.pod, q.requests, ports)
-		if err != nil {
-			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{{Code: InvalidPod, Message: err.Error()}}})
-			continue
-		}
-		if known[key] == nil && refused[key] == nil {
-			known[key], refused[key] = sv.class(q.pod, q.requests, ports)
-		}
-		if known[key] == nil {
-			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: refused[key]})
-			continue
-		}
-		q.class = known[key]
-		q.class.count++
-		out = append(out, q)
-	}
-	sv.countDeclared()
-	for _, c := range sv.classes {
-		for _, g := range sv.groups {
-			switch selected := g.selects(c.pod); {
-			case selected && g.kind == inverse:
-				c.blockedBy = append(c.blockedBy, g)
-			case selected:
-				c.matches = append(c.matches, g)
-			}
-		}
-	}
-	return out
-}
-
-// class compiles what all pods like this one need, or says why they cannot be considered.
-func (sv *solver) class(pod *corev1.Pod, requests corev1.ResourceList, ports []hostPort) (*class, []Reason) {
-	node, reasons := sv.validate(pod)
-	if len(reasons) > 0 {
-		return nil, reasons
-	}
-	volumes := podVolumes(sv.s, pod)
-	alternatives, reasons := volumeAlternatives(sv.s.Labels, volumes)
-	if len(reasons) > 0 {
-		return nil, reasons
-	}
-	c := &class{pod: pod, node: node, requests: sv.axes.vec(requests), ports: ports, volumes: alternatives, attached: attachments(volumes)}
-	c.shapes = sv.shapes(pod, node)
-	for _, term := range requiredAnti(pod) {
-		c.declares = append(c.declares, sv.affinityGroup(inverse, pod, &term))
-	}
-	sv.classes = append(sv.classes, c)
-	return c, nil
+	return sv.order(queue)
 }
 
 // honourNominations places pods on the claims that were bought for them. A claim that is not up yet keeps
 // its pods whatever else has changed; a node that is up keeps those that still fit.
 func (sv *solver) honourNominations(queue []*queued) []*queued {
+	if !slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
+		return queue
+	}
 	byUID := make(map[types.UID]*queued, len(queue))
 	for _, q := range queue {
 		byUID[q.pod.UID] = q
@@ -202,10 +155,11 @@ func (sv *solver) honourNominations(queue []*queued) []*queued {
 			}
 			delete(byUID, uid)
 			sv.join(n, q.class, q.pod)
+			q.done = true
 			q.class.count--
 		}
 	}
-	return slices.DeleteFunc(queue, func(q *queued) bool { return byUID[q.pod.UID] == nil })
+	return slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
 }
 
 func (sv *solver) stillFits(n *node, c *class) bool {
@@ -216,92 +170,184 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 }
 
 // placeAll goes through the queue until a whole pass places nothing, since one pod's place can be what another
-// waits for, and returns what is left.
+// waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
 func (sv *solver) placeAll(queue []*queued) []*queued {
+	sv.waiting = slices.Clone(sv.classes)
 	for {
 		before := sv.generation
-		var left []*queued
-		for i, q := range queue {
-			if q.class.failedAt == sv.generation || !sv.place(q, queue[i:]) {
-				q.class.failedAt = sv.generation
-				left = append(left, q)
-				continue
+		for _, q := range queue {
+			if !q.done && sv.attempt(q) {
+				sv.placePlanned()
 			}
-			q.class.count--
-			sv.generation++
 		}
-		if queue = left; len(queue) == 0 || sv.generation == before {
+		queue = slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
+		if len(queue) == 0 || sv.generation == before {
 			return queue
 		}
 	}
 }
 
-// place finds a home for one pod, giving up its preferences one by one.
-func (sv *solver) place(q *queued, rest []*queued) bool {
-	for _, sh := range q.class.shapes {
-		if sv.placeOnNode(q, sh) || sv.placeInBin(q, sh, thrifty) || sv.placeInNewBin(q, sh, rest) || sv.placeInBin(q, sh, pressing) {
+func (sv *solver) placePlanned() {
+	for k := 0; k < len(sv.planned); k++ {
+		p := sv.planned[k]
+		for range p.n {
+			q := p.c.first()
+			if q == nil || !(p.into != nil && sv.placeInto(q, p.into) || sv.attempt(q)) {
+				break
+			}
+		}
+	}
+	sv.planned = sv.planned[:0]
+}
+
+// first is the first pod of the class that has no place; nil if all have.
+func (c *class) first() *queued {
+	for ; c.next < len(c.pods); c.next++ {
+		if q := c.pods[c.next]; !q.done {
+			return q
+		}
+	}
+	return nil
+}
+
+// attempt finds a home for one pod, giving up its preferences one by one.
+func (sv *solver) attempt(q *queued) bool {
+	c := q.class
+	if c.failedAt == sv.generation {
+		return false
+	}
+	for i := range c.shapes {
+		if sv.placeOnNode(q, i) || sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.press(q, i) {
+			sv.placed(q)
 			return true
 		}
 	}
+	c.failedAt = sv.generation
 	return false
 }
 
-func (sv *solver) placeOnNode(q *queued, sh *shape) bool {
-	for _, n := range sv.nodes {
-		if sh.deadNodes.has(n.index) {
-			continue
-		}
-		ok, never := sv.joins(n, q.class, sh)
+// placeInto puts the pod in a bin that was enlarged for it.
+func (sv *solver) placeInto(q *queued, b *bin) bool {
+	sh := q.class.hopeful()
+	if sh == nil {
+		return false
+	}
+	g, why := sv.grow(b, q.class, sh, thrifty)
+	if why != nil {
+		return false
+	}
+	sv.put(b, q.class, q.pod, g)
+	sv.placed(q)
+	return true
+}
+
+func (sv *solver) placed(q *queued) {
+	q.done = true
+	q.class.count--
+	sv.generation++
+}
+
+func (sv *solver) placeOnNode(q *queued, i int) bool {
+	c := q.class
+	try := &c.tries[i]
+	if !try.started {
+		try.started = true
+		try.nodes = slices.Clone(sv.nodes)
+	}
+	kept := 0
+	for k, n := range try.nodes {
+		ok, never := sv.joins(n, c, c.shapes[i])
 		if ok {
-			sv.join(n, q.class, q.pod)
+			sv.join(n, c, q.pod)
+			try.nodes = append(try.nodes[:kept], try.nodes[k:]...)
 			return true
 		}
-		if never {
-			sh.deadNodes.add(n.index)
+		if !never {
+			try.nodes[kept] = n
+			kept++
 		}
 	}
+	try.nodes = try.nodes[:kept]
 	return false
 }
 
-func (sv *solver) placeInBin(q *queued, sh *shape, u urgency) bool {
-	for len(sh.refused) < len(sv.bins) {
-		sh.refused = append(sh.refused, 0)
+func (sv *solver) placeInBin(q *queued, i int) bool {
+	c := q.class
+	try := &c.tries[i]
+	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
+	try.seenBins = len(sv.bins)
+	kept := 0
+	for k, b := range try.bins {
+		g, why := sv.grow(b, c, c.shapes[i], thrifty)
+		if why == nil {
+			sv.put(b, c, q.pod, g)
+			try.bins = append(try.bins[:kept], try.bins[k:]...)
+			return true
+		}
+		if !why.never {
+			try.bins[kept] = b
+			kept++
+		}
 	}
+	try.bins = try.bins[:kept]
+	return false
+}
+
+// press puts the pod where it fits at all, since no new bin can be had for it.
+func (sv *solver) press(q *queued, i int) bool {
+	c := q.class
+	try := &c.tries[i]
 	for _, b := range sv.bins {
-		if sh.deadBins.has(b.index) || (u == thrifty && sh.refused[b.index] == b.version+1) {
+		if try.deadBins.has(b.index) {
 			continue
 		}
-		g, why := sv.grow(b, q.class, sh, u)
+		g, why := sv.grow(b, c, c.shapes[i], pressing)
 		if why == nil {
-			b.ceiling = max(b.ceiling, g.types[0].price)
-			sv.put(b, q.class, sh, q.pod, g)
+			b.ceiling = max(b.ceiling, g.on.list[g.first].price)
+			b.room = nil
+			sv.put(b, c, q.pod, g)
 			return true
 		}
 		if why.never {
-			sh.deadBins.add(b.index)
-		}
-		if why.code == Resources {
-			sh.refused[b.index] = b.version + 1
+			try.deadBins.add(b.index)
 		}
 	}
 	return false
 }
 
-func (sv *solver) placeInNewBin(q *queued, sh *shape, rest []*queued) bool {
+func (sv *solver) placeInNewBin(q *queued, i int) bool {
+	c := q.class
+	try := &c.tries[i]
+	if try.noNew {
+		return false
+	}
+	hopeless := true
 	for _, t := range sv.templates {
 		if t.broken.Code != "" {
 			continue
 		}
 		b := sv.newBin(t)
-		g, why := sv.grow(b, q.class, sh, pressing)
+		g, why := sv.grow(b, c, c.shapes[i], pressing)
 		if why != nil {
+			hopeless = hopeless && why.never
 			continue
 		}
-		b.ceiling = sv.ceiling(b, q.class, g, rest)
+		content := sv.size(b, c, g)
+		if into, g := sv.enlarge(b, g, ask{c: c, sh: c.shapes[i]}, content); into != nil {
+			for k := range content {
+				content[k].into = into
+			}
+			sv.planned = append(sv.planned, content...)
+			sv.put(into, c, q.pod, g)
+			return true
+		}
+		sv.planned = append(sv.planned, content...)
 		sv.bins = append(sv.bins, b)
-		sv.put(b, q.class, sh, q.pod, g)
+		sv.put(b, c, q.pod, g)
+		sv.measure(b)
 		return true
 	}
+	try.noNew = hopeless
 	return false
 }
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -58,8 +59,15 @@ type candidate struct {
 type candidates struct {
 	id   int
 	t    *template
-	list []candidate // cheapest first, then by name
-	set  bitset      // of typeInfo indices
+	reqs requirement.Set
+	// hasMin tells whether reqs has minValues.
+	hasMin bool
+	// price by typeInfo index; +Inf where there is none.
+	price []float64
+	// narrowed is what the candidates become under wishes, by their ids; settled remembers domains.
+	narrowed []narrowing
+	settled  []settled
+	list     []candidate // cheapest first, then by name
 }
 
 // poolOrder puts heavier pools first, and among equals the name that sorts last.
@@ -174,23 +182,26 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	if c, ok := t.memo[key]; ok {
 		return c
 	}
-	c := &candidates{id: sv.listed, t: t}
+	c := &candidates{id: sv.listed, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
 	sv.listed++
 	for i := range t.types {
 		ti := &t.types[i]
 		sv.steps++
+		c.price[i] = math.Inf(1)
 		if !reqs.Overlaps(ti.Requirements) {
 			continue
 		}
 		if o, ok := ti.Cheapest(reqs); ok {
 			c.list = append(c.list, candidate{i, o.Price})
-			c.set.add(i)
+			c.price[i] = o.Price
 		}
 	}
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
 	t.memo[key] = c
 	return c
 }
+
+func (c *candidates) priceOf(t int) float64 { return c.price[t] }
 
 // values are the domains of key that the template's nodes may be in.
 func (t *template) values(key string) []string {

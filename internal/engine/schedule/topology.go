@@ -42,6 +42,8 @@ type group struct {
 	filter              *nodeFilter
 
 	counts map[string]int
+	// inBins counts by bin, for groups over hostnames.
+	inBins []int
 	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
 	universe []string
 	// usable are the domains of the universe that the pods' own node selection leaves them, by any of its
@@ -231,6 +233,20 @@ func (sv *solver) universe(g *group) []string {
 	return slices.Compact(out)
 }
 
+func (g *group) addInBin(index, n int) {
+	for index >= len(g.inBins) {
+		g.inBins = append(g.inBins, 0)
+	}
+	g.inBins[index] += n
+}
+
+func (g *group) countInBin(index int) int {
+	if index < len(g.inBins) {
+		return g.inBins[index]
+	}
+	return 0
+}
+
 // domainsOf lists the domains of key that a node with these requirements may end up in.
 func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
 	r := reqs.Get(g.key)
@@ -276,7 +292,7 @@ type view struct {
 }
 
 // views are the constraints that a pod of this class and shape minds. The caller must not modify them.
-func (c *class) views(sh *shape) []view {
+func (c *kind) views(sh *shape) []view {
 	if sh.views == nil {
 		sh.views = make([]view, 0, len(sh.groups)+len(c.blockedBy))
 		for _, g := range sh.groups {
@@ -305,12 +321,33 @@ func (v view) bootstrap() bool {
 			reachable = reachable || reaches(*v.node, v.g.key, d)
 		}
 	}
+	for i, n := range v.g.inBins {
+		if n > 0 {
+			populated = true
+			reachable = reachable || reaches(*v.node, v.g.key, host(i))
+		}
+	}
 	return !populated || !reachable
 }
 
 // allows tells whether the pod may join the domain.
-func (v view) allows(domain string) bool {
-	n := v.g.counts[domain]
+func (v *view) allows(domain string) bool {
+	return v.allowsCount(domain, v.g.counts[domain])
+}
+
+// allowsBin tells whether the pod may join the host that a bin stands for.
+func (v *view) allowsBin(index int) bool {
+	n := v.g.countInBin(index)
+	switch v.g.kind {
+	case spread:
+		return n+btoi(v.self) <= v.g.maxSkew
+	case affinity:
+		return v.allowsCount(host(index), n)
+	}
+	return n == 0
+}
+
+func (v *view) allowsCount(domain string, n int) bool {
 	switch v.g.kind {
 	case spread:
 		floor := 0
@@ -342,11 +379,11 @@ const maxChoices = 64
 
 // choices lists the ways in which a new node with these requirements can respect the views, best first.
 // No views: one choice that narrows nothing. The second result names the view that left none.
-func (sv *solver) choices(views []view, reqs requirement.Set, host string, price func(requirement.Set) float64) ([]choice, *view) {
+func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price func(requirement.Set) float64) ([]choice, *view) {
 	byKey := map[string][]view{}
 	for i, v := range views {
 		if v.g.key == corev1.LabelHostname {
-			if !v.allows(host) {
+			if !v.allowsBin(bin) {
 				return nil, &views[i]
 			}
 			continue

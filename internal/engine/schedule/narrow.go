@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// wish is a set of requirements that pods add to a bin's, known by a small number.
+type wish struct {
+	id  int
+	set requirement.Set
+}
+
+// wish interns a set.
+func (sv *solver) wish(set requirement.Set) wish {
+	key := set.Key()
+	id, ok := sv.wishes[key]
+	if !ok {
+		id = len(sv.wishes)
+		sv.wishes[key] = id
+	}
+	return wish{id, set}
+}
+
+// narrowing is what candidates become under a wish, or why they cannot.
+type narrowing struct {
+	known bool
+	on    *candidates
+	why   *refusal
+}
+
+// narrow adds what a pod or its volumes require to a bin's requirements. Each pair is worked out once.
+func (sv *solver) narrow(on *candidates, w wish) (*candidates, *refusal) {
+	if w.set.Len() == 0 {
+		return on, nil
+	}
+	for w.id >= len(on.narrowed) {
+		on.narrowed = append(on.narrowed, narrowing{})
+	}
+	if n := &on.narrowed[w.id]; n.known {
+		return n.on, n.why
+	}
+	n := narrowing{known: true}
+	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
+		n.why = refuse(Requirement, true, func() string { return fmt.Sprintf("the pod asks for %s, but a new node has a name of its own", host) })
+	} else if conflict, found := on.reqs.Conflict(w.set, sv.s.Labels.WellKnown); found {
+		n.why = refuse(Requirement, true, func() string { return "the pod " + conflict.String() })
+	} else if n.on = sv.candidates(on.t, on.reqs.Intersect(w.set.Without(corev1.LabelHostname))); n.on.reqs.Equal(on.reqs) {
+		n.on = on
+	}
+	on.narrowed[w.id] = n
+	return n.on, n.why
+}
+
+func (sv *solver) refuseTaint(t *template, sh *shape) *refusal {
+	if !sv.explaining {
+		return sv.no(Taint, true)
+	}
+	return refuse(Taint, true, func() string {
+		taint, _ := snapshot.Untolerated(sh.tolerations, t.taints)
+		return fmt.Sprintf("the pod does not tolerate taint %s", taintString(taint))
+	})
+}
+
+// settled is the one value that a label can have, if there is one.
+type settled struct {
+	key, value string
+	ok         bool
+}
+
+// domain is the only value of key that a node of the candidates can have.
+func (c *candidates) domain(key string) (string, bool) {
+	for i := range c.settled {
+		if s := &c.settled[i]; s.key == key {
+			return s.value, s.ok
+		}
+	}
+	value, ok := c.reqs.Get(key).Single()
+	c.settled = append(c.settled, settled{key, value, ok})
+	return value, ok
+}

@@ -12,10 +12,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -126,7 +129,7 @@ func (p *Provisioner) pass(ctx context.Context) error {
 	if len(plan.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
-	p.tellPods(plan)
+	p.tellPods(plan, snap.Closed)
 	return p.launch(ctx, plan.Launches, snap.Labels)
 }
 
@@ -139,7 +142,7 @@ func launchedPods(plan schedule.Plan) int {
 }
 
 // tellPods records on each pod where it goes, or why it goes nowhere, and protects the nodes it goes to.
-func (p *Provisioner) tellPods(plan schedule.Plan) {
+func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 	for _, placement := range plan.Placements {
 		p.State.Nominate(placement.Node)
 		target := "node/" + placement.Node
@@ -159,8 +162,27 @@ func (p *Provisioner) tellPods(plan schedule.Plan) {
 		if r.Reasons[0].Code == schedule.NotManaged {
 			continue
 		}
-		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(r.Reasons))
+		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))
 	}
+}
+
+// foremost puts in front what is worth reading: of many pools, most are just not those that the pod asks for.
+// Pools that are not Ready come between; the engine knows nothing of them, but one may be what the pod waits for.
+func foremost(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
+	var out, mismatched []schedule.Reason
+	for _, r := range reasons {
+		if r.Code == schedule.Requirement {
+			mismatched = append(mismatched, r)
+		} else {
+			out = append(out, r)
+		}
+	}
+	for _, pool := range closed {
+		if ready, found := condition.Get(pool, condition.Ready); cluster.Open(pool) && found && ready.Status != metav1.ConditionTrue {
+			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + ready.Message})
+		}
+	}
+	return append(out, mismatched...)
 }
 
 // sentence joins reasons for a person; an event holds about a thousand characters.

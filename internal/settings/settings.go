@@ -89,7 +89,7 @@ func (p Planning) Validate() error {
 		broken  bool
 		message string
 	}{
-		{p.VMMemoryOverheadPercent < 0, fmt.Sprintf("--vm-memory-overhead-percent %v is negative", p.VMMemoryOverheadPercent)},
+		{p.VMMemoryOverheadPercent < 0 || p.VMMemoryOverheadPercent >= 1, fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
 		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
@@ -164,10 +164,16 @@ func (s Settings) Validate() error {
 	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
+	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
+	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
+	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)
 	_, err = s.Gates()
 	refuse(err != nil, "feature-gates", "%v", err)
 	return errors.Join(append(errs, s.Planning.Validate())...)
 }
+
+// isPort tells whether a port can be listened on; 0 chooses a free one.
+func isPort(port int) bool { return port >= 0 && port <= 65535 }
 
 // NominationWindow is how long a pod's nomination protects a node.
 func (s Settings) NominationWindow() time.Duration {

@@ -184,6 +184,9 @@ func (r *Report) total(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "Total: %s to buy for $%s/h ($%.2f a month)\n", plural(len(r.Plan.Launches), "node"),
 		dollars(r.Plan.Stats.HourlyCost), hoursPerMonth*r.Plan.Stats.HourlyCost)
+	if bound := r.Plan.Stats.LowerBound; bound > 0 {
+		fmt.Fprintf(b, "Bound: $%s/h is the least that nodes for these pods can cost; this is %.1f %% more\n", dollars(bound), max(0, 100*(r.Plan.Stats.HourlyCost/bound-1)))
+	}
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on nodes that are there, %d without a node\n", bought, found, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
 		fmt.Fprintf(b, "Took:  %.3f s to read, %.3f s to plan, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, e.PeakRSSBytes>>20)

@@ -1,0 +1,117 @@
+package planner_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
+)
+
+var update = flag.Bool("update", false, "write what is printed into the stories; commit only what you understand")
+
+// shelf is the catalog of stories that bring none.
+const shelf = "testdata/catalog.json"
+
+// Each story is what a user hands in, and what is printed for it: the table, and where the story has it, the JSON
+// and the notes.
+func TestStories(t *testing.T) {
+	stories, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(stories) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, path := range stories {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			printed := tell(t, archive)
+			changed := false
+			for i := range archive.Files {
+				f := &archive.Files[i]
+				got, isOutput := printed[f.Name]
+				if !isOutput {
+					continue
+				}
+				delete(printed, f.Name)
+				if diff := cmp.Diff(string(f.Data), got); diff != "" && !*update {
+					t.Errorf("%s (-want +got):\n%s", f.Name, diff)
+				}
+				changed = changed || string(f.Data) != got
+				f.Data = []byte(got)
+			}
+			if printed["table"] != "" {
+				t.Error("the story does not say what the table is")
+			}
+			if changed && *update {
+				if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// tell plans the story's inputs, which are its YAML and JSON files, and returns what is printed.
+func tell(t *testing.T, archive *txtar.Archive) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	data, err := os.ReadFile(shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		switch {
+		case f.Name == "catalog.json":
+			data = f.Data
+		case slices.Contains([]string{".yaml", ".json"}, filepath.Ext(f.Name)):
+			if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	catalog, err := planner.NewFile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	world, err := manifest.Read([]string{dir}, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, notes, err := planner.Cut(world, planner.Config{Catalog: catalog, Settings: snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := planner.Report{Plan: schedule.Solve(snap, schedule.Budget{})}
+	if err := validate.Plan(snap, report.Plan); err != nil {
+		t.Errorf("the plan breaks a rule: %v", err)
+	}
+	var table, json, noted strings.Builder
+	if err := report.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.JSON(&json); err != nil {
+		t.Fatal(err)
+	}
+	for _, note := range append(world.Notes, notes...) {
+		noted.WriteString(strings.ReplaceAll(note, dir+string(filepath.Separator), "") + "\n")
+	}
+	return map[string]string{
+		"table": moods.ReplaceAllString(table.String(), ""), "json": moods.ReplaceAllString(json.String(), ""), "notes": noted.String(),
+	}
+}
+
+// moods are lines about how the engine got there, which are no part of a story.
+var moods = regexp.MustCompile(`(?m)^ *("steps"|"classes"|"lowerBound"|Bound:).*\n`)

@@ -94,44 +94,47 @@ func (d document) name() string {
 	return strings.TrimSpace(d.text("kind") + " " + name)
 }
 
-// locate adds to a decoding error the field that it is about. Not all errors say so themselves: the field is
-// the one without which the rest can be decoded.
+// locate adds to a decoding error the field that it is about, which not all errors say themselves.
 func (d document) locate(prototype client.Object, err error) error {
+	var found error
 	path := culprit(d.fields, func() bool {
 		_, _, err := unmarshal(d.fields, prototype)
-		return err == nil
+		if err != nil {
+			found = err
+		}
+		return err != nil
 	})
 	if path == "" {
 		return err
 	}
 	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
+	if errors.As(found, &mismatch) {
 		return fmt.Errorf("%s: is a %s, which cannot be %s", path, mismatch.Value, mismatch.Type)
 	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	return fmt.Errorf("%s: %s", path, text)
+	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(found.Error(), "json: "))
 }
 
-// culprit finds the smallest part of a document without which it is well; empty if no single one is at fault.
-func culprit(tree any, well func() bool) string {
+// culprit finds the first of the smallest parts of a document that make it ill when they alone are left of it.
+func culprit(tree any, ill func() bool) string {
 	switch node := tree.(type) {
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(node)) {
-			child := node[key]
-			delete(node, key)
-			found := well()
-			node[key] = child
-			if found {
-				return join(key, culprit(child, well))
+		whole := maps.Clone(node)
+		defer maps.Copy(node, whole)
+		for _, key := range slices.Sorted(maps.Keys(whole)) {
+			clear(node)
+			node[key] = whole[key]
+			if ill() {
+				return join(key, culprit(whole[key], ill))
 			}
 		}
 	case []any:
-		for i, child := range node {
-			node[i] = nil
-			found := well()
+		whole := slices.Clone(node)
+		defer copy(node, whole)
+		for i, child := range whole {
+			clear(node)
 			node[i] = child
-			if found {
-				return join(fmt.Sprintf("[%d]", i), culprit(child, well))
+			if ill() {
+				return join(fmt.Sprintf("[%d]", i), culprit(child, ill))
 			}
 		}
 	}

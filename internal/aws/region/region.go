@@ -1,8 +1,8 @@
 // Package region is EC2 of a region as the data that ships with the program knows it, for planning without an
 // account.
 //
-// Every zone of the region counts, under the name that its ID suggests (use1-az1 is us-east-1a; which is which
-// differs from account to account), and spot prices are the region's averages.
+// Every zone of the region counts, under the name that its ID suggests (use1-az1 is us-east-1a) unless the subnets of
+// an account name it otherwise. Spot prices are the region's averages.
 package region
 
 import (
@@ -79,13 +79,20 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 	if len(traits.Subnets) == 0 {
 		traits.Subnets = r.zones
 	}
-	return r.resolver.All(r.infos, traits, r.market()), nil
+	return r.resolver.All(r.infos, traits, r.market(traits.Subnets)), nil
 }
 
-func (r *Region) market() instancetype.Market {
+// market is what the region sells. Subnets tell which zone has which ID in their account.
+func (r *Region) market(subnets []awsv1.Subnet) instancetype.Market {
+	ids := map[string]string{}
+	for _, s := range slices.Concat(r.zones, subnets) {
+		if s.ZoneID != "" {
+			ids[s.Zone] = s.ZoneID
+		}
+	}
 	m := instancetype.Market{
 		Offered: func(instanceType, zone string) bool {
-			return slices.ContainsFunc(r.data.ZoneIDs(r.name, instanceType), func(id string) bool { return zoneName(r.name, id) == zone })
+			return slices.Contains(r.data.ZoneIDs(r.name, instanceType), ids[zone])
 		},
 		OnDemand: func(instanceType string) (float64, bool) { return r.data.OnDemand(r.name, instanceType) },
 		Spot:     func(instanceType, _ string) (float64, bool) { return r.data.Spot(r.name, instanceType) },

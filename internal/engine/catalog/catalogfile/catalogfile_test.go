@@ -1,0 +1,81 @@
+package catalogfile_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/catalogfile"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+func TestDecode(t *testing.T) {
+	types, err := catalogfile.Decode([]byte(`{"name": "x", "zones": ["a", "b"], "types": [
+		{"name": "z.two", "arch": "arm64", "os": ["linux"], "allocatable": {"cpu": 2, "memory": "4Gi", "pods": "8"}},
+		{"name": "a.one", "arch": "amd64", "os": ["linux", "windows"], "capacity": {"cpu": "2", "memory": "4Gi"}, "allocatable": {"cpu": "1900m", "memory": "3Gi"},
+		 "labels": {"example.com/disk": "nvme", "beta.kubernetes.io/arch": "ignored"},
+		 "offerings": [{"zone": "b", "capacityType": "spot", "price": 0.1}, {"zone": "a", "capacityType": "on-demand", "price": 0.3, "available": false}]}
+	]}`), requirement.CoreLabels())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(types) != 2 || types[0].Name != "a.one" || types[1].Name != "z.two" {
+		t.Fatalf("types %v, want them sorted by name", types)
+	}
+	one, two := types[0], types[1]
+	for key, want := range map[string]string{
+		corev1.LabelInstanceTypeStable: "a.one", corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux windows",
+		"example.com/disk": "nvme", corev1.LabelTopologyZone: "a b", karpv1.LabelCapacityType: "on-demand spot",
+	} {
+		if got := strings.Join(one.Requirements.Get(key).Values(), " "); got != want {
+			t.Errorf("label %s: %q, want %q", key, got, want)
+		}
+	}
+	if best, ok := one.Cheapest(requirement.NewSet()); !ok || best.Zone != "b" || best.Price != 0.1 {
+		t.Errorf("cheapest %+v, want the one that is available", best)
+	}
+	for _, tt := range []struct {
+		what string
+		in   corev1.ResourceList
+		name corev1.ResourceName
+		want string
+	}{
+		{"capacity as given", one.Capacity, corev1.ResourceCPU, "2"},
+		{"allocatable as given", one.Allocatable, corev1.ResourceCPU, "1900m"},
+		{"pods that are not given", one.Allocatable, corev1.ResourcePods, "110"},
+		{"a quantity that is a number", two.Allocatable, corev1.ResourceCPU, "2"},
+		{"capacity that is not given", two.Capacity, corev1.ResourceMemory, "4Gi"},
+	} {
+		if q := tt.in[tt.name]; q.String() != tt.want {
+			t.Errorf("%s: %s, want %s", tt.what, &q, tt.want)
+		}
+	}
+}
+
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	machine := func(fields string) string { return `{"zones": ["a"], "types": [{"name": "m", ` + fields + `}]}` }
+	const room = `"allocatable": {"cpu": "1", "memory": "1Gi"}`
+	for _, tt := range []struct{ name, text, want string }{
+		{"not JSON", `{`, "unexpected end"},
+		{"empty", `{}`, "types: there are none"},
+		{"no name", `{"types": [{}]}`, "types[0] (): name: is missing"},
+		{"no memory", machine(`"allocatable": {"cpu": "1"}`), "types[0] (m): allocatable: has no memory"},
+		{"quantity", machine(`"allocatable": {"cpu": "one"}`), `allocatable.cpu: "one" is not a quantity`},
+		{"negative quantity", machine(`"allocatable": {"cpu": "-1"}`), "allocatable.cpu: is negative"},
+		{"more than there is", machine(room + `, "capacity": {"cpu": "500m"}`), "more than the capacity of 500m"},
+		{"no zone", machine(room + `, "offerings": [{}]`), "offerings[0].zone: is missing"},
+		{"unknown zone", machine(room + `, "offerings": [{"zone": "b"}]`), `offerings[0].zone: "b" is not among`},
+		{"capacity type", machine(room + `, "offerings": [{"zone": "a", "capacityType": "cheap"}]`), "offerings[0].capacityType"},
+		{"price", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": -1}]`), "offerings[0].price: is negative"},
+		{"name twice", `{"types": [{"name": "m", ` + room + `}, {"name": "m", ` + room + `}]}`, "types[1] (m): name: there is another"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := catalogfile.Decode([]byte(tt.text), requirement.CoreLabels())
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package manifest_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
+)
+
+const secret = "hunter2"
+
+// shelf sells the same to every class, live or not.
+type shelf struct{}
+
+func (shelf) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return fixture.Types(), nil }
+
+func (shelf) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	return fixture.Types(), nil
+}
+
+// liveWorld is a cluster with a bit of everything, and a secret wherever people put them.
+func liveWorld() []client.Object {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "example.com/token": secret}}
+	}
+	spec := func(cpu string) corev1.PodSpec {
+		return corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "c", Command: []string{secret}, Args: []string{secret},
+				Env:           []corev1.EnvVar{{Name: "PASSWORD", Value: secret}},
+				EnvFrom:       []corev1.EnvFromSource{{Prefix: secret}},
+				LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{secret}}}},
+				Resources:     corev1.ResourceRequirements{Requests: fixture.Resources("cpu", cpu)},
+			}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
+		}
+	}
+	pod := func(name, node, cpu string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: meta(name), Spec: spec(cpu)}
+		p.Namespace, p.Spec.NodeName, p.Status.Phase = "shop", node, corev1.PodPending
+		return p
+	}
+	waiting, ignored := pod("waiting", "", "3"), pod("not-looked-at-yet", "", "3")
+	waiting.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: secret}}
+	small := waiting.DeepCopy()
+	small.Name, small.Spec.Containers[0].Resources.Requests = "small", fixture.Resources("cpu", "500m")
+	node := &corev1.Node{ObjectMeta: meta("node-1")}
+	node.Labels = map[string]string{corev1.LabelHostname: "node-1", corev1.LabelTopologyZone: "z1"}
+	node.Status.Allocatable = fixture.Resources("cpu", "2", "memory", "8Gi", "pods", "10")
+	daemons := &appsv1.DaemonSet{ObjectMeta: meta("agent")}
+	daemons.Namespace, daemons.Spec.Template.Spec = "shop", spec("250m")
+	daemons.Spec.Template.Annotations = map[string]string{"token": secret}
+	pool := &karpv1.NodePool{ObjectMeta: meta("general")}
+	pool.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass", Name: "default"}
+	pool.SetConditions([]metav1.Condition{{Type: condition.Ready, Status: metav1.ConditionTrue, Reason: condition.Ready}})
+	class := &awsv1.EC2NodeClass{ObjectMeta: meta("default")}
+	class.Spec.UserData = secret
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: meta("shop")}, node, daemons, pool, class, waiting, small, ignored, pod("bound", "node-1", "1200m"),
+	}
+}
+
+// planOf is what the plan of a live cluster prints.
+func planOf(t *testing.T, c client.Client) string {
+	t.Helper()
+	s, err := cluster.NewState(cluster.Config{
+		Cache: c, Live: c, Types: shelf{}, Now: fixture.Now, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+	}).Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return printed(t, planner.Report{Plan: schedule.Solve(s, schedule.Budget{})})
+}
+
+func printed(t *testing.T, r planner.Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := r.JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func dump(t *testing.T) (client.Client, string) {
+	t.Helper()
+	c := apitest.New(t, fixture.Now, liveWorld()...)
+	var out bytes.Buffer
+	if err := manifest.Dump(t.Context(), c, fixture.Now(), &out); err != nil {
+		t.Fatal(err)
+	}
+	return c, out.String()
+}
+
+func TestSnapshotReplaysThePlanOfTheCluster(t *testing.T) {
+	c, text := dump(t)
+	w := stdin(t, text)
+	if !w.Now.Equal(fixture.Now()) {
+		t.Errorf("the snapshot is of %v, want %v", w.Now, fixture.Now())
+	}
+	s, _, err := planner.Cut(w, planner.Config{Catalog: shelf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed, live := printed(t, planner.Report{Plan: schedule.Solve(s, schedule.Budget{})}), planOf(t, c)
+	if replayed != live {
+		t.Errorf("replayed:\n%s\nlive:\n%s", replayed, live)
+	}
+	for _, want := range []string{"shop/waiting", "shop/small", `"node": "node-1"`, `"nodePool": "general"`} {
+		if !strings.Contains(live, want) {
+			t.Errorf("the plan does not mention %s:\n%s", want, live)
+		}
+	}
+	if strings.Contains(live, "not-looked-at-yet") {
+		t.Errorf("a pod that the scheduler has not looked at is planned for:\n%s", live)
+	}
+}
+
+func TestSnapshotKeepsSecretsBack(t *testing.T) {
+	_, text := dump(t)
+	for i, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, secret) || strings.Contains(line, "managedFields") {
+			t.Errorf("line %d: %s", i+1, line)
+		}
+	}
+}
+
+func TestNewWorkloadsBesideASnapshot(t *testing.T) {
+	_, text := dump(t)
+	dir := write(t, map[string]string{"now.yaml": text, "new.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}}"})
+	w, err := manifest.Read([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := planner.Cut(w, planner.Config{Catalog: shelf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range s.Pods {
+		got = append(got, p.Name)
+	}
+	if strings.Join(got, " ") != "new small waiting" {
+		t.Errorf("pods to plan: %v, want those of the cluster that wait, and the new one", got)
+	}
+}

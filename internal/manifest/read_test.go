@@ -1,0 +1,208 @@
+package manifest_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+)
+
+// write puts files into a new directory.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func stdin(t *testing.T, text string) *manifest.World {
+	t.Helper()
+	w, err := manifest.Read([]string{"-"}, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func podNames(w *manifest.World) (out []string) {
+	for _, p := range w.Pods {
+		out = append(out, p.Namespace+"/"+p.Name)
+	}
+	return out
+}
+
+func TestSources(t *testing.T) {
+	pod := func(name string) string { return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}}\n" }
+	dir := write(t, map[string]string{
+		"b.yaml": pod("b1") + "---\n# nothing\n---\n" + pod("b2"), "a/deep.yml": pod("a"), "c.json": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c1"}}
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c2"}}`,
+		"notes.txt": "not read", ".hidden/x.yaml": "not: [read", ".x.yaml": "not: [read",
+	})
+	w, err := manifest.Read([]string{dir, "-", filepath.Join(dir, "b.yaml")}, strings.NewReader(pod("piped")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"default/a", "default/b1", "default/b2", "default/c1", "default/c2", "default/piped"}
+	if got := podNames(w); !slices.Equal(got, want) {
+		t.Errorf("pods %v, want %v", got, want)
+	}
+	if len(w.Notes) != 2 || !strings.Contains(w.Notes[0], "b.yaml:1: Pod b1 replaces that of") {
+		t.Errorf("notes %q: want one for each of the pods that were read twice", w.Notes)
+	}
+}
+
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	const poolHead = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: p}\n"
+	const ref = "nodeClassRef: {group: example.com, kind: Machine, name: any}"
+	for _, tt := range []struct{ name, text, want string }{
+		{"not YAML", "a: [", "stdin:1: "},
+		{"second document is not YAML", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\na: [", "stdin:2: "},
+		{"not an object", "- a\n- b\n", "stdin:1: is not an object"},
+		{"no kind", "{apiVersion: v1}", "stdin:1: kind and apiVersion are needed"},
+		{"no name", "{apiVersion: v1, kind: Pod}", "stdin:1: Pod: metadata.name is missing"},
+		{
+			"a quantity", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ns}, spec: {nodeSelector: {a: 1}, containers: [{name: first}, {name: second, resources: {requests: {cpu: 1x}}}]}}",
+			"stdin:1: Pod ns/a: spec.containers[1].resources.requests.cpu: quantities must match",
+		},
+		{
+			"a type", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: many}}",
+			"stdin:1: Deployment d: spec.replicas: is a string, which cannot be int32",
+		},
+		{
+			"an item of a list", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: Pod}]}",
+			"stdin:1: item 2: Pod: metadata.name is missing",
+		},
+		{
+			"replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: -1}}",
+			"stdin:1: Deployment d: the number of replicas is negative",
+		},
+		{
+			"what the schema of a NodePool refuses", poolHead + "spec: {weight: 101, template: {spec: {requirements: [], " + ref + "}}}",
+			"stdin:1: NodePool p: spec.weight: Invalid value: 101",
+		},
+		{
+			"what a rule of a NodePool refuses", poolHead + "spec: {template: {spec: {requirements: [{key: a, operator: In}], " + ref + "}}}",
+			"stdin:1: NodePool p: spec.template.spec.requirements",
+		},
+		{
+			"what only the controller refuses", poolHead + "spec: {template: {metadata: {labels: {karpenter.sh/initialized: x}}, spec: {requirements: [], " + ref + "}}}",
+			"stdin:1: NodePool p: spec.template.metadata.labels",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := manifest.Read([]string{"-"}, strings.NewReader(tt.text))
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestEveryBadDocumentIsNamedAtOnce(t *testing.T) {
+	_, err := manifest.Read([]string{"-", "no/such.yaml"}, strings.NewReader("{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Node}"))
+	for _, want := range []string{"stdin:1: Pod", "stdin:2: Node", "no/such.yaml"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	w := stdin(t, `
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeSelectors: {x: y}}}
+---
+{apiVersion: karpenter.sh/v1beta1, kind: NodePool, metadata: {name: old}}
+---
+{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: c}, spec: {role: r, amiSelectorTerms: [{id: "${AMI}"}],
+  subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}}
+`)
+	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "NodePool in karpenter.sh/v1beta1 has no part in a plan"} {
+		if i >= len(w.Notes) || !strings.Contains(w.Notes[i], want) {
+			t.Errorf("notes %q: number %d does not say %q", w.Notes, i, want)
+		}
+	}
+}
+
+// What the API server and the controllers of Kubernetes would have added.
+func TestCompletedAsInACluster(t *testing.T) {
+	w := stdin(t, `
+{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: p}, spec: {template: {spec: {requirements: [], nodeClassRef: {group: example.com, kind: Machine, name: any}}}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 7}
+---
+{apiVersion: v1, kind: Pod, metadata: {generateName: x-}, spec: {priorityClassName: high, containers: [{name: c, resources: {limits: {cpu: 2}, requests: {memory: 1Gi}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {generateName: x-}, spec: {volumes: [{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {}}}}]}}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: std, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}, provisioner: x}
+`)
+	if got := podNames(w); !slices.Equal(got, []string{"default/x-0", "default/x-1"}) {
+		t.Errorf("pods %v", got)
+	}
+	first := w.Pods[0]
+	requests := snapshot.Requests(first)
+	cpu, memory := requests[corev1.ResourceCPU], requests[corev1.ResourceMemory]
+	if cpu.String() != "2" || memory.String() != "1Gi" || !snapshot.Provisionable(first) || first.UID == "" || first.UID == w.Pods[1].UID {
+		t.Errorf("pod %s requests %s cpu, %s memory; UIDs %q, %q; provisionable %v", first.Name, &cpu, &memory, first.UID, w.Pods[1].UID, snapshot.Provisionable(first))
+	}
+	if p := first.Spec.Priority; p == nil || *p != 7 {
+		t.Errorf("priority %v, want that of the class", p)
+	}
+	claims := w.PersistentVolumeClaims
+	if len(claims) != 1 || claims[0].Name != "x-1-scratch" || claims[0].Spec.StorageClassName == nil || *claims[0].Spec.StorageClassName != "std" {
+		t.Errorf("volume claims %v, want one of the ephemeral volume, with the default class", claims)
+	}
+	if mode := w.StorageClasses[0].VolumeBindingMode; mode == nil || *mode != "Immediate" {
+		t.Errorf("binding mode %v", mode)
+	}
+	if len(w.Namespaces) != 1 || w.Namespaces[0].Labels[corev1.LabelMetadataName] != "default" {
+		t.Errorf("namespaces %v", w.Namespaces)
+	}
+	pool := w.NodePools[0].Spec
+	if len(pool.Disruption.Budgets) != 1 || pool.Template.Spec.ExpireAfter.String() != "720h" {
+		t.Errorf("budgets %v, expireAfter %v: want the defaults of the API", pool.Disruption.Budgets, pool.Template.Spec.ExpireAfter)
+	}
+}
+
+func TestPodsOfWorkloads(t *testing.T) {
+	const one, two = "{replicas: 1, template: {}}", "{replicas: 2, template: {}}"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"one replica unless it says otherwise", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
+		{"no replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, template: {}}}", nil},
+		{"a DaemonSet's come with nodes", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {}}}", nil},
+		{"a StatefulSet's ordinals", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ordinals: {start: 5}, template: {}}}", []string{"default/s-5", "default/s-6"}},
+		{"a Job's completions bound its parallelism", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 3, completions: 2, template: {}}}", []string{"default/j-0", "default/j-1"}},
+		{"a Job runs as many as are parallel", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 1, completions: 9, template: {}}}", []string{"default/j-0"}},
+		{"a Job that is done", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {}}, status: {conditions: [{type: Complete, status: 'True'}]}}", nil},
+		{
+			"each workload makes its own, in its namespace",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: ns}, spec: " + two + "}\n---\n" +
+				"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: other, namespace: ns}, spec: " + one + "}",
+			[]string{"ns/d-0", "ns/d-1", "ns/other-0"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, podNames(stdin(t, tt.text))); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
@@ -63,6 +64,10 @@ func articleConfig() Scenario {
 				Run: func(ctx context.Context, w *World) error { return asConfigured(ctx, w, variables["AMI_ID"]) },
 			},
 			{
+				Name: "dovetail plan says of the same manifests what was bought", Timeout: 20 * time.Second,
+				Run: func(ctx context.Context, w *World) error { return foretold(ctx, w, app, variables) },
+			},
+			{
 				Name: "scale beyond the limit: the pods above it are told which one", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Scale(ctx, app, more); err != nil {
@@ -112,6 +117,49 @@ func asConfigured(ctx context.Context, w *World, image string) error {
 			return fmt.Errorf("instance %s is a %s with image %s", i.ID, i.Type, i.ImageID)
 		}
 	}
+	return nil
+}
+
+// foretold compares the claims of the cluster with those that a plan of the manifests shows: pool, machine type and
+// number of pods of each.
+func foretold(ctx context.Context, w *World, app string, variables map[string]string) error {
+	var files [][]byte
+	for _, name := range []string{manifests.ArticlePool, manifests.ArticleWorkload} {
+		text, err := render(w, name, variables)
+		if err != nil {
+			return err
+		}
+		files = append(files, text)
+	}
+	plan, err := w.Plan(ctx, files...)
+	if err != nil {
+		return err
+	}
+	var said, bought []string
+	for _, c := range plan.Claims {
+		said = append(said, fmt.Sprintf("%s %s for %d pods", c.NodePool, c.Offering.InstanceType, len(c.Pods)))
+	}
+	var claims karpv1.NodeClaimList
+	if err := list(ctx, w, &claims); err != nil {
+		return err
+	}
+	all, err := pods(ctx, w, app)
+	if err != nil {
+		return err
+	}
+	on := map[string]int{}
+	for _, p := range all {
+		on[p.Spec.NodeName]++
+	}
+	for _, c := range claims.Items {
+		bought = append(bought, fmt.Sprintf("%s %s for %d pods", c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelInstanceTypeStable], on[c.Status.NodeName]))
+	}
+	slices.Sort(said)
+	slices.Sort(bought)
+	if !slices.Equal(said, bought) || len(plan.Unschedulable) > 0 {
+		return fmt.Errorf("the plan is %q with %d pods left over; bought was %q", said, len(plan.Unschedulable), bought)
+	}
+	w.Note("%s", strings.Join(said, ", "))
 	return nil
 }
 

@@ -1,0 +1,36 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+)
+
+// Planned is what the product says that it would buy, see its plan command.
+type Planned struct {
+	Claims []struct {
+		NodePool string
+		Offering struct{ InstanceType string }
+		Pods     []string
+	}
+	Unschedulable []struct{ Pod string }
+}
+
+// Plan has the product plan manifests, without a cluster or an account.
+func (w *World) Plan(ctx context.Context, manifests ...[]byte) (Planned, error) {
+	if w.cfg.Dovetail == "" {
+		return Planned{}, errors.New("plan: no binary of dovetail was given")
+	}
+	var said, notes bytes.Buffer
+	cmd := exec.CommandContext(ctx, w.cfg.Dovetail, "plan", "-f", "-", "-o", "json", "--catalog", w.cfg.Region)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(bytes.Join(manifests, []byte("\n---\n"))), &said, &notes
+	failed := cmd.Run()
+	var out Planned
+	if err := json.Unmarshal(said.Bytes(), &out); err != nil {
+		return Planned{}, fmt.Errorf("%s: %w\n%s", cmd, errors.Join(failed, err), notes.Bytes())
+	}
+	return out, nil
+}

@@ -134,7 +134,8 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	cfg, err := awsconfig.LoadDefaultConfig(ctx,
 		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(4*time.Minute)),
 		awsconfig.WithAppID("dovetail-"+strings.ReplaceAll(version, "+", "-")),
-		awsconfig.WithEC2IMDSRegion())
+		awsconfig.WithEC2IMDSRegion(),
+		awsconfig.WithLogger(sdkLogger(a.log)))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the AWS SDK: %w", err)
 	}
@@ -157,6 +158,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
+	local.EKS = strings.Contains(server.GitVersion, "-eks-")
 	gates, err := a.settings.Gates()
 	if err != nil {
 		return nil, err

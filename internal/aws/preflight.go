@@ -25,6 +25,8 @@ type APIServer struct {
 	Endpoint string
 	// CA is the PEM bundle; nil if it is not known.
 	CA []byte
+	// EKS is true for an API server that says it is one of EKS.
+	EKS bool
 }
 
 // IdentityMismatchError means that the configured cluster name names another cluster than the one whose
@@ -83,6 +85,9 @@ func certificates(bundle []byte) map[string]bool {
 	}
 }
 
+// clusterUnknown is EKS's answer for a cluster that it does not have.
+const clusterUnknown = "ResourceNotFoundException"
+
 // Preflight makes sure that EC2 can be called, learns of the cluster from EKS what is not configured, and
 // compares the API server talked to with the cluster's. The error is an *IdentityMismatchError when they
 // are not one.
@@ -93,6 +98,9 @@ func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
 	}
 	described, err := c.describeCluster(ctx)
 	if err != nil {
+		if local.EKS && fault.Code(err) == clusterUnknown {
+			return &IdentityMismatchError{ClusterName: c.cfg.Identity.ClusterName, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
+		}
 		configured := c.Cluster()
 		if configured.Endpoint == "" || configured.CABundle == "" || c.KubernetesVersion() == "" {
 			return err

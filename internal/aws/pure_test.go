@@ -25,14 +25,14 @@ func TestCheckIdentity(t *testing.T) {
 		local, named APIServer
 		mismatch     bool
 	}{
-		{"in the cluster, same authority", APIServer{inCluster, bundle("a")}, APIServer{eks, bundle("a")}, false},
-		{"authority being rotated", APIServer{inCluster, bundle("old", "new")}, APIServer{eks, bundle("new")}, false},
-		{"another cluster", APIServer{inCluster, bundle("b")}, APIServer{eks, bundle("a")}, true},
-		{"same endpoint, spelt otherwise", APIServer{"https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", bundle("proxy")}, APIServer{eks, bundle("a")}, false},
-		{"same host, another port", APIServer{"https://127.0.0.1:6443", bundle("b")}, APIServer{"https://127.0.0.1:7443", bundle("a")}, true},
-		{"authority not known here", APIServer{inCluster, nil}, APIServer{eks, bundle("a")}, false},
-		{"authority not told by EKS", APIServer{inCluster, bundle("a")}, APIServer{eks, nil}, false},
-		{"authority that is no PEM", APIServer{inCluster, []byte("junk")}, APIServer{eks, bundle("a")}, false},
+		{"in the cluster, same authority", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
+		{"authority being rotated", APIServer{Endpoint: inCluster, CA: bundle("old", "new")}, APIServer{Endpoint: eks, CA: bundle("new")}, false},
+		{"another cluster", APIServer{Endpoint: inCluster, CA: bundle("b")}, APIServer{Endpoint: eks, CA: bundle("a")}, true},
+		{"same endpoint, spelt otherwise", APIServer{Endpoint: "https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", CA: bundle("proxy")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
+		{"same host, another port", APIServer{Endpoint: "https://127.0.0.1:6443", CA: bundle("b")}, APIServer{Endpoint: "https://127.0.0.1:7443", CA: bundle("a")}, true},
+		{"authority not known here", APIServer{Endpoint: inCluster, CA: nil}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
+		{"authority not told by EKS", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: nil}, false},
+		{"authority that is no PEM", APIServer{Endpoint: inCluster, CA: []byte("junk")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := CheckIdentity("prod", tc.local, tc.named)

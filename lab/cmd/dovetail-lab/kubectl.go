@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -21,6 +25,9 @@ func newKubectl() *cobra.Command {
   dovetail-lab kubectl get nodes --watch`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if os.Getenv("KUBECONFIG") == "" && !slices.ContainsFunc(args, namesCluster) {
+				return fmt.Errorf("%w: kubectl does not know which cluster: export KUBECONFIG as `dovetail-lab up` has printed it, or pass --kubeconfig", errUsage)
+			}
 			// kubectl deals with interrupts itself, or means to end by them.
 			signal.Reset(endings()...)
 			streams := genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()}
@@ -34,6 +41,16 @@ func newKubectl() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// namesCluster reports whether an argument of kubectl says which cluster, or asks for help.
+func namesCluster(arg string) bool {
+	for _, flag := range []string{"--kubeconfig", "--server", "-s", "--help", "-h", "help", "completion", "options"} {
+		if arg == flag || strings.HasPrefix(arg, flag+"=") {
+			return true
+		}
+	}
+	return false
 }
 
 // kubectlCommand is how to call kubectl on this machine: the one that is installed, or the one in here.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -62,6 +63,8 @@ account is needed, and nothing is left behind.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	// The Kubernetes components declare a flag on every program that links them; it is not ours to offer.
+	_ = pflag.CommandLine.MarkHidden("version") // fails only if it is not there
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
 	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newKubectl(), newComponent())
 	return root

@@ -29,13 +29,13 @@ type file struct {
 }
 
 type machine struct {
-	Name        string            `json:"name"`
-	Arch        string            `json:"arch"`
-	OS          []string          `json:"os"`
+	Name        string                     `json:"name"`
+	Arch        string                     `json:"arch"`
+	OS          []string                   `json:"os"`
 	Capacity    map[string]json.RawMessage `json:"capacity"`
 	Allocatable map[string]json.RawMessage `json:"allocatable"`
-	Labels      map[string]string `json:"labels"`
-	Offerings   []offering        `json:"offerings"`
+	Labels      map[string]string          `json:"labels"`
+	Offerings   []offering                 `json:"offerings"`
 }
 
 type offering struct {

@@ -1,8 +1,10 @@
-package manifest_test
+package planner_test
 
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,12 +28,12 @@ import (
 
 const secret = "hunter2"
 
-// shelf sells the same to every class, live or not.
-type shelf struct{}
+// stall sells the same to every class, live or not.
+type stall struct{}
 
-func (shelf) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return fixture.Types(), nil }
+func (stall) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return fixture.Types(), nil }
 
-func (shelf) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+func (stall) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	return fixture.Types(), nil
 }
 
@@ -81,7 +83,7 @@ func liveWorld() []client.Object {
 func planOf(t *testing.T, c client.Client) string {
 	t.Helper()
 	s, err := cluster.NewState(cluster.Config{
-		Cache: c, Live: c, Types: shelf{}, Now: fixture.Now, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Cache: c, Live: c, Types: stall{}, Now: fixture.Now, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 	}).Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -110,11 +112,14 @@ func dump(t *testing.T) (client.Client, string) {
 
 func TestSnapshotReplaysThePlanOfTheCluster(t *testing.T) {
 	c, text := dump(t)
-	w := stdin(t, text)
+	w, err := manifest.Read([]string{"-"}, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !w.Now.Equal(fixture.Now()) {
 		t.Errorf("the snapshot is of %v, want %v", w.Now, fixture.Now())
 	}
-	s, _, err := planner.Cut(w, planner.Config{Catalog: shelf{}})
+	s, _, err := planner.Cut(w, planner.Config{Catalog: stall{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +148,15 @@ func TestSnapshotKeepsSecretsBack(t *testing.T) {
 
 func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 	_, text := dump(t)
-	dir := write(t, map[string]string{"now.yaml": text, "new.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}}"})
-	w, err := manifest.Read([]string{dir}, nil)
+	now := filepath.Join(t.TempDir(), "now.yaml")
+	if err := os.WriteFile(now, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := manifest.Read([]string{now, "-"}, strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := planner.Cut(w, planner.Config{Catalog: shelf{}})
+	s, _, err := planner.Cut(w, planner.Config{Catalog: stall{}})
 	if err != nil {
 		t.Fatal(err)
 	}

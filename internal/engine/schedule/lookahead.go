@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -12,7 +11,7 @@ const (
 	// maxLookahead is how many classes of the queue are looked at when a node is opened.
 	maxLookahead = 1000
 	// perTier is how many types of about the same price are looked at.
-	perTier = 4
+	perTier = 5
 	// alike is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
 	alike = 1.002
 )
@@ -22,6 +21,41 @@ type demand struct {
 	c  *class
 	n  int
 	on *candidates // where its pods can be, together with the first
+	// ratio is bytes per thousandth of a core.
+	ratio float64
+	// quota bounds, together with other classes, how many pods one node can have; -1 if nothing does.
+	quota int
+}
+
+// quotas are how many pods one node can have of each group that keeps pods apart on hosts.
+type quotas struct {
+	groups []*group
+	most   []int // for an empty node
+	left   []int
+}
+
+// of is the quota that the class's pods share; -1 if there is none.
+func (q *quotas) of(first, c *class, sh *shape) int {
+	views := c.views(sh)
+	for i := range views {
+		v := &views[i]
+		if !v.self || v.g.key != corev1.LabelHostname || v.g.kind != spread && v.g.kind != antiAffinity {
+			continue
+		}
+		if k := slices.Index(q.groups, v.g); k >= 0 {
+			return k
+		}
+		most := 1
+		if v.g.kind == spread {
+			most = v.g.maxSkew
+		}
+		if slices.Contains(first.matches, v.g) {
+			most--
+		}
+		q.groups, q.most = append(q.groups, v.g), append(q.most, most)
+		return len(q.groups) - 1
+	}
+	return -1
 }
 
 // portion is n pods of a class that a bin was sized for; nil if they may go wherever there is room.
@@ -102,19 +136,21 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 	return content
 }
 
-// pack fills a room with the first pod and then as much as fits, in the order of the queue, and returns what that is worth.
+// pack fills a room with the first pod and then as much as fits, and returns what that is worth. Pods that keep apart
+// come first, since each node can have few of them. Then, of cores and memory, the next pod asks for more
+// of what is left more of, for a room is wasted when one runs out early; among those that do, the order is the queue's.
 func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[]portion) float64 {
 	free := sv.scratch[:len(room)]
 	for i, r := range room {
 		free[i] = r - first.requests[i]
 	}
 	worth := 0.0
-	for k := range queue {
-		d := &queue[k]
-		if !d.c.requests.within(free) || math.IsInf(d.on.price[t], 1) {
-			continue
-		}
+	take := func(d *demand) {
 		n := int64(d.n)
+		if d.quota >= 0 {
+			n = min(n, int64(sv.quotas.left[d.quota]))
+			sv.quotas.left[d.quota] -= int(n)
+		}
 		if n > 1 {
 			for i, r := range d.c.requests {
 				if r > 0 {
@@ -126,29 +162,62 @@ func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[
 			free[i] -= n * r
 		}
 		worth += float64(n) * d.c.weight
-		if content != nil {
+		if content != nil && n > 0 {
 			*content = append(*content, portion{c: d.c, n: int(n)})
 		}
 	}
-	return worth
+	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
+		for k := range queue {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && !math.IsInf(d.on.price[t], 1) {
+				take(d)
+			}
+		}
+	}
+	ratio := float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
+	var at [2]int // how far the queue has been looked through for pods that lean to cores, and to memory
+	for {
+		side := btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
+		k := seek(queue, at[side], side, ratio, t, free)
+		if at[side] = k; k == len(queue) {
+			side = 1 - side
+			if k = seek(queue, at[side], side, ratio, t, free); k == len(queue) {
+				return worth
+			}
+		}
+		take(&queue[k])
+		at[side] = k + 1
+	}
+}
+
+// seek is the first place from k on of pods that lean to side, can be on type t, and fit.
+func seek(queue []demand, k, side int, ratio float64, t int, free vec) int {
+	for ; k < len(queue); k++ {
+		d := &queue[k]
+		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && !math.IsInf(d.on.price[t], 1) {
+			return k
+		}
+	}
+	return k
+}
+
+// rated is a type of a list with its price for the worth that it could hold.
+type rated struct {
+	k     int
+	ratio float64
 }
 
 // shortlist picks, from each tier of price, the types that would cost least for their worth if they were full.
 func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
-	type rated struct {
-		k     int
-		ratio float64
-	}
 	var out []int
-	var tier []rated
-	top := 0.0
+	var tier [perTier]rated // the best of the tier so far
+	n := 0
 	flush := func() {
-		slices.SortFunc(tier, func(x, y rated) int { return cmp.Or(cmp.Compare(x.ratio, y.ratio), cmp.Compare(x.k, y.k)) })
-		for i := range min(perTier, len(tier)) {
-			out = append(out, tier[i].k)
+		for _, r := range tier[:n] {
+			out = append(out, r.k)
 		}
-		tier = tier[:0]
+		n = 0
 	}
+	top := 0.0
 	for k := g.first; k < len(g.on.list); k++ {
 		cand := g.on.list[k]
 		ti := &b.t.types[cand.t]
@@ -159,7 +228,17 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
 			flush()
 			top = cand.price * 1.4
 		}
-		tier = append(tier, rated{k, cand.price / first.client.value(ti.room)})
+		r := rated{k, cand.price / first.client.value(ti.room)}
+		if n < perTier {
+			n++
+		} else if r.ratio >= tier[n-1].ratio {
+			continue
+		}
+		at := n - 1
+		for ; at > 0 && r.ratio < tier[at-1].ratio; at-- {
+			tier[at] = tier[at-1]
+		}
+		tier[at] = r
 	}
 	flush()
 	return out
@@ -168,6 +247,7 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
 // ahead lists the classes of the queue that could join the bin, as far as is known without placing them.
 func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 	out := sv.queue[:0]
+	sv.quotas.groups, sv.quotas.most = sv.quotas.groups[:0], sv.quotas.most[:0]
 	seen := 0
 	for _, c := range sv.waiting {
 		if c.count == 0 {
@@ -192,7 +272,7 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 			n--
 		}
 		if n = min(n, perNode(c, sh, c == first)); n > 0 {
-			out = append(out, demand{c, n, on})
+			out = append(out, demand{c, n, on, float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), sv.quotas.of(first, c, sh)})
 		}
 	}
 	sv.queue = out

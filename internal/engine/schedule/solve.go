@@ -34,6 +34,8 @@ type solver struct {
 	explaining bool // refusals are for people to read
 
 	axes      axes
+	cpu       int // of axes
+	memory    int
 	simulated map[types.UID]bool // pods that this Solve places
 	daemons   []*daemon
 	templates []*template
@@ -52,7 +54,8 @@ type solver struct {
 	waiting []*class
 	planned []portion
 	queue   []demand // memory of ahead
-	scratch vec      // memory of pack
+	quotas  quotas
+	scratch vec // memory of pack
 
 	full, taint, topology, limit plain
 
@@ -103,6 +106,7 @@ func (sv *solver) compile() []*queued {
 		requests = append(requests, d.requests)
 	}
 	sv.axes = newAxes(requests...)
+	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
 	sv.scratch = make(vec, len(sv.axes.names))
 	for _, d := range sv.daemons {
 		d.vec = sv.axes.vec(d.requests)

@@ -113,7 +113,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin,
 // size decides what a new bin is to become: the type on which the queue's pods cost least, by the ratio of price to
 // the worth of what is packed. It returns what is to be packed besides the first pod.
 func (sv *solver) size(b *bin, first *class, g growth) []portion {
-	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps || first.weight <= 0 {
+	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps || first.weight <= 0 || sv.how == firstFit {
 		return nil
 	}
 	queue := sv.ahead(b, first, g)
@@ -173,10 +173,16 @@ func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[
 			}
 		}
 	}
-	ratio := float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
+	ratio := math.Inf(1) // everybody leans to cores
+	if sv.how == balanced {
+		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
+	}
 	var at [2]int // how far the queue has been looked through for pods that lean to cores, and to memory
 	for {
-		side := btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
+		side := 0
+		if sv.how == balanced {
+			side = btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
+		}
 		k := seek(queue, at[side], side, ratio, t, free)
 		if at[side] = k; k == len(queue) {
 			side = 1 - side

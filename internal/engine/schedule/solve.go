@@ -10,14 +10,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Budget bounds the work of a Solve, in steps, so that the result does not depend on the machine. One step is
-// one instance type looked at. When the budget is spent the plan is finished without looking ahead: it
-// is as correct as ever, but may cost more.
-type Budget struct {
-	// Steps is the bound; zero means that there is none.
-	Steps int
-}
-
 // Policies of snapshot.Settings.
 const (
 	preferIgnore = "Ignore"
@@ -28,6 +20,7 @@ const (
 type solver struct {
 	s          *snapshot.Snapshot
 	budget     Budget
+	how        strategy
 	respect    bool // soft constraints count until they stand in the way
 	bestEffort bool // minValues may be lowered
 	softTaints bool // some pool has a taint of effect PreferNoSchedule
@@ -60,17 +53,17 @@ type solver struct {
 	full, taint, topology, limit plain
 
 	steps int
+	// conceded counts preferences given up by pods that were placed.
+	conceded int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
 	generation int
 	rejected   []Rejection
 }
 
-// Solve places the snapshot's pods: on nodes that exist or are on their way first, then into new claims of the
-// heaviest pool that can take them. Soft constraints are respected as long as they can be. Whatever the
-// budget, every pod of the snapshot is in the plan exactly once.
-func Solve(s *snapshot.Snapshot, budget Budget) Plan {
+// run makes a plan by one strategy.
+func run(s *snapshot.Snapshot, budget Budget, how strategy) *outcome {
 	sv := &solver{
-		s: s, budget: budget, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
+		s: s, budget: budget, how: how, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
@@ -78,7 +71,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	queue = sv.honourNominations(queue)
 	sv.appraise()
 	queue = sv.placeAll(queue)
-	return sv.plan(queue)
+	return &outcome{sv.plan(queue), sv.conceded}
 }
 
 // compile brings the snapshot into the form that placement works on, in an order that does not depend on the snapshot's.
@@ -223,6 +216,7 @@ func (sv *solver) attempt(q *queued) bool {
 	for i := range c.shapes {
 		if sv.placeOnNode(q, i) || sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.press(q, i) {
 			sv.placed(q)
+			sv.conceded += i
 			return true
 		}
 	}

@@ -1,0 +1,46 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
+)
+
+// Whatever the workload, its size and the catalog: plans are valid, and never dearer than first fit decreasing. Soft
+// constraints are left out, since first fit does not know them.
+func TestNoPlanIsDearerThanFirstFit(t *testing.T) {
+	for _, name := range []string{"synthetic-400", "ec2-od", "ec2-spot"} {
+		list := market(t, name)
+		zones := workload.ZonesOf(list)
+		for _, kind := range []string{"diverse", "replicas", "batch", "volumes", "multi-pool"} {
+			for seed := range uint64(4) {
+				for _, n := range []int{3, 10, 30, 100}[:4-seed/2] {
+					s := workloadWorld(kind, n, seed, list, seed%2 == 0)
+					p := schedule.Solve(s, schedule.Budget{})
+					what := fmt.Sprintf("%s-%d on %s, seed %d", kind, n, name, seed)
+					if len(p.Rejected) > 0 {
+						t.Fatalf("%s: %v", what, p.Rejected[0].Reasons)
+					}
+					if n <= 30 {
+						if err := validate.Plan(s, p); err != nil {
+							t.Fatalf("%s: %v", what, err)
+						}
+					}
+					cost, left := baseline(s, zones)
+					if left > 0 {
+						continue
+					}
+					if p.Stats.HourlyCost > cost*(1+1e-9) {
+						t.Errorf("%s: $%.4f/h, first fit pays $%.4f/h", what, p.Stats.HourlyCost, cost)
+					}
+					if p.Stats.HourlyCost < p.Stats.LowerBound*(1-1e-9) {
+						t.Errorf("%s: $%.4f/h is below the bound of $%.4f/h", what, p.Stats.HourlyCost, p.Stats.LowerBound)
+					}
+				}
+			}
+		}
+	}
+}

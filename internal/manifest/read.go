@@ -81,10 +81,6 @@ func split(name string, data []byte) ([]document, error) {
 	var out []document
 	for i, text := range texts {
 		d := document{place: fmt.Sprintf("%s:%d", name, i+1)}
-		text, err := sigsyaml.YAMLToJSON(text)
-		if err != nil {
-			return nil, d.errorf("%w", err)
-		}
 		if bytes.Equal(text, []byte("null")) {
 			continue
 		}
@@ -100,7 +96,8 @@ func split(name string, data []byte) ([]document, error) {
 	return out, nil
 }
 
-// texts are the documents of a file: separated by --- in YAML, one after the other in JSON.
+// texts are the documents of a file, as JSON: separated by --- in YAML, one after the other in JSON. After an
+// error they are those before it.
 func texts(data []byte) (out [][]byte, err error) {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
 		if out, err := jsonTexts(trimmed); err == nil {
@@ -112,6 +109,9 @@ func texts(data []byte) (out [][]byte, err error) {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return out, nil
+		}
+		if err == nil {
+			text, err = sigsyaml.YAMLToJSON(text)
 		}
 		if err != nil {
 			return out, err

@@ -156,7 +156,10 @@ func (r *reader) add(d document) error {
 	r.world.Notes = append(r.world.Notes, notes...)
 	if pool, ok := into.(*karpv1.NodePool); ok {
 		if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
-			return d.errorf("%s: %w", d.name(), err)
+			if !d.taken {
+				return d.errorf("%s: %w", d.name(), err)
+			}
+			r.note("%s: %s: %v", d.place, d.name(), err) // the cluster has it, and the engine lives with it
 		}
 	}
 	r.identify(into, k.kind)

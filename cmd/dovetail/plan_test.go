@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+const (
+	examplePool = "../../examples/plan/pool.yaml"
+	exampleShop = "../../examples/plan/shop.yaml"
+)
+
+// command runs the program with stdin and returns what it prints.
+func command(stdin string, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err = root.Execute()
+	return out.String(), errs.String(), err
+}
+
+func TestPlanPrintsWhatToBuy(t *testing.T) {
+	stdout, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Nodes to buy", "shop/db", "Total: ", "Bound: $", "19 on new nodes, 0 on nodes that are there, 0 without a node", "Took: "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+}
+
+// Programs rely on each of these fields.
+func TestPlanAsJSON(t *testing.T) {
+	stdout, _, err := command("{apiVersion: v1, kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 9000}}}]}}",
+		"plan", "-f", examplePool, "-f", exampleShop, "-f", "-", "-o", "json")
+	var code exitCode
+	if !errors.As(err, &code) || code != 3 {
+		t.Errorf("%v, want the exit code of pods that are left over", err)
+	}
+	var report struct {
+		Claims []struct {
+			NodePool string
+			Offering struct {
+				InstanceType, Zone, CapacityType string
+				Price                            float64
+			}
+			InstanceTypes []string
+			Requests      map[string]string
+			Pods          []string
+		}
+		Existing      []any
+		Unschedulable []struct {
+			Pod     string
+			Reasons []struct{ Code, NodePool, Message string }
+		}
+		Stats map[string]float64
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	pods, cost := 0, 0.0
+	for _, c := range report.Claims {
+		if c.NodePool != "general" || c.Offering.InstanceType != c.InstanceTypes[0] || c.Offering.Zone == "" || c.Requests["cpu"] == "" {
+			t.Errorf("claim %+v", c)
+		}
+		pods, cost = pods+len(c.Pods), cost+c.Offering.Price
+	}
+	if pods != 19 || report.Existing == nil {
+		t.Errorf("%d pods on new nodes, want 19; existing %v, want an empty list", pods, report.Existing)
+	}
+	if u := report.Unschedulable; len(u) != 1 || u[0].Pod != "default/huge" || len(u[0].Reasons) != 1 || u[0].Reasons[0].Code != "Resources" || u[0].Reasons[0].NodePool != "general" {
+		t.Errorf("unschedulable %+v", u)
+	}
+	for _, name := range []string{"pods", "classes", "instanceTypes", "compileSeconds", "solveSeconds", "hourlyCost", "lowerBound", "peakRSSBytes"} {
+		if report.Stats[name] <= 0 {
+			t.Errorf("stats.%s is %v", name, report.Stats[name])
+		}
+	}
+	if d := report.Stats["hourlyCost"] - cost; d > 1e-9 || d < -1e-9 {
+		t.Errorf("the claims cost %v, the stats say %v", cost, report.Stats["hourlyCost"])
+	}
+}
+
+func TestPlanPrintsTheSameBytesForTheSameInputs(t *testing.T) {
+	run := func(files ...string) string {
+		t.Helper()
+		args := []string{"plan", "-o", "json", "--no-timings"}
+		for _, f := range files {
+			args = append(args, "-f", f)
+		}
+		stdout, _, err := command("", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stdout
+	}
+	first := run(examplePool, exampleShop)
+	if strings.Contains(first, "Seconds") || strings.Contains(first, "RSS") {
+		t.Errorf("there are timings in:\n%s", first)
+	}
+	if again := run(exampleShop, examplePool); again != first {
+		t.Error("the order of files changes the plan")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if alone := run(examplePool, exampleShop); alone != first {
+		t.Error("the number of processors changes the plan")
+	}
+}
+
+func TestPlanChoosesTheCatalog(t *testing.T) {
+	const node = "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/region: %s}}}"
+	for _, tt := range []struct {
+		name, stdin string
+		args        []string
+		want        string
+	}{
+		{"by default", "", nil, "us-east-1"},
+		{"of the nodes", strings.ReplaceAll(node, "%s", "us-west-2"), nil, "us-west-2"},
+		{"as asked", strings.ReplaceAll(node, "%s", "us-west-2"), []string{"--catalog", "eu-west-1"}, "eu-west-1"},
+		{"of a file", "", []string{"--catalog", "../../examples/catalog/machines.json"}, "eu-a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, _, err := command(tt.stdin, append([]string{"plan", "-f", examplePool, "-f", exampleShop, "-f", "-"}, tt.args...)...)
+			if err != nil || !strings.Contains(stdout, tt.want) {
+				t.Errorf("%v; no %s in:\n%s", err, tt.want, stdout)
+			}
+		})
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "machines.json")
+	if err := os.WriteFile(broken, []byte(`{"types": [{"name": "m"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no input", nil, "name files with -f"},
+		{"missing file", []string{"-f", "no/such"}, "no/such"},
+		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, "only json is known"},
+		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`},
+		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu"},
+		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json"},
+		{"unknown policy", []string{"-f", examplePool, "--preference-policy", "Perhaps"}, "--preference-policy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, _, err := command("", append([]string{"plan"}, tt.args...)...)
+			var code exitCode
+			if err == nil || errors.As(err, &code) || !strings.Contains(err.Error(), tt.want) || stdout != "" {
+				t.Errorf("error %v, want %q and nothing printed: %s", err, tt.want, stdout)
+			}
+		})
+	}
+}

@@ -262,11 +262,7 @@ func daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) *corev1.Pod {
 	if live == nil {
 		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 		pod.Namespace, pod.Name = set.Namespace, set.Name
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				requestLimits(&list[i])
-			}
-		}
+		snapshot.RequestLimits(&pod.Spec)
 		return pod
 	}
 	pod := live.DeepCopy()
@@ -281,19 +277,6 @@ func daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) *corev1.Pod {
 		pod.Spec.Affinity.NodeAffinity = nil
 	}
 	return pod
-}
-
-// requestLimits does what the API server does to a pod, but not to a template: a limit without a request is one.
-func requestLimits(c *corev1.Container) {
-	for name, limit := range c.Resources.Limits {
-		if _, ok := c.Resources.Requests[name]; ok {
-			continue
-		}
-		if c.Resources.Requests == nil {
-			c.Resources.Requests = corev1.ResourceList{}
-		}
-		c.Resources.Requests[name] = limit
-	}
 }
 
 func (w *world) cutVolumes() {

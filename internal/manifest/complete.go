@@ -146,7 +146,7 @@ func (r *reader) completePods() {
 		if r.taken("Pod", pod.Namespace, pod.Name) {
 			continue
 		}
-		requestLimits(&pod.Spec)
+		snapshot.RequestLimits(&pod.Spec)
 		if value, ok := priorities[pod.Spec.PriorityClassName]; ok && pod.Spec.Priority == nil {
 			pod.Spec.Priority = &value
 		}
@@ -181,27 +181,6 @@ func refuse(pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 	})
-}
-
-// requestLimits makes a limit a request where there is none.
-func requestLimits(spec *corev1.PodSpec) {
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			list[i].Resources.Requests = requested(list[i].Resources)
-		}
-	}
-	if spec.Resources != nil {
-		spec.Resources.Requests = requested(*spec.Resources)
-	}
-}
-
-func requested(r corev1.ResourceRequirements) corev1.ResourceList {
-	if len(r.Limits) == 0 {
-		return r.Requests
-	}
-	out := maps.Clone(r.Limits)
-	maps.Copy(out, r.Requests)
-	return out
 }
 
 // completeNamespaces makes those that the pods are in, with the label that each has.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -134,20 +135,29 @@ func Requests(p *corev1.Pod) corev1.ResourceList {
 // where requests are missing.
 func DaemonRequests(p *corev1.Pod) corev1.ResourceList {
 	p = p.DeepCopy()
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+	RequestLimits(&p.Spec)
+	return Requests(p)
+}
+
+// RequestLimits does what the API server does to a pod, but not to a template: a limit without a request is one.
+func RequestLimits(spec *corev1.PodSpec) {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
-			r := &list[i].Resources
-			for name, limit := range r.Limits {
-				if _, ok := r.Requests[name]; !ok {
-					if r.Requests == nil {
-						r.Requests = corev1.ResourceList{}
-					}
-					r.Requests[name] = limit
-				}
-			}
+			list[i].Resources.Requests = requested(list[i].Resources)
 		}
 	}
-	return Requests(p)
+	if spec.Resources != nil {
+		spec.Resources.Requests = requested(*spec.Resources)
+	}
+}
+
+func requested(r corev1.ResourceRequirements) corev1.ResourceList {
+	if len(r.Limits) == 0 {
+		return r.Requests
+	}
+	out := maps.Clone(r.Limits)
+	maps.Copy(out, r.Requests)
+	return out
 }
 
 // KnownEphemeral tells whether the taint is one that a joining node carries and loses by itself. Such

@@ -120,7 +120,7 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 	best, size := math.Inf(1), -1
 	for _, k := range sv.shortlist(b, first, g) {
 		cand := g.on.list[k]
-		packed := first.weight + sv.pack(queue, first, cand.t, b.t.types[cand.t].room, nil)
+		packed := first.weight + sv.pack(queue, first, cand, b.t.types[cand.t].room, nil)
 		sv.steps += len(queue)
 		if score := cand.price / packed; score < best/alike || score <= best*alike && (size < 0 || cand.price > g.on.list[size].price) {
 			best, size = min(best, score), k
@@ -132,14 +132,14 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 	cand := g.on.list[size]
 	b.ceiling, b.target = cand.price, cand.t
 	var content []portion
-	sv.pack(queue, first, cand.t, b.t.types[cand.t].room, &content)
+	sv.pack(queue, first, cand, b.t.types[cand.t].room, &content)
 	return content
 }
 
 // pack fills a room with the first pod and then as much as fits, and returns what that is worth. Pods that keep apart
 // come first, since each node can have few of them. Then, of cores and memory, the next pod asks for more
 // of what is left more of, for a room is wasted when one runs out early; among those that do, the order is the queue's.
-func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[]portion) float64 {
+func (sv *solver) pack(queue []demand, first *class, on candidate, room vec, content *[]portion) float64 {
 	free := sv.scratch[:len(room)]
 	for i, r := range room {
 		free[i] = r - first.requests[i]
@@ -168,7 +168,7 @@ func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[
 	}
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && !math.IsInf(d.on.price[t], 1) {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.price[on.t] <= on.price {
 				take(d)
 			}
 		}
@@ -177,17 +177,25 @@ func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[
 	if sv.how == balanced {
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
+	for _, part := range [...][]demand{queue[:sv.peers], queue[sv.peers:]} {
+		sv.packPart(part, on, ratio, free, take)
+	}
+	return worth
+}
+
+// packPart takes from the queue whatever fits, in balance.
+func (sv *solver) packPart(queue []demand, on candidate, ratio float64, free vec, take func(*demand)) {
 	var at [2]int // how far the queue has been looked through for pods that lean to cores, and to memory
 	for {
 		side := 0
 		if sv.how == balanced {
 			side = btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
 		}
-		k := seek(queue, at[side], side, ratio, t, free)
+		k := seek(queue, at[side], side, ratio, on, free)
 		if at[side] = k; k == len(queue) {
 			side = 1 - side
-			if k = seek(queue, at[side], side, ratio, t, free); k == len(queue) {
-				return worth
+			if k = seek(queue, at[side], side, ratio, on, free); k == len(queue) {
+				return
 			}
 		}
 		take(&queue[k])
@@ -195,11 +203,11 @@ func (sv *solver) pack(queue []demand, first *class, t int, room vec, content *[
 	}
 }
 
-// seek is the first place from k on of pods that lean to side, can be on type t, and fit.
-func seek(queue []demand, k, side int, ratio float64, t int, free vec) int {
+// seek is the first place from k on of pods that lean to side, fit, and can be on the type at its price.
+func seek(queue []demand, k, side int, ratio float64, on candidate, free vec) int {
 	for ; k < len(queue); k++ {
 		d := &queue[k]
-		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && !math.IsInf(d.on.price[t], 1) {
+		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && d.on.price[on.t] <= on.price {
 			return k
 		}
 	}
@@ -281,10 +289,21 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 			out = append(out, demand{c, n, on, float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), sv.quotas.of(first, c, sh)})
 		}
 	}
+	// Those to whom room is worth as much as to the first come first: a node bought at their price is for them, and
+	// others get what they leave.
+	worth := 0.9 * density(first, first)
+	slices.SortStableFunc(out, func(x, y demand) int { return btoi(density(first, x.c) < worth) - btoi(density(first, y.c) < worth) })
+	sv.peers = 0
+	for sv.peers < len(out) && density(first, out[sv.peers].c) >= worth {
+		sv.peers++
+	}
 	sv.queue = out
 	sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
 	return out
 }
+
+// density is what the first's amounts are worth to the other's clientele.
+func density(first, other *class) float64 { return other.client.value(first.requests) }
 
 // hopeful is the first shape that a new node could satisfy, as far as is known.
 func (c *class) hopeful() *shape {

@@ -48,6 +48,7 @@ type solver struct {
 	planned []portion
 	queue   []demand // memory of ahead
 	quotas  quotas
+	peers   int // how many at the front of queue value room as the first does
 	scratch vec // memory of pack
 
 	full, taint, topology, limit plain

@@ -13,10 +13,10 @@ import (
 
 // market is what nodes cost as pods see it, and what resources are worth on it.
 //
-// Pods that can use the same types at the same prices form a clientele. The worth of a resource is a price per unit
+// Pods that can use the same offerings form a clientele. The worth of a resource is a price per unit
 // and clientele such that no node, however it is packed, holds more worth than it costs. Then whatever
 // holds a set of pods costs at least their worth: a lower bound on all plans, by weak duality of the linear
-// program "buy fractions of nodes". It holds for any such prices; the best are found by simplex.
+// program "buy fractions of nodes". A node is bought as one offering, so only pods that can all use that share it. It holds for any such prices; the best are found by simplex.
 type market struct {
 	axes     int
 	clients  []*clientele
@@ -24,14 +24,14 @@ type market struct {
 	worthAll vec64 // per axis, the most that a unit is worth to anybody
 }
 
-// clientele is pods that can use the same types at the same prices.
+// clientele is pods that can use the same offerings.
 type clientele struct {
-	price  []float64 // by type over all templates; +Inf where they cannot be
-	demand vec64     // of all pods, per axis
-	worth  vec64     // $/h per unit, per axis
+	offers bitset // over all templates' types
+	demand vec64  // of all pods, per axis
+	worth  vec64  // $/h per unit, per axis
 }
 
-// column is a node that costs price and may hold pods of clients (indices) only.
+// column is an offering: a node that costs price and may hold pods of clients (indices) only.
 type column struct {
 	room    vec
 	price   float64
@@ -40,7 +40,7 @@ type column struct {
 
 type vec64 []float64
 
-// maxClients bounds the program's size. Further clienteles share one that may use any type at anybody's price,
+// maxClients bounds the program's size. Further clienteles share one that may use whatever any of them may,
 // which makes the bound lower, but no less sound.
 const maxClients = 24
 
@@ -61,7 +61,7 @@ func (sv *solver) appraise() {
 		}
 		g := byLists[string(key)]
 		if g == nil {
-			g = m.client(sv.prices(lists), known)
+			g = m.client(sv.offers(lists), known)
 			byLists[string(key)] = g
 		}
 		if g == nil {
@@ -98,32 +98,29 @@ func (sv *solver) openTo(c *class) []*candidates {
 	return out
 }
 
-// prices is the least of the lists' prices, by type over all templates.
-func (sv *solver) prices(lists []*candidates) []float64 {
-	n := 0
-	for _, t := range sv.templates {
-		n += len(t.types)
-	}
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = math.Inf(1)
-	}
+// offers are those that any of the lists admits.
+func (sv *solver) offers(lists []*candidates) bitset {
+	out := make(bitset, (sv.offerings+63)/64)
 	for _, l := range lists {
 		for _, cand := range l.list {
-			i := l.t.first + cand.t
-			out[i] = min(out[i], cand.price)
+			ti := &l.t.types[cand.t]
+			for i := range ti.Offerings {
+				if o := &ti.Offerings[i]; o.Available && l.reqs.Overlaps(o.Requirements) {
+					out.add(ti.offering + i)
+				}
+			}
 		}
 	}
 	return out
 }
 
-// client returns the clientele of these prices; nil if there is nothing to buy.
-func (m *market) client(prices []float64, known map[string]*clientele) *clientele {
+// client returns the clientele of these offers; nil if there is nothing to buy.
+func (m *market) client(offers bitset, known map[string]*clientele) *clientele {
 	var key []byte
 	any := false
-	for _, p := range prices {
-		key = binary.LittleEndian.AppendUint64(key, math.Float64bits(p))
-		any = any || !math.IsInf(p, 1)
+	for _, word := range offers {
+		key = binary.LittleEndian.AppendUint64(key, word)
+		any = any || word != 0
 	}
 	if !any {
 		return nil
@@ -133,38 +130,36 @@ func (m *market) client(prices []float64, known map[string]*clientele) *clientel
 	}
 	if len(m.clients) == maxClients {
 		g := m.clients[maxClients-1]
-		for i, p := range prices {
-			g.price[i] = min(g.price[i], p)
+		for i, word := range offers {
+			g.offers[i] |= word
 		}
 		known[string(key)] = g
 		return g
 	}
-	g := &clientele{price: prices, demand: make(vec64, m.axes), worth: make(vec64, m.axes)}
+	g := &clientele{offers: offers, demand: make(vec64, m.axes), worth: make(vec64, m.axes)}
 	known[string(key)] = g
 	m.clients = append(m.clients, g)
 	return g
 }
 
-// list makes the columns: each type at each price that some clientele pays for it, without those that
-// another column dominates.
+// list makes the columns: each offering that some clientele can use, without those that another column dominates.
 func (m *market) list(sv *solver) {
 	for _, t := range sv.templates {
 		for i := range t.types {
-			var levels []float64
-			for _, g := range m.clients {
-				if p := g.price[t.first+i]; !math.IsInf(p, 1) {
-					levels = append(levels, p)
-				}
+			ti := &t.types[i]
+			if slices.ContainsFunc(ti.room, func(r int64) bool { return r < 0 }) {
+				continue // nothing fits
 			}
-			slices.Sort(levels)
-			for _, p := range slices.Compact(levels) {
-				c := column{room: t.types[i].room, price: p}
+			for k := range ti.Offerings {
+				c := column{room: ti.room, price: ti.Offerings[k].Price}
 				for j, g := range m.clients {
-					if g.price[t.first+i] <= p {
+					if g.offers.has(ti.offering + k) {
 						c.clients = append(c.clients, j)
 					}
 				}
-				m.columns = append(m.columns, c)
+				if len(c.clients) > 0 {
+					m.columns = append(m.columns, c)
+				}
 			}
 		}
 	}

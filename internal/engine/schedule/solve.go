@@ -40,8 +40,9 @@ type solver struct {
 	groupByID map[string]*group
 	wishes    map[string]int
 
-	market *market
-	listed int // candidates made so far
+	market    *market
+	listed    int // candidates made so far
+	offerings int // of all templates' types
 
 	// waiting are the classes with pods to place; planned is what a new bin was sized for, in the order to be placed.
 	waiting []*class
@@ -121,11 +122,13 @@ func (sv *solver) compile() []*queued {
 		}
 	}
 	slices.SortFunc(pools, poolOrder)
-	types := 0 // of the templates so far
 	for i, p := range pools {
 		t := sv.template(p)
-		t.index, t.first = i, types
-		types += len(t.types)
+		t.index = i
+		for k := range t.types {
+			t.types[k].offering = sv.offerings
+			sv.offerings += len(t.types[k].Offerings)
+		}
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}

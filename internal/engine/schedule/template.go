@@ -18,7 +18,6 @@ import (
 // template is a pool as the shape of the claims that it could make.
 type template struct {
 	index  int
-	first  int // number of types in the templates before
 	pool   *karpv1.NodePool
 	reqs   requirement.Set
 	taints []corev1.Taint
@@ -41,6 +40,7 @@ type typeInfo struct {
 	// room is what is left for pods after the daemons that come with the node.
 	room     vec
 	group    int
+	offering int // number of offerings of all types before
 	capacity vec // over the axes of the pool's limits
 }
 

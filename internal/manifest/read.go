@@ -111,7 +111,7 @@ func texts(data []byte) (out [][]byte, err error) {
 			return out, nil
 		}
 		if err == nil {
-			text, err = sigsyaml.YAMLToJSON(text)
+			text, err = sigsyaml.YAMLToJSONStrict(text) // two objects without --- between them are not one
 		}
 		if err != nil {
 			return out, err

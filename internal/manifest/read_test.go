@@ -72,6 +72,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"not YAML", "a: [", "stdin:1: "},
 		{"second document is not YAML", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\na: [", "stdin:2: "},
+		{"no --- between two", "apiVersion: v1\nkind: Pod\napiVersion: v1\nkind: Node\n", "stdin:1: "},
 		{"not an object", "- a\n- b\n", "stdin:1: is not an object"},
 		{"no kind", "{apiVersion: v1}", "stdin:1: kind and apiVersion are needed"},
 		{"no name", "{apiVersion: v1, kind: Pod}", "stdin:1: Pod: metadata.name is missing"},

@@ -22,6 +22,9 @@ type market struct {
 	clients  []*clientele
 	columns  []column
 	worthAll vec64 // per axis, the most that a unit is worth to anybody
+	bound    vec64 // worthAll at the first appraisal
+	// ahead is the worth of the whole queue, appraised that of what was left at the last appraisal.
+	ahead, appraised float64
 }
 
 // clientele is pods that can use the same offerings.
@@ -74,10 +77,47 @@ func (sv *solver) appraise() {
 	}
 	m.list(sv)
 	m.solve()
+	m.bound = slices.Clone(m.worthAll)
 	for _, c := range sv.classes {
+		c.weight = c.client.value(c.requests)
+		c.bound = c.weight
+		m.ahead += c.weight * float64(c.count)
+	}
+	m.appraised = m.ahead
+}
+
+// reappraise finds what resources are worth for what is left of the queue, once that is a good deal less than before:
+// other resources are scarce then. The bound stays.
+func (sv *solver) reappraise() {
+	m := sv.market
+	left := 0.0
+	for _, g := range m.clients {
+		clear(g.demand)
+	}
+	for _, c := range sv.waiting {
+		left += c.bound * float64(c.count)
+	}
+	if left > m.appraised*reappraiseAt {
+		return
+	}
+	m.appraised = left
+	for _, c := range sv.waiting {
+		if c.client == nil {
+			continue
+		}
+		for i, r := range c.requests {
+			c.client.demand[i] += float64(r) * float64(c.count)
+		}
+	}
+	clear(m.worthAll)
+	m.solve()
+	for _, c := range sv.waiting {
 		c.weight = c.client.value(c.requests)
 	}
 }
+
+// reappraiseAt is the share of the worth at the last appraisal that calls for another.
+const reappraiseAt = 0.8
 
 // openTo lists the candidates that any of the class's shapes and volume alternatives leave, per template.
 func (sv *solver) openTo(c *class) []*candidates {
@@ -363,7 +403,7 @@ func (sv *solver) lowerBound() float64 {
 	var dearest *class
 	for _, b := range sv.bins {
 		for _, h := range b.held {
-			total += h.c.weight * float64(h.n)
+			total += h.c.bound * float64(h.n)
 			if dearest == nil || h.c.weight > dearest.weight {
 				dearest = h.c
 			}
@@ -371,7 +411,7 @@ func (sv *solver) lowerBound() float64 {
 	}
 	for _, n := range sv.nodes {
 		for i, free := range n.free {
-			total -= sv.market.worthAll[i] * float64(max(0, free))
+			total -= sv.market.bound[i] * float64(max(0, free))
 		}
 	}
 	if dearest != nil && len(sv.nodes) == 0 {

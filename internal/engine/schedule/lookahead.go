@@ -116,6 +116,10 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps || first.weight <= 0 || sv.how == firstFit {
 		return nil
 	}
+	sv.reappraise()
+	if first.weight <= 0 {
+		return nil
+	}
 	queue := sv.ahead(b, first, g)
 	best, size := math.Inf(1), -1
 	for _, k := range sv.shortlist(b, first, g) {

@@ -44,8 +44,8 @@ type class struct {
 	next int
 	// tries are what is known of placing pods of the class, by shape.
 	tries []try
-	// weight is what a pod is worth, in $/h.
-	weight float64
+	// weight is what a pod is worth, in $/h, to what is left of the queue; bound, to all of it.
+	weight, bound float64
 	// failedAt is the solver's generation in which placing a pod of the class failed last.
 	failedAt int
 }

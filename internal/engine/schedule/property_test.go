@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -193,6 +194,21 @@ func TestOrderOfTheSnapshotDoesNotMatter(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, fingerprint(schedule.Solve(s, schedule.Budget{}))); diff != "" {
 			t.Fatalf("seed %d, shuffled:\n%s", seed, diff)
+		}
+	}
+}
+
+func TestOrderDoesNotMatterInLargeWorldsEither(t *testing.T) {
+	for _, kind := range []string{"diverse", "replicas", "batch", "prefs", "volumes", "multi-pool"} {
+		s := workloadWorld(kind, 1200, 5, market(t, "synthetic-400"), true)
+		want := fingerprint(schedule.Solve(s, schedule.Budget{}))
+		r := rand.New(rand.NewPCG(5, 2))
+		r.Shuffle(len(s.Pods), func(i, j int) { s.Pods[i], s.Pods[j] = s.Pods[j], s.Pods[i] })
+		processors := runtime.GOMAXPROCS(1)
+		got := fingerprint(schedule.Solve(s, schedule.Budget{}))
+		runtime.GOMAXPROCS(processors)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, shuffled and on one processor:\n%s", kind, diff)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
 	out := []Variable{
 		{"AWS_ENDPOINT_URL", url},
 		{"AWS_REGION", region},
+		{"AWS_DEFAULT_REGION", region}, // what older clients read
 		{"AWS_ACCESS_KEY_ID", c.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", c.SecretAccessKey},
 	}

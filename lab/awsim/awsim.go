@@ -32,6 +32,8 @@ type (
 	Call          = wire.Call
 	Credentials   = credential.Credentials
 	Fault         = wire.Fault
+	Weather       = wire.Weather
+	Storm         = wire.Storm
 	Pool          = ec2.Pool
 )
 
@@ -131,8 +133,14 @@ func (s *Sim) Calls() []Call { return s.server.Calls() }
 // Inject makes the next calls of an action fail, or lose their answer after the effect.
 func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 
-// ClearFaults disarms what Inject armed.
+// SetWeather has faults from w meet the calls for which none is armed; nil ends that.
+func (s *Sim) SetWeather(w Weather) { s.server.SetWeather(w) }
+
+// ClearFaults disarms what Inject armed, and ends the weather.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }
+
+// SetTiming changes how long things take from now on.
+func (s *Sim) SetTiming(t Timing) { s.ec2.SetTiming(t) }
 
 // SetCapacity limits how many more instances the pools that p covers yield; see ec2.EC2.SetCapacity.
 func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }

@@ -44,6 +44,7 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	processes map[string]*process.Process // by component; nil once stopped
+	paused    map[string]bool             // components that are not to run for a while
 	stopping  bool
 	err       error
 	done      chan struct{}
@@ -65,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		ports: map[string]*reservation{},
 		done:  make(chan struct{}),
 
-		processes: map[string]*process.Process{},
+		processes: map[string]*process.Process{}, paused: map[string]bool{},
 	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster %q: %w", cfg.Name, err), c.Stop(ctx))
@@ -137,7 +138,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 	if err := c.run(ctx, etcd, c.etcdArgs(), answers(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
 		return err
 	}
-	if err := c.run(ctx, apiServer, c.apiServerArgs(), ready(apiServer, "/readyz")); err != nil {
+	if err := c.runAPIServer(ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -145,6 +146,36 @@ func (c *Cluster) boot(ctx context.Context) error {
 	group.Go(func() error { return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted) })
 	group.Go(func() error { return c.run(ctx, scheduler, c.schedulerArgs(), ready(scheduler, "/readyz")) })
 	return group.Wait()
+}
+
+func (c *Cluster) runAPIServer(ctx context.Context) error {
+	return c.run(ctx, apiServer, c.apiServerArgs(), answers(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
+}
+
+// KillAPIServer ends the API server at once, as a crash does. All else keeps running, and finds nobody at the endpoint
+// until StartAPIServer.
+func (c *Cluster) KillAPIServer() error {
+	c.mu.Lock()
+	p := c.processes[apiServer]
+	if p != nil {
+		c.paused[apiServer] = true
+	}
+	c.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("cluster %q does not run", c.cfg.Name)
+	}
+	return p.Kill()
+}
+
+// StartAPIServer starts the API server again after KillAPIServer, and returns when it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	c.mu.Lock()
+	again := c.paused[apiServer] && !c.stopping
+	c.mu.Unlock()
+	if !again {
+		return fmt.Errorf("the API server of cluster %q was not killed", c.cfg.Name)
+	}
+	return c.runAPIServer(ctx)
 }
 
 // run starts a component and waits until it is healthy.
@@ -159,7 +190,11 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 		return err
 	}
 	c.mu.Lock()
-	c.processes[component] = p
+	if c.stopping {
+		c.mu.Unlock()
+		return errors.Join(fmt.Errorf("cluster %q was stopped", c.cfg.Name), p.Kill())
+	}
+	c.processes[component], c.paused[component] = p, false
 	c.mu.Unlock()
 	go c.watch(component, p)
 	if err := await(ctx, component, p, healthy); err != nil {
@@ -174,7 +209,7 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 func (c *Cluster) watch(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
-	unasked := !c.stopping && c.err == nil
+	unasked := !c.stopping && c.err == nil && !c.paused[component] && c.processes[component] == p
 	if unasked {
 		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.Death())
 	}

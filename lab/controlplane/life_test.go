@@ -191,6 +191,40 @@ func TestTwoClustersSideBySide(t *testing.T) {
 	}
 }
 
+func TestAPIServerCrash(t *testing.T) {
+	c := startCluster(t, controlplane.Config{Name: "shaky", Dir: filepath.Join(t.TempDir(), "state")})
+	client := clientOf(t, c.RESTConfig())
+	if err := c.StartAPIServer(t.Context()); err == nil {
+		t.Error("started a second API server")
+	}
+	for range 2 {
+		if err := c.KillAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Discovery().ServerVersion(); err == nil {
+			t.Error("something answers after the crash")
+		}
+		if err := c.StartAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}); err != nil {
+			t.Errorf("after the crash: %v", err)
+		}
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("a crash that was asked for is reported: %v", err)
+	}
+	if err := c.KillAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Errorf("stop after a crash: %v", err)
+	}
+	if err := c.StartAPIServer(t.Context()); err == nil {
+		t.Error("started the API server of a cluster that was stopped")
+	}
+}
+
 func TestComponentDeathIsReported(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	c := startCluster(t, controlplane.Config{Name: "mortal", Dir: dir})

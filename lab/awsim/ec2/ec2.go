@@ -96,6 +96,13 @@ func New(cfg Config) (*EC2, error) {
 	return e, nil
 }
 
+// SetTiming changes how long things take from now on; what has begun keeps its time.
+func (e *EC2) SetTiming(t Timing) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cfg.Timing = t
+}
+
 // Service is the wire side.
 func (e *EC2) Service() wire.Service {
 	return wire.Service{

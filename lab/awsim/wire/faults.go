@@ -1,28 +1,44 @@
 package wire
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Fault is an error that the next calls of an action meet.
 type Fault struct {
 	Service string // "ec2"; empty = any
 	Action  string // "CreateFleet"; empty = any
-	Error   *Error
+	// Error is the answer; nil for a fault that only delays.
+	Error *Error
 	// Times is how many calls fail; 0 = one.
 	Times int
 	// AfterEffect performs the action first and then answers with Error: the lost answer. A call that fails by itself
 	// answers with its own error.
 	AfterEffect bool
+	// Drop closes the connection in place of the answer, as a network does; Error is then what the log of calls has.
+	Drop bool
+	// Delay is added to the time that the answer takes, on the wall clock.
+	Delay time.Duration
 }
 
 // Inject arms a fault. Faults for one action are used up in the order in which they were injected.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
 
-// ClearFaults disarms all faults.
+// SetWeather has faults from w meet the calls for which none is armed; nil ends that.
+func (s *Server) SetWeather(w Weather) {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	s.faults.weather = w
+}
+
+// ClearFaults disarms all faults and ends the weather.
 func (s *Server) ClearFaults() { s.faults.clear() }
 
 type faults struct {
-	mu    sync.Mutex
-	armed []Fault
+	mu      sync.Mutex
+	armed   []Fault
+	weather Weather
 }
 
 func (f *faults) add(fault Fault) {
@@ -35,7 +51,7 @@ func (f *faults) add(fault Fault) {
 func (f *faults) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.armed = nil
+	f.armed, f.weather = nil, nil
 }
 
 // take returns the fault that is armed for this call and uses it up.
@@ -52,5 +68,8 @@ func (f *faults) take(r *Request) (Fault, bool) {
 		}
 		return fault, true
 	}
-	return Fault{}, false
+	if f.weather == nil {
+		return Fault{}, false
+	}
+	return f.weather.Meet(r)
 }

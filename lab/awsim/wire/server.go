@@ -69,8 +69,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		svc = &Service{Protocol: AWSQuery}
 	}
 	var out any
+	var met Fault
 	if err == nil {
-		out, err = s.perform(svc, r)
+		out, met, err = s.perform(svc, r)
+		answerAt = answerAt.Add(met.Delay)
 	}
 	call := Call{
 		ID: r.ID, Time: s.cfg.Clock.Now(), Service: r.Service, Action: r.Action, Principal: r.Principal.ARN, Resources: r.resources,
@@ -85,6 +87,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		// Logged before it is answered, so that a client that has its answer finds its call in the log.
 		s.calls.add(call)
 		waitUntil(hr.Context(), answerAt)
+		if met.Drop {
+			panic(http.ErrAbortHandler) // the way to close a connection without an answer
+		}
 		svc.writeError(w, r, e)
 		return
 	}
@@ -103,23 +108,27 @@ func waitUntil(ctx context.Context, t time.Time) {
 }
 
 // perform runs the handler, or the fault that is armed for the action.
-func (s *Server) perform(svc *Service, r *Request) (any, error) {
+func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 	handler, ok := svc.Handlers[r.Action]
 	if !ok {
-		return nil, svc.unknownAction(r)
+		return nil, Fault{}, svc.unknownAction(r)
 	}
 	if s.cfg.Throttle && svc.Bucket != nil && !s.throttle.allow(svc.Name, svc.Bucket(r.Action), s.cfg.Clock.Now()) {
-		return nil, svc.throttled()
+		return nil, Fault{}, svc.throttled()
 	}
-	fault, armed := s.faults.take(r)
-	if armed && !fault.AfterEffect {
-		return nil, fault.Error
+	fault, met := s.faults.take(r)
+	if met && fault.Error != nil && !fault.AfterEffect {
+		return nil, fault, fault.Error
 	}
 	out, err := handler(r)
-	if armed && err == nil {
-		return nil, fault.Error
+	if err != nil {
+		fault.Drop = false // the call's own error is its answer
+		return nil, fault, err
 	}
-	return out, err
+	if met && fault.Error != nil {
+		return nil, fault, fault.Error
+	}
+	return out, fault, nil
 }
 
 // receive reads the request up to knowing service, action and principal. The service is nil when the request does not

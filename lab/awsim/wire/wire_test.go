@@ -2,6 +2,7 @@ package wire
 
 import (
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -269,6 +270,57 @@ func TestFaults(t *testing.T) {
 	s.ClearFaults()
 	if status, _, _ := order(s, "ssm", "us-east-1", "test", "tea"); status != 200 {
 		t.Errorf("after clearing: %d", status)
+	}
+}
+
+func TestStorm(t *testing.T) {
+	fates := func(seed uint64) string {
+		s, _ := kiosk(t, false)
+		s.SetWeather(&Storm{Seed: seed, Throttled: 0.1, Broken: 0.2, Lost: 0.2, Dropped: 0.2})
+		var out strings.Builder
+		for range 200 {
+			out.WriteString(fate(s))
+		}
+		s.ClearFaults()
+		if got := fate(s); got != "." {
+			t.Errorf("after the storm: %q", got)
+		}
+		return out.String()
+	}
+	one := fates(1)
+	if again := fates(1); again != one {
+		t.Errorf("the same seed, another storm:\n%s\n%s", one, again)
+	}
+	if other := fates(2); other == one {
+		t.Error("another seed, the same storm")
+	}
+	// 200 calls: the counts are within four standard deviations.
+	for letter, share := range map[string]float64{"t": 0.1, "f": 0.4, "d": 0.2, ".": 0.3} {
+		if n := strings.Count(one, letter); math.Abs(float64(n)-200*share) > 4*math.Sqrt(200*share*(1-share)) {
+			t.Errorf("%d of 200 calls met %q, a share of %v is meant", n, letter, share)
+		}
+	}
+	s, _ := kiosk(t, false)
+	s.SetWeather(&Storm{Principal: "role/other", Broken: 1})
+	if got := fate(s); got != "." {
+		t.Errorf("a storm for another principal: %q", got)
+	}
+}
+
+// fate is how a call ends: well, throttled, failed, or dropped.
+func fate(s *Server) (letter string) {
+	defer func() {
+		if recover() != nil {
+			letter = "d"
+		}
+	}()
+	switch status, _, _ := order(s, "sqs", "us-east-1", "test", "tea"); status {
+	case http.StatusOK:
+		return "."
+	case http.StatusServiceUnavailable:
+		return "t"
+	default:
+		return "f"
 	}
 }
 

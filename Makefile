@@ -8,6 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := $(CURDIR)/bin
+SEEDS   ?= 200
 
 # The kube components are the better part of a first build: -v feeds the progress line.
 define build
@@ -35,6 +36,10 @@ test: build lint catalog-check ## Everything CI runs: build, lint, unit tests, s
 .PHONY: scenarios
 scenarios: build ## Run every lab scenario and print its steps
 	$(BIN)/dovetail-lab run --all
+
+.PHONY: chaos
+chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; about an hour)
+	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS)
 
 .PHONY: lint
 lint: ## gofumpt, vet, staticcheck

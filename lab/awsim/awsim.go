@@ -145,5 +145,8 @@ func (s *Sim) SetTiming(t Timing) { s.ec2.SetTiming(t) }
 // SetCapacity limits how many more instances the pools that p covers yield; see ec2.EC2.SetCapacity.
 func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }
 
+// ClearCapacity lifts every limit of SetCapacity.
+func (s *Sim) ClearCapacity() { s.ec2.ClearCapacity() }
+
 // FailPool makes every launch from the pools that p covers fail with err; see ec2.EC2.FailPool.
 func (s *Sim) FailPool(p Pool, err *wire.Error) { s.ec2.FailPool(p, err) }

@@ -42,8 +42,8 @@ func (w *World) Note(format string, args ...any) {
 
 // All are the stories, in the order in which they are best told. Each call makes them anew; a story is
 // told once.
-func All() []Scenario {
-	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController()}
+func All(m Mixes) []Scenario {
+	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController(), chaos(m)}
 }
 
 // Result is how a story went.

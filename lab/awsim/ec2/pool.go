@@ -39,6 +39,13 @@ func (e *EC2) SetCapacity(p Pool, count int) {
 	e.pools.limits[p] = count
 }
 
+// ClearCapacity lifts every limit.
+func (e *EC2) ClearCapacity() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.pools.limits)
+}
+
 // FailPool makes every launch from the pools that p covers fail with err, as a quota or a missing permission does
 // (VcpuLimitExceeded, MaxSpotInstanceCountExceeded, AuthFailure.ServiceLinkedRoleCreationNotPermitted); nil ends it.
 func (e *EC2) FailPool(p Pool, err *wire.Error) {

@@ -22,6 +22,7 @@ type runOptions struct {
 	all, keep          bool
 	output             string
 	stateDir, dovetail string
+	mixes              scenario.Mixes
 }
 
 func newRun() *cobra.Command {
@@ -35,6 +36,7 @@ It exits 0 if every step of every story came out as it should, and 1 if not; the
 was there, and keeps the logs.`,
 		Example: `  dovetail-lab run first-node
   dovetail-lab run first-node scale-up-down -o json
+  dovetail-lab run chaos --first-seed 17 --seeds 1
   dovetail-lab run --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stories, err := o.stories(args)
@@ -48,6 +50,8 @@ was there, and keeps the logs.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
+	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
+	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory even when all went well")
@@ -87,7 +91,7 @@ func listStories(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All() {
+	for _, s := range scenario.All(scenario.DefaultMixes) {
 		e := entry{Name: s.Name, Summary: s.Summary}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -111,7 +115,10 @@ func writeJSON(out io.Writer, v any) error {
 
 // stories are those that were asked for.
 func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
-	all := scenario.All()
+	if o.mixes.Count < 1 {
+		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.mixes.Count)
+	}
+	all := scenario.All(o.mixes)
 	if o.all {
 		if len(names) > 0 {
 			return nil, errors.New("--all runs every scenario: name none")

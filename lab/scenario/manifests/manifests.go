@@ -23,6 +23,11 @@ const (
 	// Medium limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
 	// Variable: CLUSTER_NAME.
 	Medium = "medium.yaml"
+	// Chaos is a pool of machines of 4 and 8 CPUs that lets three nodes go at a time. Variable: CLUSTER_NAME.
+	Chaos = "chaos.yaml"
+	// ChaosWorkload are Deployments without pods yet: web is spread over zones, batch asks for much, and the pods of keep
+	// may not be moved.
+	ChaosWorkload = "chaos-workload.yaml"
 	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
 	ArticlePool = "article-pool.yaml"

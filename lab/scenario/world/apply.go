@@ -136,6 +136,18 @@ func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int32) 
 	return nil
 }
 
+// Replicas is how many pods a Deployment in the default namespace is to have.
+func (c *Cluster) Replicas(ctx context.Context, deployment string) (int, error) {
+	d := &appsv1.Deployment{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: deployment}, d); err != nil {
+		return 0, fmt.Errorf("replicas of Deployment %s: %w", deployment, err)
+	}
+	if d.Spec.Replicas == nil {
+		return 1, nil
+	}
+	return int(*d.Spec.Replicas), nil
+}
+
 // pollEvery is short against what is waited for, and long against the cost of a look at watched state.
 const pollEvery = 50 * time.Millisecond
 

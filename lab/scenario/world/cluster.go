@@ -46,7 +46,9 @@ type Cluster struct {
 
 	mu         sync.Mutex
 	controller *process.Process // nil while it is not to run
+	health     string           // URL that tells its readiness
 	started    int              // how often the controller was started
+	kept       bool             // the controller is started again when it ends
 }
 
 // start boots the cluster. What works beside the control plane does so until working ends.
@@ -164,6 +166,13 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 	}
 	c.Reader = watched
 	return nil
+}
+
+// KillAPIServer and StartAPIServer are a crash of the API server and its end; all else keeps running.
+func (c *Cluster) KillAPIServer() error { return c.controlPlane.KillAPIServer() }
+
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	return c.controlPlane.StartAPIServer(ctx)
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig file.

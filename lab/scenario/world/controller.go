@@ -67,32 +67,66 @@ func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "con
 // StartController executes the product's controller and returns when it is ready. It is the ServiceAccount
 // and has the rights of the shipped RBAC, and nothing more.
 func (c *Cluster) StartController(ctx context.Context) error {
-	if c.world.cfg.Dovetail == "" {
-		return errors.New("start the controller: no binary of dovetail was given")
-	}
 	c.progress("controller", false)
-	if err := c.releaseLease(ctx); err != nil {
-		return err
-	}
-	env, health, err := c.controllerEnvironment(ctx)
-	if err != nil {
-		return fmt.Errorf("prepare the controller: %w", err)
-	}
-	p, err := process.Start(process.Command{
-		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: c.ControllerLog(),
-	})
+	p, health, err := c.launchController(ctx)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.controller = p
-	c.started++
-	c.mu.Unlock()
 	if err := c.controllerReady(ctx, p, health); err != nil {
 		return err
 	}
 	c.progress("controller", true)
 	return nil
+}
+
+// LaunchController executes the product's controller, whatever becomes of it.
+func (c *Cluster) LaunchController(ctx context.Context) error {
+	_, _, err := c.launchController(ctx)
+	return err
+}
+
+func (c *Cluster) launchController(ctx context.Context) (*process.Process, string, error) {
+	if c.world.cfg.Dovetail == "" {
+		return nil, "", errors.New("start the controller: no binary of dovetail was given")
+	}
+	if err := c.releaseLease(ctx); err != nil {
+		return nil, "", err
+	}
+	env, health, err := c.controllerEnvironment(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("prepare the controller: %w", err)
+	}
+	p, err := process.Start(process.Command{
+		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: c.ControllerLog(),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	c.mu.Lock()
+	c.controller, c.health = p, health
+	c.started++
+	c.mu.Unlock()
+	return p, health, nil
+}
+
+// KeepController has a controller that ends by itself started again, as a kubelet does; otherwise its end is the world's.
+func (c *Cluster) KeepController() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = true
+}
+
+// AwaitController waits until the controller that runs is ready.
+func (c *Cluster) AwaitController(ctx context.Context) error {
+	return Until(ctx, func() error {
+		c.mu.Lock()
+		p, url := c.controller, c.health
+		c.mu.Unlock()
+		if p == nil {
+			return errors.New("the controller does not run")
+		}
+		return ready(ctx, url)
+	})
 }
 
 // controllerEnvironment is the whole environment of the controller, and the URL that tells its health.
@@ -144,7 +178,6 @@ func (c *Cluster) controllerKubeconfig(ctx context.Context) (string, error) {
 }
 
 func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url string) error {
-	http := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -154,17 +187,25 @@ func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url s
 		case <-ctx.Done():
 		}
 	}()
-	return Until(ctx, func() error {
-		resp, err := http.Get(url)
-		if err != nil {
-			return fmt.Errorf("the controller is not ready: %w", err)
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != 200 {
-			return fmt.Errorf("the controller is not ready: %s answers %s", url, resp.Status)
-		}
-		return nil
-	})
+	return Until(ctx, func() error { return ready(ctx, url) })
+}
+
+// ready asks the controller whether it is.
+func ready(ctx context.Context, url string) error {
+	asking := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := asking.Do(request)
+	if err != nil {
+		return fmt.Errorf("the controller is not ready: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the controller is not ready: %s answers %s", url, resp.Status)
+	}
+	return nil
 }
 
 // StopController ends the controller in order, if it runs.
@@ -230,10 +271,17 @@ func (c *Cluster) failure(ctx context.Context) error {
 		case <-ended:
 			look.Stop()
 			c.mu.Lock()
-			unasked := c.controller == p
+			unasked, kept := c.controller == p, c.kept
 			c.mu.Unlock()
-			if unasked {
+			switch {
+			case unasked && !kept:
 				return fmt.Errorf("cluster %s: %w", c.Name, p.Death())
+			case unasked:
+				c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", p.Death())
+				if err := c.LaunchController(ctx); err != nil {
+					c.world.log.Warn("the controller cannot be started", "cluster", c.Name, "error", err) // its API server may be away
+					<-look.C
+				}
 			}
 		case <-look.C:
 		}

@@ -1,0 +1,307 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// Mixes are the seeds of the story chaos.
+type Mixes struct {
+	First uint64
+	Count int
+}
+
+// DefaultMixes are few enough to be told with every other story.
+var DefaultMixes = Mixes{First: 1, Count: 3}
+
+// chaosBudget is how many nodes the pool of the story lets go at a time.
+const chaosBudget = 3
+
+// chaosApps are the workloads of the story, and how many pods each may have.
+var chaosApps = []struct {
+	name string
+	most int
+}{{"web", 60}, {"batch", 10}, {"keep", 4}}
+
+// chaos goes through mixes of everything that can go wrong around a controller, one seed after another in one world: after
+// each, all is as if nothing had been, and what may never happen has not happened at any moment.
+func chaos(m Mixes) Scenario {
+	g := &guard{}
+	steps := []Step{
+		startController(),
+		installPool(manifests.Chaos, nil),
+		{Name: "create workloads without pods", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+			g.watch(w)
+			w.KeepController()
+			return apply(ctx, w, manifests.ChaosWorkload, nil)
+		}},
+	}
+	for seed := m.First; seed < m.First+uint64(m.Count); seed++ {
+		steps = append(steps, Step{
+			Name: fmt.Sprintf("seed %d: a storm, then all is well", seed), Timeout: 4 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				err := newStorm(w, seed).rage(ctx)
+				return errors.Join(err, g.verdict(w))
+			},
+		})
+	}
+	steps = append(steps, Step{
+		Name: "scale to 0: all nodes and instances go", Timeout: 3 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			for _, app := range chaosApps {
+				if err := w.Scale(ctx, app.name, 0); err != nil {
+					return err
+				}
+			}
+			for _, app := range chaosApps {
+				if err := empty(ctx, w, app.name); err != nil {
+					return err
+				}
+			}
+			w.Note("%d NodeClaims, %d instances, %d starts of the controller", len(w.History.Claims()), len(w.Instances()), w.ControllerStarts())
+			return g.verdict(w)
+		},
+	}, removePool(manifests.Chaos, nil))
+	return Scenario{
+		Name:    "chaos",
+		Summary: "throttling, lost answers, no capacity, crashes of controller and API server, seeded: no pod gets two nodes, nothing leaks",
+		Steps:   steps,
+	}
+}
+
+// storm is one mix.
+type storm struct {
+	w    *World
+	dice *rand.Rand
+	seed uint64
+	want map[string]int // pods by app
+	told []string
+}
+
+func newStorm(w *World, seed uint64) *storm {
+	return &storm{w: w, dice: rand.New(rand.NewPCG(seed, 0xc4a05)), seed: seed, want: map[string]int{}}
+}
+
+// rage lets the storm break, and waits until the world has come to rest after it.
+func (s *storm) rage(ctx context.Context) error {
+	begin := time.Now()
+	s.breaks()
+	err := s.acts(ctx)
+	s.calms()
+	if err != nil {
+		return err
+	}
+	if err := s.w.AwaitController(ctx); err != nil {
+		return err
+	}
+	calm := time.Now()
+	s.w.Note("%.0f s of storm: %s", calm.Sub(begin).Seconds(), strings.Join(s.told, ", "))
+	if err := s.rests(ctx); err != nil {
+		return err
+	}
+	s.w.Note("at rest after %.0f s: %d nodes", time.Since(calm).Seconds(), len(s.w.Running()))
+	return nil
+}
+
+// breaks sets what lasts as long as the storm.
+func (s *storm) breaks() {
+	aws := s.w.AWS
+	share := func(most float64) float64 { return s.dice.Float64() * most }
+	aws.SetWeather(&wire.Storm{
+		Seed: s.seed, Principal: awsim.ControllerRole(s.w.Name),
+		Throttled: share(0.25), Broken: share(0.15), Lost: share(0.1), Dropped: share(0.1), Slow: share(0.2),
+	})
+	timing := awsim.DefaultTiming()
+	timing.Visible = time.Duration(s.dice.Int64N(int64(4 * time.Second)))
+	timing.Boot = time.Duration(s.dice.Int64N(int64(6 * time.Second)))
+	aws.SetTiming(timing)
+	zones := []string{"a", "b", "c"}
+	for range s.dice.IntN(3) {
+		p := awsim.Pool{Zone: s.w.Region() + zones[s.dice.IntN(3)]}
+		if s.dice.IntN(2) == 0 {
+			p.Lifecycle = "spot"
+		}
+		aws.SetCapacity(p, s.dice.IntN(3))
+	}
+}
+
+func (s *storm) calms() {
+	aws := s.w.AWS
+	aws.ClearFaults()
+	aws.SetTiming(awsim.DefaultTiming())
+	aws.ClearCapacity()
+}
+
+// acts does what people, pods and machines do in the meantime.
+func (s *storm) acts(ctx context.Context) error {
+	deeds := []struct {
+		weight int
+		do     func(context.Context) error
+	}{{6, s.scale}, {1, s.scaleToZero}, {3, s.killController}, {1, s.crashAPIServer}, {2, s.deletePod}, {1, s.deleteClaim}}
+	total := 0
+	for _, d := range deeds {
+		total += d.weight
+	}
+	if err := s.scale(ctx); err != nil {
+		return err
+	}
+	for range 5 + s.dice.IntN(4) {
+		if err := pause(ctx, time.Duration(s.dice.Int64N(int64(2*time.Second)))); err != nil {
+			return err
+		}
+		n := s.dice.IntN(total)
+		for _, d := range deeds {
+			if n -= d.weight; n < 0 {
+				if err := d.do(ctx); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// pause lets time pass: a storm has a rhythm, nothing is waited for.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (s *storm) tell(format string, args ...any) {
+	s.told = append(s.told, fmt.Sprintf(format, args...))
+}
+
+func (s *storm) scale(ctx context.Context) error {
+	app := chaosApps[s.dice.IntN(len(chaosApps))]
+	n := s.dice.IntN(app.most + 1)
+	s.tell("%s=%d", app.name, n)
+	s.want[app.name] = n
+	return s.w.Scale(ctx, app.name, int32(n))
+}
+
+func (s *storm) scaleToZero(ctx context.Context) error {
+	s.tell("all=0")
+	for _, app := range chaosApps {
+		s.want[app.name] = 0
+		if err := s.w.Scale(ctx, app.name, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *storm) killController(ctx context.Context) error {
+	s.tell("controller killed")
+	if err := s.w.KillController(); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Duration(s.dice.Int64N(int64(time.Second)))); err != nil {
+		return err
+	}
+	return s.w.LaunchController(ctx)
+}
+
+func (s *storm) crashAPIServer(ctx context.Context) error {
+	s.tell("API server crashed")
+	if err := s.w.KillAPIServer(); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Duration(s.dice.Int64N(int64(3*time.Second)))); err != nil {
+		return err
+	}
+	return s.w.StartAPIServer(ctx)
+}
+
+func (s *storm) deletePod(ctx context.Context) error {
+	var all corev1.PodList
+	if err := s.w.Client.List(ctx, &all, client.InNamespace("default")); err != nil {
+		return err
+	}
+	if len(all.Items) == 0 {
+		return nil
+	}
+	pod := all.Items[s.dice.IntN(len(all.Items))]
+	s.tell("a pod deleted")
+	return client.IgnoreNotFound(s.w.Client.Delete(ctx, &pod))
+}
+
+// deleteClaim deletes a NodeClaim whose pods may all be moved.
+func (s *storm) deleteClaim(ctx context.Context) error {
+	var claims karpv1.NodeClaimList
+	var all corev1.PodList
+	if err := errors.Join(s.w.Client.List(ctx, &claims), s.w.Client.List(ctx, &all)); err != nil {
+		return err
+	}
+	free := slices.DeleteFunc(claims.Items, func(c karpv1.NodeClaim) bool {
+		return slices.ContainsFunc(all.Items, func(p corev1.Pod) bool {
+			return kept(p) && (p.Spec.NodeName == "" || p.Spec.NodeName == c.Status.NodeName)
+		})
+	})
+	if len(free) == 0 {
+		return nil
+	}
+	s.tell("a NodeClaim deleted")
+	return client.IgnoreNotFound(s.w.Client.Delete(ctx, &free[s.dice.IntN(len(free))]))
+}
+
+// kept reports whether a pod may not be moved.
+func kept(p corev1.Pod) bool {
+	return p.Annotations[karpv1.AnnotationDoNotDisrupt] == "true" && p.DeletionTimestamp == nil &&
+		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// rests waits until each workload has its pods, each pod runs, and instances and NodeClaims belong together.
+func (s *storm) rests(ctx context.Context) error {
+	for _, app := range chaosApps {
+		want, scaled := s.want[app.name]
+		if !scaled {
+			n, err := s.w.Replicas(ctx, app.name)
+			if err != nil {
+				return err
+			}
+			want = n
+		}
+		if err := podsRun(ctx, s.w, app.name, want); err != nil {
+			return fmt.Errorf("%s: %w", app.name, err)
+		}
+	}
+	return errors.Join(pairs(ctx, s.w), oneInstanceEach(s.w))
+}
+
+// oneInstanceEach checks that no NodeClaim ever got two instances.
+func oneInstanceEach(w *World) error {
+	launched := map[string]string{}
+	for _, i := range w.Instances() {
+		claim := i.Tags[world.NodeClaimTag]
+		if other := launched[claim]; other != "" {
+			return fmt.Errorf("NodeClaim %s got the instances %s and %s", claim, other, i.ID)
+		}
+		launched[claim] = i.ID
+	}
+	return nil
+}
+
+// endedByChoice reports whether a NodeClaim is being ended because the controller wants it.
+func endedByChoice(c *karpv1.NodeClaim) bool {
+	return c.DeletionTimestamp != nil && meta.IsStatusConditionTrue(c.Status.Conditions, karpv1.ConditionDisruptionReason)
+}

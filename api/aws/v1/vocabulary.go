@@ -15,6 +15,7 @@ func Vocabulary() karpv1.Vocabulary {
 	v.WellKnown[LabelZoneID] = true
 	v.RestrictedDomains = append(v.RestrictedDomains, Group)
 	v.Normalized[LabelEBSZone] = corev1.LabelTopologyZone
+	v.ReservationID = LabelReservationID
 	v.KnownValues[LabelInstanceTenancy] = []string{TenancyDedicated, TenancyDefault}
 	return v
 }

@@ -21,6 +21,8 @@ type Vocabulary struct {
 	Normalized map[string]string
 	// KnownValues lists, for keys whose values are a closed set, that set.
 	KnownValues map[string][]string
+	// ReservationID is the key that names a node's capacity reservation; empty if the cloud has none.
+	ReservationID string
 }
 
 // CoreVocabulary is what holds on every cloud.

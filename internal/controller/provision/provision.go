@@ -125,12 +125,23 @@ func (p *Provisioner) pass(ctx context.Context) error {
 	plan := schedule.Solve(snap, schedule.Budget{})
 	took := p.Now().Sub(start)
 	p.Metrics.SchedulingSeconds.WithLabelValues("provisioner").Observe(took.Seconds())
-	p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(float64(len(plan.Rejected)))
+	p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(float64(unschedulable(plan)))
 	if len(plan.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
 	p.tellPods(plan, snap.Closed)
 	return p.launch(ctx, plan.Launches, snap.Labels)
+}
+
+// unschedulable counts the pods that have no place, and will have none as things are.
+func unschedulable(plan schedule.Plan) int {
+	n := 0
+	for i := range plan.Rejected {
+		if !plan.Rejected[i].Deferred() {
+			n++
+		}
+	}
+	return n
 }
 
 func launchedPods(plan schedule.Plan) int {
@@ -158,8 +169,9 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 			}
 		}
 	}
-	for _, r := range plan.Rejected {
-		if r.Reasons[0].Code == schedule.NotManaged {
+	for i := range plan.Rejected {
+		r := &plan.Rejected[i]
+		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
 			continue
 		}
 		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))

@@ -284,6 +284,22 @@ func TestPlacedAndRejectedPodsAreTold(t *testing.T) {
 	}
 }
 
+// A pod that waits for nodes on their way to show what they leave of a reservation is not complained about, nor counted.
+func TestDeferredPodIsNotTold(t *testing.T) {
+	f := fixture.New(t)
+	plan := schedule.Plan{Rejected: []schedule.Rejection{
+		{Pod: pending("waits"), Reasons: []schedule.Reason{{Code: schedule.Requirement, NodePool: "other", Message: "no"}, {Code: schedule.Reserved, NodePool: "general", Message: "taken"}}},
+		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Message: "too large"}}},
+	}}
+	provisioner(f).tellPods(plan, nil)
+	if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "too large") {
+		t.Errorf("events %q", said)
+	}
+	if n := unschedulable(plan); n != 1 {
+		t.Errorf("%d unschedulable", n)
+	}
+}
+
 // Among many pools, the one that matters to the pod is not the one that is cut off.
 func TestForemost(t *testing.T) {
 	reasons := []schedule.Reason{

@@ -34,6 +34,10 @@ type Offering struct {
 	Price float64
 	// Available is false when there is no price, no subnet, or no capacity at the moment.
 	Available bool
+	// ReservationID is the capacity reservation that the offering is taken from; empty if everybody can buy it.
+	ReservationID string
+	// Remaining is how many more instances the reservation takes; meaningless without one.
+	Remaining int
 }
 
 // Cheapest returns the lowest-priced available offering that set admits (well-known labels may be undefined in set).

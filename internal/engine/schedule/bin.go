@@ -27,8 +27,10 @@ type bin struct {
 	// room is no less than what any type has that the bin may become without being pressed.
 	room vec
 	// target is the type that the bin was sized for; without being pressed it becomes nothing dearer than ceiling.
-	target  int
+	target  candidate
 	ceiling float64
+	// seat is the reservation that the bin means to be launched into: see seats.
+	seat int
 	// version counts the bin's changes, measured is the version at which room was exact.
 	version, measured int
 	reserved          vec
@@ -47,6 +49,7 @@ type growth struct {
 	first    int
 	reserved vec // nil if the pool has no limits
 	relaxed  bool
+	seat     int
 }
 
 // urgency says whether a bin may grow above its ceiling.
@@ -99,7 +102,7 @@ func btoi(b bool) int {
 
 func (sv *solver) newBin(t *template) *bin {
 	return &bin{
-		index: len(sv.bins), t: t, on: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: -1, ceiling: math.Inf(1),
+		index: len(sv.bins), t: t, on: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: candidate{t: -1}, ceiling: math.Inf(1),
 		reserved: make(vec, len(t.limits.names)), measured: -1,
 	}
 }
@@ -195,12 +198,7 @@ func (sv *solver) settle(b *bin, a ask, on *candidates) (growth, *refusal) {
 		}
 		return g, why
 	}
-	price := func(r requirement.Set) float64 {
-		if list := sv.candidates(b.t, r).list; len(list) > 0 {
-			return list[0].price
-		}
-		return math.Inf(1)
-	}
+	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
 	choices, blocked := sv.choices(a.views, on.reqs, b.index, price)
 	if blocked != nil {
 		return growth{}, sv.refuseView(blocked)
@@ -242,14 +240,14 @@ func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
 	}
 	if a.u == thrifty {
 		limit = b.ceiling
-		if on != b.on && b.target >= 0 && on.priceOf(b.target) > limit {
+		if on != b.on && b.target.t >= 0 && on.priceOf(b.target) > limit {
 			// What the pod requires makes the type that the bin was sized for dearer, for all pods in it.
 			return growth{}, sv.no(Resources, true)
 		}
 	}
 	blocked := t.conflictingGroups(b.ports, a.c.ports)
 	limited := len(t.limits.names) > 0
-	overLimit := false
+	overLimit, taken := false, false
 	for ; first < len(on.list); first++ {
 		cand := on.list[first]
 		if cand.price > limit {
@@ -263,12 +261,20 @@ func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
 			overLimit = true
 			continue
 		}
-		g := growth{on: on, first: first}
+		if !sv.may(b, cand, a.u) {
+			taken = taken || cand.seat != 0
+			continue
+		}
+		g := growth{on: on, first: first, seat: cand.seat}
 		if limited {
 			g.reserved = ti.capacity
 		}
 		if on.hasMin {
-			return sv.holdMinima(b, a, g, blocked)
+			grown, why := sv.holdMinima(b, a, g, blocked)
+			if why != nil && cand.seat != 0 {
+				continue // what everybody can buy leaves more choice
+			}
+			return grown, why
 		}
 		return g, nil
 	}
@@ -279,6 +285,8 @@ func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
 		}
 		total := b.total.plus(asked)
 		return growth{}, refuse(Limits, false, func() string { return sv.explainLimits(b, on.reqs, total) })
+	case taken:
+		return growth{}, sv.refuseSeat()
 	case sv.explaining:
 		return growth{}, sv.noType(b, a.c, on.reqs, b.total.plus(asked))
 	case a.u == thrifty && on == b.on:
@@ -315,10 +323,10 @@ func (sv *solver) measure(b *bin) {
 // holdMinima is hold for requirements with minValues: the types left must have enough different values.
 func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *refusal) {
 	t, on := b.t, g.on
-	types := sv.fitting(b, on, g.first, b.total.plus(a.c.requests), blocked)
+	types := sv.fitting(b, g, b.total.plus(a.c.requests), blocked)
 	missed, keep := t.minima(on.reqs, types)
 	if len(missed) > 0 {
-		if !sv.bestEffort || len(b.pods) > 0 {
+		if !sv.bestEffort || len(b.pods) > 0 || g.seat != 0 {
 			return growth{}, refuse(MinValues, true, func() string { return explainMinima(on.reqs, missed) })
 		}
 		g.relaxed = true
@@ -339,12 +347,12 @@ func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *
 	return g, nil
 }
 
-// fitting lists the types from first on that hold total within what limits have left.
-func (sv *solver) fitting(b *bin, on *candidates, first int, total vec, blocked []bool) []candidate {
+// fitting lists the types from g.first on that hold total within what limits have left, in g's reservation or in none.
+func (sv *solver) fitting(b *bin, g growth, total vec, blocked []bool) []candidate {
 	var out []candidate
-	for _, cand := range on.list[first:] {
+	for _, cand := range g.on.list[g.first:] {
 		ti := &b.t.types[cand.t]
-		if total.fits(ti.room) && (blocked == nil || !blocked[ti.group]) && ti.capacity.withinSum(b.t.left, b.reserved) {
+		if cand.seat == g.seat && total.fits(ti.room) && (blocked == nil || !blocked[ti.group]) && ti.capacity.withinSum(b.t.left, b.reserved) {
 			out = append(out, cand)
 		}
 	}
@@ -374,6 +382,7 @@ func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 		t.left = t.left.plus(b.reserved).minus(g.reserved)
 		b.reserved = g.reserved
 	}
+	sv.seats.sit(b, g.seat)
 	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
 	for i, r := range c.requests {
 		b.total[i] += r

@@ -145,7 +145,7 @@ func (sv *solver) offers(lists []*candidates) bitset {
 		for _, cand := range l.list {
 			ti := &l.t.types[cand.t]
 			for i := range ti.Offerings {
-				if o := &ti.Offerings[i]; o.Available && l.reqs.Overlaps(o.Requirements) {
+				if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && l.reqs.Overlaps(o.Requirements) {
 					out.add(ti.offering + i)
 				}
 			}
@@ -414,7 +414,8 @@ func (sv *solver) lowerBound() float64 {
 			total -= sv.market.bound[i] * float64(max(0, free))
 		}
 	}
-	if dearest != nil && len(sv.nodes) == 0 {
+	total -= sv.paidFor()
+	if dearest != nil && len(sv.nodes) == 0 && len(sv.seats.ids) == 0 {
 		single = sv.market.alone(dearest)
 	}
 	return max(total, single, 0)

@@ -21,16 +21,21 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
 		Requirements: b.on.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
 	}
-	all := sv.fitting(b, b.on, b.first, b.total, t.conflictingGroups(b.ports, nil))
+	all, blocked := []candidate(nil), t.conflictingGroups(b.ports, nil)
+	if b.seat == 0 {
+		all = sv.fitting(b, growth{on: b.on, first: b.first}, b.total, blocked)
+	} else {
+		all = sv.seated(b, blocked)
+	}
 	sv.widen(b, all)
-	types := all[:0]
+	types := make([]candidate, 0, len(all))
 	for _, cand := range all {
 		// Any of the types may be what is launched, so none may count more against limits than was reserved.
 		if t.types[cand.t].capacity.within(b.reserved) {
 			types = append(types, cand)
 		}
 	}
-	types = types[:min(len(types), MaxInstanceTypes)]
+	types, held := sv.unseat(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if missed, _ := t.minima(b.on.reqs, types); len(missed) > 0 {
 		if !sv.bestEffort {
 			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(b.on.reqs, missed)}
@@ -42,7 +47,8 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		l.InstanceTypes = append(l.InstanceTypes, t.types[cand.t].InstanceType)
 		groups[t.types[cand.t].group] = true
 	}
-	l.Offering, _ = l.InstanceTypes[0].Cheapest(b.on.reqs)
+	l.Requirements = sv.committed(&l, held)
+	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
 	for _, h := range b.held {
 		for range h.n {

@@ -78,7 +78,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin,
 			total[i] += r * int64(p.n)
 		}
 	}
-	if fresh.target >= 0 {
+	if fresh.target.t >= 0 {
 		price = fresh.ceiling
 	}
 	for k := len(sv.bins) - 1; k >= max(0, len(sv.bins)-recent); k-- {
@@ -95,11 +95,11 @@ func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin,
 			if cand.price > limit {
 				break
 			}
-			if !total.fitsBeside(b.total, b.t.types[cand.t].room) {
+			if !total.fitsBeside(b.total, b.t.types[cand.t].room) || !sv.may(b, cand, thrifty) {
 				continue
 			}
 			ceiling, target := b.ceiling, b.target
-			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand.t, nil
+			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand, nil
 			if grown, why := sv.grow(b, a.c, a.sh, thrifty); why == nil {
 				return b, grown
 			}
@@ -134,7 +134,7 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 		return nil
 	}
 	cand := g.on.list[size]
-	b.ceiling, b.target = cand.price, cand.t
+	b.ceiling, b.target = cand.price, cand
 	var content []portion
 	sv.pack(queue, first, cand, b.t.types[cand.t].room, &content)
 	return content
@@ -172,7 +172,7 @@ func (sv *solver) pack(queue []demand, first *class, on candidate, room vec, con
 	}
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.price[on.t] <= on.price {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
 				take(d)
 			}
 		}
@@ -211,7 +211,7 @@ func (sv *solver) packPart(queue []demand, on candidate, ratio float64, free vec
 func seek(queue []demand, k, side int, ratio float64, on candidate, free vec) int {
 	for ; k < len(queue); k++ {
 		d := &queue[k]
-		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && d.on.price[on.t] <= on.price {
+		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
 			return k
 		}
 	}
@@ -239,7 +239,7 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
 	for k := g.first; k < len(g.on.list); k++ {
 		cand := g.on.list[k]
 		ti := &b.t.types[cand.t]
-		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.left, b.reserved) {
+		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.left, b.reserved) || !sv.may(b, cand, thrifty) {
 			continue
 		}
 		if cand.price > top {

@@ -3,6 +3,8 @@
 package schedule
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -50,6 +52,12 @@ type Rejection struct {
 	Reasons []Reason
 }
 
+// Deferred tells that the pod waits for nodes on their way to show which reservations they leave to others: the next
+// plan will tell. There is nothing to be done about it until then.
+func (r *Rejection) Deferred() bool {
+	return slices.ContainsFunc(r.Reasons, func(why Reason) bool { return why.Code == Reserved })
+}
+
 // Reason is one cause, as data. Code is stable; Message is for people.
 type Reason struct {
 	Code     Code   `json:"code"`
@@ -76,6 +84,8 @@ const (
 	Volume        Code = "Volume"
 	VolumePending Code = "VolumeUnbound"
 	Unsupported   Code = "Unsupported"
+	// Reserved: only capacity reservations would do, and nodes on their way take what they have left.
+	Reserved Code = "ReservedCapacity"
 )
 
 // Stats tells what the plan cost to make and what it costs to run.

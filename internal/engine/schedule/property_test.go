@@ -33,6 +33,9 @@ func randomTypes(r *rand.Rand) []*catalog.InstanceType {
 		for j := range it.Offerings {
 			it.Offerings[j].Available = !maybe(r, 15)
 		}
+		if maybe(r, 25) {
+			it = WithReservation(it, pick(r, "cr-1", "cr-2"), r.IntN(4))
+		}
 		out = append(out, it)
 	}
 	return out

@@ -49,6 +49,7 @@ type solver struct {
 	planned []portion
 	queue   []demand // memory of ahead
 	quotas  quotas
+	seats   seats
 	peers   int // how many at the front of queue value room as the first does
 	scratch vec // memory of pack
 
@@ -132,6 +133,7 @@ func (sv *solver) compile() []*queued {
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}
+	sv.seats.spokenFor(s.Nodes, s.Labels.ReservationID)
 	return sv.order(queue)
 }
 

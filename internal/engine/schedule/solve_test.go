@@ -50,6 +50,9 @@ func describe(p schedule.Plan) string {
 		if zone, ok := l.Requirements.Get(Zone).Single(); ok {
 			where += " " + zone
 		}
+		if ids := l.Requirements.Get(ReservationID).Values(); len(ids) > 0 {
+			where += " in " + strings.Join(ids, "+")
+		}
 		if l.MinValuesRelaxed {
 			where += " relaxed"
 		}

@@ -37,6 +37,9 @@ type template struct {
 // typeInfo is an instance type as the template sees it.
 type typeInfo struct {
 	*catalog.InstanceType
+	// open has the offerings that everybody can buy, reserved are the others.
+	open     *catalog.InstanceType
+	reserved []reserved
 	// room is what is left for pods after the daemons that come with the node.
 	room     vec
 	group    int
@@ -50,10 +53,13 @@ type daemonGroup struct {
 	ports    []hostPort
 }
 
-// candidate is a type that requirements admit, with its cheapest available offering's price.
+// candidate is a type that requirements admit, with its cheapest available offering's price. A type is listed once for
+// what everybody can buy of it, and once for each reservation.
 type candidate struct {
 	t     int
 	price float64
+	// seat is the reservation that the type is taken from: see seats.
+	seat int
 }
 
 type candidates struct {
@@ -62,8 +68,10 @@ type candidates struct {
 	reqs requirement.Set
 	// hasMin tells whether reqs has minValues.
 	hasMin bool
-	// price by typeInfo index; +Inf where there is none.
+	// price by typeInfo index without reservations; +Inf where there is none.
 	price []float64
+	// slots are the prices in reservations.
+	slots map[slot]float64
 	// narrowed is what the candidates become under wishes, by their ids; settled remembers domains.
 	narrowed []narrowing
 	settled  []settled
@@ -101,6 +109,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	for _, it := range types {
 		if t.reqs.Overlaps(it.Requirements) {
 			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})
+			sv.seats.stock(&t.types[len(t.types)-1])
 		}
 	}
 	sv.groupDaemons(t)
@@ -191,17 +200,16 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 		if !reqs.Overlaps(ti.Requirements) {
 			continue
 		}
-		if o, ok := ti.Cheapest(reqs); ok {
-			c.list = append(c.list, candidate{i, o.Price})
+		if o, ok := ti.open.Cheapest(reqs); ok {
+			c.list = append(c.list, candidate{t: i, price: o.Price})
 			c.price[i] = o.Price
 		}
+		c.addReserved(i, ti)
 	}
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
 	t.memo[key] = c
 	return c
 }
-
-func (c *candidates) priceOf(t int) float64 { return c.price[t] }
 
 // values are the domains of key that the template's nodes may be in.
 func (t *template) values(key string) []string {

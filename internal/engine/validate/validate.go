@@ -28,6 +28,7 @@ func Plan(s *snapshot.Snapshot, p schedule.Plan) error {
 	c.nodes()
 	c.launches()
 	c.limits()
+	c.reservations()
 	c.topology()
 	return errors.Join(c.errs...)
 }
@@ -306,7 +307,8 @@ func (c *check) launched(l *schedule.Launch, it *catalog.InstanceType, r require
 func (c *check) price(l *schedule.Launch, it *catalog.InstanceType) (float64, bool) {
 	best, found := 0.0, false
 	for _, o := range it.Offerings {
-		ok := o.Available && l.Requirements.Get(corev1.LabelTopologyZone).Has(o.Zone) && l.Requirements.Get(karpv1.LabelCapacityType).Has(o.CapacityType)
+		ok := o.Available && l.Requirements.Get(corev1.LabelTopologyZone).Has(o.Zone) && l.Requirements.Get(karpv1.LabelCapacityType).Has(o.CapacityType) &&
+			(o.ReservationID == "" || admits(l, &o))
 		if ok && (!found || o.Price < best) {
 			best, found = o.Price, true
 		}

@@ -1,0 +1,253 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// seats are what is left of capacity reservations. A bin that means to be launched into one takes a seat in it, and gives it
+// back when it becomes something else, so that no plan counts on more instances than a reservation has.
+//
+// A seat is known by the number of its reservation, from 1 on; 0 is none, which is what most nodes have.
+type seats struct {
+	number map[string]int
+	ids    []string // by number - 1
+	left   []int    // never negative
+	total  []int    // for the plan to use
+}
+
+// reserved is an offering of a type that takes a seat.
+type reserved struct {
+	seat  int
+	offer *catalog.Offering
+}
+
+// slot is a type taken from a reservation.
+type slot struct{ t, seat int }
+
+// stock tells a type's offerings in reservations from those that anybody can buy. What a reservation has is the least that
+// any offering of it says, whatever pool it is in.
+func (s *seats) stock(ti *typeInfo) {
+	ti.open = ti.InstanceType
+	if !slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return o.ReservationID != "" }) {
+		return
+	}
+	open := *ti.InstanceType
+	open.Offerings = nil
+	for i := range ti.Offerings {
+		o := &ti.Offerings[i]
+		if o.ReservationID == "" {
+			open.Offerings = append(open.Offerings, *o)
+			continue
+		}
+		ti.reserved = append(ti.reserved, reserved{s.add(o), o})
+	}
+	ti.open = &open
+}
+
+func (s *seats) add(o *catalog.Offering) int {
+	n, known := s.number[o.ReservationID]
+	if !known {
+		if s.number == nil {
+			s.number = map[string]int{}
+		}
+		s.ids, s.left = append(s.ids, o.ReservationID), append(s.left, math.MaxInt)
+		n = len(s.ids)
+		s.number[o.ReservationID] = n
+	}
+	s.left[n-1] = max(0, min(s.left[n-1], o.Remaining))
+	return n
+}
+
+// spokenFor takes the seats of claims that have no instance yet: whichever of its reservations a claim is launched into, it
+// must be there. What is left then is what the plan can use.
+func (s *seats) spokenFor(nodes []snapshot.Node, key string) {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Claim == "" || n.Launched || key == "" {
+			continue
+		}
+		for _, r := range n.Requirements {
+			if r.Key != key || r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			for _, id := range r.Values {
+				if seat, known := s.number[id]; known && s.left[seat-1] > 0 {
+					s.left[seat-1]--
+				}
+			}
+		}
+	}
+	s.total = slices.Clone(s.left)
+}
+
+// free tells whether the bin has or could have the seat.
+func (s *seats) free(b *bin, seat int) bool { return seat == 0 || seat == b.seat || s.left[seat-1] > 0 }
+
+// sit gives the bin a seat in place of its own.
+func (s *seats) sit(b *bin, seat int) {
+	if seat == b.seat {
+		return
+	}
+	if b.seat != 0 {
+		s.left[b.seat-1]++
+	}
+	if seat != 0 {
+		s.left[seat-1]--
+	}
+	b.seat = seat
+}
+
+// may tells whether a bin may become the candidate as far as reservations go. It leaves one, which is paid for, only for
+// a pod that has no other place.
+func (sv *solver) may(b *bin, cand candidate, u urgency) bool {
+	return sv.seats.free(b, cand.seat) && (cand.seat != 0 || b.seat == 0 || u == pressing)
+}
+
+func (sv *solver) refuseSeat() *refusal {
+	return refuse(Reserved, false, func() string {
+		return "the capacity reservations that would do are taken by nodes on their way"
+	})
+}
+
+// addReserved lists the type's offerings in reservations that the requirements admit, the cheapest of each reservation.
+func (c *candidates) addReserved(i int, ti *typeInfo) {
+	at := len(c.list)
+	for _, r := range ti.reserved {
+		if !r.offer.Available || !c.reqs.Overlaps(r.offer.Requirements) {
+			continue
+		}
+		cand := candidate{t: i, price: r.offer.Price, seat: r.seat}
+		if k := slices.IndexFunc(c.list[at:], func(o candidate) bool { return o.seat == r.seat }); k >= 0 {
+			cand.price = min(cand.price, c.list[at+k].price)
+			c.list[at+k] = cand
+		} else {
+			c.list = append(c.list, cand)
+		}
+		if c.slots == nil {
+			c.slots = map[slot]float64{}
+		}
+		c.slots[slot{i, r.seat}] = cand.price
+	}
+}
+
+// priceOf is what the candidate costs under these requirements; +Inf if they do not admit it.
+func (c *candidates) priceOf(cand candidate) float64 {
+	if cand.seat == 0 {
+		return c.price[cand.t]
+	}
+	return c.slotPrice(cand)
+}
+
+func (c *candidates) slotPrice(cand candidate) float64 {
+	if p, ok := c.slots[slot{cand.t, cand.seat}]; ok {
+		return p
+	}
+	return math.Inf(1)
+}
+
+// lowest is the lowest price of the candidates that the bin could have; +Inf if there is none.
+func (sv *solver) lowest(b *bin, c *candidates) float64 {
+	for _, cand := range c.list {
+		if sv.seats.free(b, cand.seat) {
+			return cand.price
+		}
+	}
+	return math.Inf(1)
+}
+
+// seated lists what a bin in a reservation can be launched as: the types of its own reservation, and of all others in which
+// a seat is left that nobody wants, lest the launch fails for want of one. It takes those seats; see unseat.
+func (sv *solver) seated(b *bin, blocked []bool) []candidate {
+	var types []candidate
+	for n := range sv.seats.ids {
+		seat := n + 1
+		if !sv.seats.free(b, seat) {
+			continue
+		}
+		more := sv.fitting(b, growth{on: b.on, seat: seat}, b.total, blocked)
+		if len(more) > 0 && seat != b.seat {
+			sv.seats.left[n]--
+		}
+		types = append(types, more...)
+	}
+	slices.SortStableFunc(types, func(a, c candidate) int { return cmp.Compare(a.price, c.price) })
+	return types
+}
+
+// unseat gives back the seats that none of the types left to the launch is in. It returns the types, each once, and the
+// reservations that are held.
+func (sv *solver) unseat(b *bin, all, kept []candidate) (types []candidate, held []string) {
+	if b.seat == 0 {
+		return kept, nil
+	}
+	var wanted, given bitset
+	seen := map[int]bool{}
+	for _, cand := range kept {
+		if !wanted.has(cand.seat) {
+			wanted.add(cand.seat)
+			held = append(held, sv.seats.ids[cand.seat-1])
+		}
+		if !seen[cand.t] {
+			types = append(types, cand)
+		}
+		seen[cand.t] = true
+	}
+	for _, cand := range all {
+		if cand.seat != b.seat && !wanted.has(cand.seat) && !given.has(cand.seat) {
+			given.add(cand.seat)
+			sv.seats.left[cand.seat-1]++
+		}
+	}
+	slices.Sort(held)
+	return types, held
+}
+
+// committed narrows a launch's requirements to the reservations that are held for it, or away from all reservations if none is.
+func (sv *solver) committed(l *Launch, held []string) requirement.Set {
+	if len(held) > 0 {
+		reqs := l.Requirements.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
+		if key := sv.s.Labels.ReservationID; key != "" {
+			reqs = reqs.With(requirement.In(key, held...))
+		}
+		return reqs
+	}
+	for _, it := range l.InstanceTypes {
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && l.Requirements.Overlaps(o.Requirements) {
+				return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
+			}
+		}
+	}
+	return l.Requirements
+}
+
+// paidFor bounds what all reservations together can hold, in worth: pods in them cost next to nothing.
+func (sv *solver) paidFor() float64 {
+	most := make([]float64, len(sv.seats.ids))
+	for _, t := range sv.templates {
+		for i := range t.types {
+			ti := &t.types[i]
+			worth := 0.0
+			for axis, r := range ti.room {
+				worth += sv.market.bound[axis] * float64(max(0, r))
+			}
+			for _, r := range ti.reserved {
+				most[r.seat-1] = max(most[r.seat-1], worth)
+			}
+		}
+	}
+	total := 0.0
+	for seat, worth := range most {
+		total += worth * float64(sv.seats.total[seat])
+	}
+	return total
+}

@@ -46,10 +46,6 @@ func UnsupportedKinds() map[string]string {
 func nodePoolGaps() []gap[*karpv1.NodePool] {
 	return []gap[*karpv1.NodePool]{
 		{
-			Field{"spec.replicas", "the pool launches no nodes, neither to this number nor for pods"},
-			func(p *karpv1.NodePool) bool { return p.Spec.Replicas != nil },
-		},
-		{
 			Field{"spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized and Balanced act as WhenEmpty: only nodes without pods are given back"},
 			func(p *karpv1.NodePool) bool {
 				policy := p.Spec.Disruption.ConsolidationPolicy

@@ -29,7 +29,7 @@ func TestUnsupportedNodePool(t *testing.T) {
 	}{
 		{"nothing", "{}", nil},
 		{"what works", "{weight: 1, limits: {cpu: 1}, disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty]}]}}", nil},
-		{"replicas", "{replicas: 0}", []string{"spec.replicas"}},
+		{"replicas", "{replicas: 0}", nil},
 		{"default policy", "{disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}}", []string{"spec.disruption.consolidationPolicy"}},
 		{"balanced policy", "{disruption: {consolidationPolicy: Balanced}}", []string{"spec.disruption.consolidationPolicy"}},
 		{"budget for drift", "{disruption: {budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty, Drifted]}]}}", []string{"spec.disruption.budgets[].reasons"}},

@@ -37,6 +37,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
+	"github.com/dovetail-k8s/dovetail/internal/controller/static"
 	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -75,14 +76,14 @@ func (a *assembly) assemble(ctx context.Context) error {
 		Live:             a.mgr.GetAPIReader(),
 		Types:            ec2,
 		Settings:         snapshot.Settings{PreferencePolicy: a.settings.PreferencePolicy, MinValuesPolicy: a.settings.MinValuesPolicy},
-		Labels:           requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,
 		PoolLeftOut: func(pool *karpv1.NodePool, err error) {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
 	})
-	for _, r := range a.reconcilers(ec2) {
+	for _, r := range append(a.reconcilers(ec2), a.optional(state)...) {
 		if err := r.Register(a.mgr); err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	return []registrar{
 		&nodeclass.Reconciler{Client: c, Cloud: ec2, Events: a.events, Log: log, Now: now},
-		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
+		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity)},
 		&provision.PodTrigger{Client: c, Batch: a.batch},
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
@@ -109,6 +110,18 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&terminate.NodeReconciler{Client: c, Cloud: ec2, Evictor: a.evictor, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 	}
 }
+
+// optional are the reconcilers of features that are off unless their gate is on.
+func (a *assembly) optional(state *cluster.State) (out []registrar) {
+	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	if a.settings.Gate(settings.GateStaticCapacity) {
+		out = append(out, &static.Reconciler{Client: c, State: state, Labels: labels(), Metrics: a.metrics, Log: log, Now: now})
+	}
+	return out
+}
+
+// labels is what label keys mean on EKS.
+func labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }
 
 // addLoops adds what looks at the whole cluster, on the leader only.
 func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
@@ -159,11 +172,6 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		return nil, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
-	gates, err := a.settings.Gates()
-	if err != nil {
-		return nil, err
-	}
-	reserved, said := gates["ReservedCapacity"]
 	ec2, err := aws.New(aws.Config{
 		AWS: cfg,
 		Identity: identity.Identity{
@@ -182,7 +190,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		AMIRefresh:        a.settings.AMIRefreshInterval,
 		SubnetRefresh:     a.settings.SubnetRefreshInterval,
 		StrictMinValues:   a.settings.MinValuesPolicy == "Strict",
-		ReservedCapacity:  reserved || !said,
+		ReservedCapacity:  a.settings.Gate(settings.GateReservedCapacity),
 		Fallback:          data,
 		Known:             a.known,
 		Now:               time.Now,

@@ -36,6 +36,9 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}
+	if expire := claim.Spec.ExpireAfter.Duration; expire != nil {
+		out.ExpireAfter = *expire
+	}
 	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || f.Condemned[claim.UID]
 	if node != nil {
 		mergeNode(&out, claim, node)
@@ -43,6 +46,7 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	if !out.Initialized {
 		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	}
+	out.Disrupting = !out.Deleting && condition.IsTrue(claim, karpv1.ConditionDisruptionReason)
 	if node == nil && condition.IsTrue(claim, karpv1.ConditionRegistered) {
 		// Its Node has joined and was removed since. What the claim promises will not come any more.
 		out.Allocatable, out.Nominated = nil, nil

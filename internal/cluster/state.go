@@ -56,10 +56,15 @@ type State struct {
 	condemned map[types.UID]bool
 	// nominated holds nodes (by the snapshot's name) that were promised to a pod, and until when.
 	nominated map[string]time.Time
+	// reserved are places under a pool's limit on nodes that are set aside for claims about to be created.
+	reserved map[string]int64
 	// primed is true once a read of the API server itself has been merged. doubts counts the calls of
 	// Forget: a read that began before the latest of them settles nothing.
 	primed bool
 	doubts int
+
+	// reserving is held while places are counted and set aside. It is taken before mu.
+	reserving sync.Mutex
 }
 
 // NewState returns an empty State; it reads nothing yet.
@@ -69,6 +74,7 @@ func NewState(cfg Config) *State {
 		created:   map[types.UID]*karpv1.NodeClaim{},
 		condemned: map[types.UID]bool{},
 		nominated: map[string]time.Time{},
+		reserved:  map[string]int64{},
 	}
 }
 

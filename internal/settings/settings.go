@@ -197,6 +197,19 @@ func (s Settings) Gates() (map[string]bool, error) {
 	return out, nil
 }
 
+// Names of feature gates. All are off by default but ReservedCapacity.
+const (
+	GateReservedCapacity = "ReservedCapacity"
+	GateStaticCapacity   = "StaticCapacity"
+)
+
+// Gate tells whether a feature gate is on.
+func (s Settings) Gate(name string) bool {
+	gates, _ := s.Gates() // Validate has said what is wrong with them
+	on, said := gates[name]
+	return on || !said && name == GateReservedCapacity
+}
+
 // Idle lists the settings in use that have no effect, so that nobody waits for one in vain.
 func (s Settings) Idle() []string {
 	gates, _ := s.Gates() // Validate has said what is wrong with them
@@ -213,7 +226,7 @@ func (s Settings) Idle() []string {
 	note(!s.IgnoreDRARequests, "ignore-dra-requests")
 	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
 	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
-	for _, name := range []string{"NodeRepair", "NodeOverlay", "SpotToSpotConsolidation", "StaticCapacity", "CapacityBuffer"} {
+	for _, name := range []string{"NodeRepair", "NodeOverlay", "SpotToSpotConsolidation", "CapacityBuffer"} {
 		note(gates[name], "feature-gates "+name)
 	}
 	return out

@@ -109,17 +109,30 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true", "--scheduler-config={}",
 		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
-		"--feature-gates=NodeRepair=true,NodeOverlay=true,SpotToSpotConsolidation=true,StaticCapacity=true,CapacityBuffer=true")
+		"--feature-gates=NodeRepair=true,NodeOverlay=true,SpotToSpotConsolidation=true,CapacityBuffer=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 12 {
-		t.Errorf("%d settings without effect, want 12", got)
+	if got := len(s.Idle()); got != 11 {
+		t.Errorf("%d settings without effect, want 11", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")
 		if !strings.Contains(string(page), name) {
 			t.Errorf("docs/compatibility.md does not mention %s", setting)
 		}
+	}
+}
+
+func TestGates(t *testing.T) {
+	s, _, err := parse(t, map[string]string{"FEATURE_GATES": "StaticCapacity=true, Unheard=true"}, "--cluster-name=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Gate(GateStaticCapacity) || !s.Gate(GateReservedCapacity) || s.Gate("NodeRepair") {
+		t.Error("want StaticCapacity and, by default, ReservedCapacity on, and nothing else")
+	}
+	if s.FeatureGates = "ReservedCapacity=false"; s.Gate(GateReservedCapacity) || s.Gate(GateStaticCapacity) {
+		t.Error("want everything off")
 	}
 }

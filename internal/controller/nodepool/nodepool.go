@@ -33,6 +33,8 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// StaticCapacity is the feature gate of that name.
+	StaticCapacity bool
 }
 
 // Register adds the reconciler to mgr.
@@ -79,6 +81,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	for _, f := range support.UnsupportedNodePool(pool) {
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
+	}
+	if pool.Spec.Replicas != nil && !r.StaticCapacity {
+		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "spec.replicas: the feature gate StaticCapacity is off, so the pool launches no nodes, neither to this number nor for pods")
 	}
 	if pool, err = r.stampHash(ctx, pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

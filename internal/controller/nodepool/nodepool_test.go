@@ -94,6 +94,12 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	if said := f.Said(); len(said) > 0 {
 		t.Errorf("said again within the hour: %v", said)
 	}
+	f.Clock = f.Clock.Add(time.Hour)
+	r.StaticCapacity = true
+	f.Reconcile(r, "general")
+	if said := f.Said(); len(said) > 0 {
+		t.Errorf("said though the gate is on: %v", said)
+	}
 }
 
 func TestHash(t *testing.T) {

@@ -93,6 +93,8 @@ type Node struct {
 	Ready bool
 	// Deleting is true from the first decision to end the node until it is gone.
 	Deleting bool
+	// Disrupting is true while a replacement is awaited, after which the node is ended.
+	Disrupting bool
 	// InstanceTerminating is true once the instance itself is on its way out.
 	InstanceTerminating bool
 	// Consolidatable is the NodeClaim's condition of that name.
@@ -100,6 +102,8 @@ type Node struct {
 	// NominatedUntil protects a node that a pod was just promised to from disruption.
 	NominatedUntil time.Time
 	CreatedAt      time.Time
+	// ExpireAfter is the age at which the node is ended; zero if it never is.
+	ExpireAfter time.Duration
 	// Price in $/h of the offering that this node was bought from, 0 if unknown.
 	Price float64
 	// VolumeLimits is CSINode's allocatable count per driver.

@@ -93,7 +93,7 @@ func TestMergedNode(t *testing.T) {
 			view{Name: "claim-a", Claim: "claim-a", CPU: "2", GPU: "1", Taints: []string{"dedicated"}, Launched: true},
 		},
 		{
-			"registered: the Node's name and taints, without those that will go, and what is missing or zero from the claim",
+			"row 132: registered: the Node's name and taints, without those that will go, and what is missing or zero from the claim",
 			claimOf("claim-a", startup, launched("i-1"), registered("node-a"), promise),
 			nodeOf("node-a", "i-1", joinedNode, tainted(taint("starting", "NoSchedule"), taint(uninitialized, "NoSchedule"), taint("node.kubernetes.io/not-ready", "NoExecute"), taint("readiness.k8s.io/x", "NoExecute"), taint("dedicated", "NoSchedule")),
 				func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }),
@@ -301,6 +301,9 @@ func TestDaemonSetPods(t *testing.T) {
 			p.Spec.Affinity = affinity("node-a")
 		})
 	}
+	larger := func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("4")
+	}
 	tests := []struct {
 		name    string
 		objects []client.Object
@@ -308,8 +311,9 @@ func TestDaemonSetPods(t *testing.T) {
 		affine  *corev1.Affinity
 	}{
 		{"no pod yet: the template, limits standing in for requests", []client.Object{set()}, "500m", nil},
-		{"the newest pod, not the template", []client.Object{set(), live("old", "3", time.Hour), live("new", "2", time.Minute)}, "2", &corev1.Affinity{}},
-		{"the pin to its node gives way to the template's affinity", []client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)}, "2", affinity("any")},
+		{"row 114: the newest pod, not the larger template", []client.Object{set(larger), live("old", "3", time.Hour), live("new", "2", time.Minute)}, "2", &corev1.Affinity{}},
+		{"row 118: the pin to its node gives way to the template's affinity", []client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)}, "2", affinity("any")},
+		{"row 118: or to none", []client.Object{set(), live("new", "2", 0)}, "2", &corev1.Affinity{}},
 		{"another set's pod", []client.Object{set(func(d *appsv1.DaemonSet) { d.UID = "other" }), live("new", "2", 0)}, "500m", nil},
 	}
 	for _, tt := range tests {

@@ -285,6 +285,7 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
+// row 235: for the window, and no longer.
 func TestNominate(t *testing.T) {
 	c := claimOf("claim-a", launched("i-1"), registered("node-a"))
 	w := newWorld(t, c, nodeOf("node-a", "i-1", joinedNode))

@@ -30,11 +30,11 @@ func TestIntersect(t *testing.T) {
 		a, b requirement.Requirement
 		want requirement.Requirement
 	}{
-		{"bounds that contradict leave nothing", parse(t, gt, "10"), parse(t, lt, "5"), requirement.DoesNotExist("k")},
-		{"values outside bounds or not integers go", parse(t, gt, "0"), requirement.In("k", "a", "3"), requirement.In("k", "3")},
-		{"bounds vanish once values are listed", requirement.In("k", "1", "9"), parse(t, gt, "4"), requirement.In("k", "9")},
-		{"exclusions add up", requirement.NotIn("k", "a"), requirement.NotIn("k", "b"), requirement.NotIn("k", "b", "a")},
-		{"exists and does not", requirement.Exists("k"), requirement.DoesNotExist("k"), requirement.DoesNotExist("k")},
+		{"row 55: bounds that contradict leave nothing", parse(t, gt, "10"), parse(t, lt, "5"), requirement.DoesNotExist("k")},
+		{"row 56: values outside bounds or not integers go", parse(t, gt, "0"), requirement.In("k", "a", "3"), requirement.In("k", "3")},
+		{"row 57: bounds vanish once values are listed", requirement.In("k", "1", "9"), parse(t, gt, "4"), requirement.In("k", "9")},
+		{"row 58: exclusions add up", requirement.NotIn("k", "a"), requirement.NotIn("k", "b"), requirement.NotIn("k", "b", "a")},
+		{"row 59: exists and does not", requirement.Exists("k"), requirement.DoesNotExist("k"), requirement.DoesNotExist("k")},
 		{"more minValues win", requirement.In("k", "a").WithMinValues(2), requirement.Exists("k").WithMinValues(3), requirement.In("k", "a").WithMinValues(3)},
 		{"minValues survive a contradiction", parse(t, gt, "10").WithMinValues(2), parse(t, lt, "5"), requirement.DoesNotExist("k").WithMinValues(2)},
 		{"greater than the greatest", parse(t, gt, strconv.Itoa(math.MaxInt64)), requirement.Exists("k"), requirement.DoesNotExist("k")},
@@ -88,14 +88,14 @@ func TestCompatible(t *testing.T) {
 		existing, incoming requirement.Requirement
 		want               bool
 	}{
-		{"exists, absent", absent, exists, false},
+		{"row 59: exists, absent", absent, exists, false},
 		{"in, absent", absent, in, false},
-		{"not in, absent", absent, notIn, true},
+		{"row 60: not in, absent", absent, notIn, true},
 		{"absent, absent", absent, absent, true},
-		{"absent, not in", notIn, absent, true},
+		{"row 60: absent, not in", notIn, absent, true},
 		{"not in, not in", notIn, requirement.NotIn("k", "b"), true},
 		{"absent, in", in, absent, false},
-		{"absent, exists", exists, absent, false},
+		{"row 59: absent, exists", exists, absent, false},
 		{"not in, same value", in, notIn, false},
 		{"not in, other value", in, requirement.NotIn("k", "b"), true},
 		{"in, same value", in, in, true},
@@ -145,7 +145,7 @@ func TestSpellingForClaims(t *testing.T) {
 	)
 	want := []karpv1.Requirement{
 		{Key: "arch", Operator: "In", Values: []string{"a", "b"}},
-		{Key: "cpu", Operator: "Gte", Values: []string{"3"}, MinValues: &n},
+		{Key: "cpu", Operator: "Gte", Values: []string{"3"}, MinValues: &n}, // row 61: both bounds
 		{Key: "cpu", Operator: "Lte", Values: []string{"8"}, MinValues: &n},
 		{Key: "gpu", Operator: "DoesNotExist"},
 		{Key: "team", Operator: "Exists"},
@@ -164,10 +164,19 @@ func TestSpellingForClaims(t *testing.T) {
 
 func TestConflictSuggestsTheKnownKey(t *testing.T) {
 	known := map[string]bool{"topology.kubernetes.io/zone": true}
-	c, found := (requirement.Set{}).Conflict(requirement.NewSet(requirement.In("example.com/zone", "z1")), known)
-	const want = `asks for example.com/zone In [z1], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`
-	if !found || c.String() != want {
-		t.Errorf("got %q, want %q", c, want)
+	pool := requirement.NewSet(requirement.In("example.com/team", "a"))
+	for _, c := range []struct{ name, key, want string }{
+		{"row 54: its name ends alike", "example.com/zone", `asks for example.com/zone In [x], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`},
+		{"row 54: it is a part of a known one", "zone", `asks for zone In [x], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`},
+		{"row 54: a label of the pool", "team", `asks for team In [x], but no such label is known (did you mean "example.com/team"?)`},
+		{"like none", "rack", "asks for rack In [x], but no such label is known"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conflict, found := pool.Conflict(requirement.NewSet(requirement.In(c.key, "x")), known)
+			if !found || conflict.String() != c.want {
+				t.Errorf("got %q, want %q", conflict, c.want)
+			}
+		})
 	}
 }
 

@@ -143,7 +143,7 @@ func TestExistingNodes(t *testing.T) {
 			[]string{"general m.small: a"},
 		},
 		{
-			"finished pods use nothing",
+			"row 240: finished pods use nothing",
 			withNodes(world(Pod("a", Asks("cpu", "4"))), Node("n", "general", func(n *snapshot.Node) {
 				done := Bound(Pod("c", Asks("cpu", "4")), "n")
 				done.Status.Phase = corev1.PodSucceeded

@@ -100,6 +100,11 @@ func TestRequirements(t *testing.T) {
 		{"row 33: defined key, NotIn it", defined(team(notIn, "x")), []string{"no place (Requirements): a"}},
 		{"row 34: defined key, NotIn another", defined(team(notIn, "y")), []string{"general m.small: a"}},
 		{
+			"row 35: any of the pool's values",
+			World(pool(Require("team", in, "v1", "v2")), team(exists)),
+			[]string{"general m.small: a"},
+		},
+		{
 			"row 36: compatible values share a node",
 			World(pool(Require("team", in, "x", "y", "z")), Pod("a", Needs(Expr("team", in, "x", "y"))), Pod("b", Needs(Expr("team", in, "y", "z")))),
 			[]string{"general m.small: a, b"},

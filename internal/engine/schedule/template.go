@@ -211,6 +211,12 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	return c
 }
 
+// exhausted tells whether the pool can launch nothing at all, be it for its limits: no node of it will ever be in the
+// domains that it names. Asked before anything is planned.
+func (t *template) exhausted() bool {
+	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.within(t.left) })
+}
+
 // values are the domains of key that the template's nodes may be in.
 func (t *template) values(key string) []string {
 	own := t.reqs.Get(key)

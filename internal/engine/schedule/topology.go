@@ -224,7 +224,7 @@ func (sv *solver) universe(g *group) []string {
 		}
 	}
 	for _, t := range sv.templates {
-		if !g.filter.admitsTaints(t.taints) {
+		if t.exhausted() || !g.filter.admitsTaints(t.taints) {
 			continue
 		}
 		out = append(out, t.values(g.key)...)

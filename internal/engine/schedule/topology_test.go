@@ -156,8 +156,28 @@ func TestSpread(t *testing.T) {
 		{"row 197: preferred zones", world(web(6, zonal, Prefers(1, Expr(Zone, in, "z1", "z2")))...), []string{"general m.small z1: web x2", "general m.small z2: web x2", "general m.small z3: web x2"}},
 		{
 			"row 198: soft constraints ignored",
-			with(world(web(5, Spread(Host, 1, "web", anyway), PreferApart(1, Host, "web"))...), func(s *snapshot.Snapshot) { s.Settings.PreferencePolicy = "Ignore" }),
+			with(world(web(5, Spread(Host, 1, "web", anyway), PreferApart(1, Host, "web"))...), ignoringPreferences),
 			[]string{"general m.medium: web x4", "general m.small: web"},
+		},
+		{
+			"row 199: preferred node affinity, ignored",
+			with(withNodes(world(web(1, Prefers(100, Expr(Zone, in, "z2")))...), Node("n", "general")), ignoringPreferences),
+			[]string{"on n: web"},
+		},
+		{
+			"row 199: preferred pod affinity to a planned node, ignored",
+			with(world(Pod("db", Labelled("app", "db"), Asks("cpu", "1"), Selects(Zone, "z2")), Pod("big", Asks("cpu", "7500m"), Selects(Zone, "z1")), web(1, PreferNear(100, Zone, "db"))[0]), ignoringPreferences),
+			[]string{"general m.small z2: db", "general m.xlarge z1: big, web"},
+		},
+		{
+			"row 188: a zone that no limit lets anyone into does not cap the others",
+			World([]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))}, web(10, zonal)...),
+			[]string{"a m.medium z1: web x4", "a m.small z1: web", "a m.medium z2: web x4", "a m.small z2: web"},
+		},
+		{
+			"row 188: unless a node is there, which the scheduler counts",
+			withNodes(World([]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))}, web(10, zonal)...), Node("n", "b", inZone("z3"), full)),
+			[]string{"a m.small z1: web", "a m.small z2: web", "no place (Limits,Topology): web x8"},
 		},
 		{
 			"row 167: the volume's zone counts, minDomains holds",
@@ -166,6 +186,8 @@ func TestSpread(t *testing.T) {
 		},
 	})
 }
+
+func ignoringPreferences(s *snapshot.Snapshot) { s.Settings.PreferencePolicy = "Ignore" }
 
 func splitZones(s string) []string {
 	var out []string
@@ -247,6 +269,26 @@ func TestAffinity(t *testing.T) {
 				n.Pods = []*corev1.Pod{Bound(Pod("old", app("web", Apart(Zone, "web"))...), "n")}
 			})),
 			[]string{"general m.small: web", "no place (Topology): web"},
+		},
+		{
+			"row 243: apart by preference only keeps nobody off",
+			withNodes(World(pool(Require(Zone, in, "z1")), web(1)...), Node("n", "general", func(n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{Bound(Pod("a", PreferApart(100, Zone, "web"), PreferApart(100, Host, "web")), "n")}
+			})),
+			[]string{"on n: web"},
+		},
+		{
+			"row 220: preferred by the others of the batch",
+			world(join([]*corev1.Pod{
+				Pod("a", Asks("cpu", "2"), Selects(Zone, "z1"), PreferApart(1, Zone, "web")), Pod("b", Asks("cpu", "2"), Selects(Zone, "z2"), PreferApart(1, Zone, "web")),
+				Pod("c", Asks("cpu", "2"), Selects(Zone, "z3"), PreferApart(1, Zone, "web")),
+			}, web(1))...),
+			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "general m.small: web"},
+		},
+		{
+			"row 144: the zone of a node on its way",
+			withNodes(world(web(1, Near(Zone, "web"))...), Node("n", "general", inZone("z2"), full, holding(1, "web"), func(n *snapshot.Node) { n.Registered, n.Initialized = false, false })),
+			[]string{"general m.small z2: web"},
 		},
 		{"row 223: to nobody", world(Pod("a", Near(Zone, "nobody"))), []string{"no place (Topology): a"}},
 		{"row 224: the target is not pinned", world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...), []string{"general m.small: db", "no place (Topology): web x10"}},

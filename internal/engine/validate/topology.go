@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -245,6 +247,9 @@ func (c *check) lowest(node requirement.Pod, t *corev1.TopologySpreadConstraint,
 	}
 	only := onlyKey(node, t.TopologyKey)
 	for _, pool := range c.s.Pools {
+		if !slices.ContainsFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return leftFor(pool, it) }) {
+			continue // the scheduler counts only nodes, and the pool will have none
+		}
 		for _, d := range poolDomains(pool, t.TopologyKey) {
 			if usable(only, func(string) []string { return []string{d} }) {
 				domains = append(domains, d)
@@ -258,6 +263,22 @@ func (c *check) lowest(node requirement.Pod, t *corev1.TopologySpreadConstraint,
 		}
 	}
 	return max(lowest, 0)
+}
+
+// leftFor tells whether the pool's limits had room for one node of the type before the plan.
+func leftFor(pool snapshot.Pool, it *catalog.InstanceType) bool {
+	for name, limit := range pool.NodePool.Spec.Limits {
+		q := it.Capacity[name]
+		if name == karpv1.ResourceNodes {
+			q = *resource.NewQuantity(1, resource.DecimalSI)
+		}
+		total := pool.Used[name].DeepCopy()
+		total.Add(q)
+		if total.Cmp(limit) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // poolDomains are the values of key that nodes of the pool may have.

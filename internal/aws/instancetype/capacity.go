@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // armReservedMiB is what the firmware of Arm instances keeps in addition to the hypervisor's share.
@@ -27,19 +28,7 @@ func (r *Resolver) resources(m machine, market Market) (capacity, allocatable co
 			capacity[corev1.ResourceMemory] = seen
 		}
 	}
-	overhead := m.overhead(capacity, computed)
-	allocatable = corev1.ResourceList{}
-	for name, has := range capacity {
-		left := has.DeepCopy()
-		for _, taken := range overhead {
-			left.Sub(taken[name])
-		}
-		if left.Sign() < 0 {
-			left = resource.Quantity{Format: has.Format}
-		}
-		allocatable[name] = left
-	}
-	return capacity, allocatable
+	return capacity, catalog.Allocatable(capacity, m.overhead(capacity, computed)...)
 }
 
 // capacity holds the extended resources that the type has; those it has none of are left out.

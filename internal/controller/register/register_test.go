@@ -47,7 +47,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("labels %v", n.Labels)
 	}
 	if diff := cmp.Diff(map[string]string{"both": "claim", "node": "1"}, n.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
+		t.Errorf("scheduling row 65: annotations (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{dedicated, starting}, fixture.Taints(n)); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)

@@ -38,6 +38,9 @@ type Offering struct {
 	ReservationID string
 	// Remaining is how many more instances the reservation takes; meaningless without one.
 	Remaining int
+	// Capacity and Allocatable hold what a node that is bought this way has otherwise than its type says, resource
+	// by resource.
+	Capacity, Allocatable corev1.ResourceList
 }
 
 // Cheapest returns the lowest-priced available offering that set admits (well-known labels may be undefined in set).

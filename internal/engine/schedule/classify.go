@@ -231,7 +231,7 @@ func (sv *solver) compileKind(k *kind) []Reason {
 		return reasons
 	}
 	volumes := podVolumes(sv.s, k.pod)
-	alternatives, reasons := volumeAlternatives(sv.s.Labels, volumes)
+	alternatives, reasons := sv.volumeAlternatives(volumes)
 	if len(reasons) > 0 {
 		return reasons
 	}

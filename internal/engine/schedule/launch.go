@@ -35,16 +35,17 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 			types = append(types, cand)
 		}
 	}
+	types, l.Requirements = sv.certain(b, types, l.Requirements)
 	types, held := sv.unseat(b, all, types[:min(len(types), MaxInstanceTypes)])
-	if missed, _ := t.minima(b.on.reqs, types); len(missed) > 0 {
+	if missed, _ := t.minima(l.Requirements, types); len(missed) > 0 {
 		if !sv.bestEffort {
-			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(b.on.reqs, missed)}
+			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(l.Requirements, missed)}
 		}
 		l.MinValuesRelaxed = true
 	}
 	groups := map[int]bool{}
 	for _, cand := range types {
-		l.InstanceTypes = append(l.InstanceTypes, t.types[cand.t].InstanceType)
+		l.InstanceTypes = t.addVariant(l.InstanceTypes, t.types[cand.t].InstanceType)
 		groups[t.types[cand.t].group] = true
 	}
 	l.Requirements = sv.committed(&l, held)

@@ -30,6 +30,8 @@ type template struct {
 	left   vec
 	// memo of candidates by requirements.
 	memo map[string]*candidates
+	// varied tells that some of the types are variants of one.
+	varied bool
 	// broken says why the pool cannot launch anything; empty if it can.
 	broken Reason
 }
@@ -104,8 +106,9 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
 	t.left = t.limit.minus(t.used)
 
-	types := slices.Clone(p.InstanceTypes)
-	slices.SortFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
+	types := variants(p.InstanceTypes)
+	t.varied = len(types) > len(p.InstanceTypes)
+	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	for _, it := range types {
 		if t.reqs.Overlaps(it.Requirements) {
 			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -58,11 +59,32 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
 	return v
 }
 
+// no is a reason that names the volume's claim.
+func (v volume) no(code Code, format string, args ...any) Reason {
+	return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
+}
+
+// foreign says what of the volume nodes of this cloud cannot do; the zero Reason means that there is nothing.
+func (v volume) foreign(u snapshot.UnsupportedStorage) Reason {
+	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
+		return v.no(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
+	}
+	if v.pv != nil || v.class == nil {
+		return Reason{}
+	}
+	for _, term := range v.class.AllowedTopologies {
+		for _, e := range term.MatchLabelExpressions {
+			if slices.Contains(u.TopologyKeys, e.Key) {
+				return v.no(Unsupported, "is of storage class %q, whose allowed topologies are over %q, a label that nodes of this cloud do not have", v.class.Name, e.Key)
+			}
+		}
+	}
+	return Reason{}
+}
+
 // refuse says why a pod with this volume must wait; the zero Reason means that it need not.
 func (v volume) refuse() Reason {
-	no := func(code Code, format string, args ...any) Reason {
-		return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
-	}
+	no := v.no
 	switch {
 	case v.claim == nil:
 		return no(Volume, "does not exist")
@@ -156,13 +178,15 @@ func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
 
 // volumeAlternatives joins the topologies of all the pod's volumes: every combination that one node could
 // satisfy, or, when there is none, all of them, none of which will be.
-func volumeAlternatives(labels requirement.Labels, volumes []volume) ([]requirement.Set, []Reason) {
+func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {
-		if why := v.refuse(); why.Code != "" {
-			return nil, []Reason{why}
+		for _, why := range []Reason{v.refuse(), v.foreign(sv.s.Volumes.Unsupported)} {
+			if why.Code != "" {
+				return nil, []Reason{why}
+			}
 		}
-		alternatives, err := v.alternatives(labels)
+		alternatives, err := v.alternatives(sv.s.Labels)
 		if err != nil {
 			return nil, []Reason{{Code: Volume, Message: err.Error()}}
 		}

@@ -125,8 +125,20 @@ func TestVolumes(t *testing.T) {
 		{"row 160: claim deleting", one(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"no place (Volume): a"}},
 		{"row 160: volume deleting", one(disk{volume: goingVolume}), []string{"no place (Volume): a"}},
 		{"row 160: claim lost", one(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"no place (Volume): a"}},
+		{"row 161: bound", one(disk{volume: volumeIn()}), []string{"general m.small: a"}},
+		{"row 162: a class of a provisioner that is not supported", without(one(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
+		{"row 162: a volume of one", without(one(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
+		{"row 162: a volume of another", without(one(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
+		{"row 162: a topology key that is not supported", without(one(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"no place (Unsupported): a"}},
+		{"row 162: on a volume that is bound it does not matter", without(one(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
 		{"row 161: named, not bound", one(disk{volume: volumeIn(), pending: true}), []string{"no place (VolumeUnbound): a"}},
 	})
+}
+
+// without is a world whose cloud does not know a provisioner, or topology key, of this name.
+func without(s *snapshot.Snapshot, name string) *snapshot.Snapshot {
+	s.Volumes.Unsupported = snapshot.UnsupportedStorage{Provisioners: []string{name}, TopologyKeys: []string{name}}
+	return s
 }
 
 func TestAttachLimits(t *testing.T) {

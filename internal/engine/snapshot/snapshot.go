@@ -122,4 +122,14 @@ type Volumes struct {
 	Claims         map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
+	// Unsupported is what nodes of this cloud cannot do for volumes; usually nothing.
+	Unsupported UnsupportedStorage
+}
+
+// UnsupportedStorage names volumes that no node of ours could use: a pod that has one is not planned.
+type UnsupportedStorage struct {
+	// Provisioners are CSI drivers, by name.
+	Provisioners []string
+	// TopologyKeys are labels of allowed topologies, as storage classes spell them.
+	TopologyKeys []string
 }

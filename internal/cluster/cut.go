@@ -34,6 +34,7 @@ type Objects struct {
 	StorageClasses         []*storagev1.StorageClass
 	PDBs                   []*policyv1.PodDisruptionBudget
 	Namespaces             []*corev1.Namespace
+	Owners
 }
 
 // Pool is a NodePool with what it may launch now.
@@ -65,7 +66,7 @@ func Cut(o Objects, f Facts) *snapshot.Snapshot {
 		Objects: o, facts: f,
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
-	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies} {
+	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies, w.spreadByDefault} {
 		step()
 	}
 	return w.snap

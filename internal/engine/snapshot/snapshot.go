@@ -47,6 +47,9 @@ type Settings struct {
 	PreferencePolicy string
 	// MinValuesPolicy is Strict or BestEffort.
 	MinValuesPolicy string
+	// DefaultSpread holds for pods without spread constraints of their own. Whoever cuts a Snapshot has added them to
+	// its Pods, each with the selector that suits the pod.
+	DefaultSpread []corev1.TopologySpreadConstraint
 }
 
 // Pool is a NodePool together with what its node class can launch.

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Owners are what says which pods belong together: default spread constraints count the pods that they select.
+type Owners struct {
+	Services               []*corev1.Service
+	ReplicationControllers []*corev1.ReplicationController
+	ReplicaSets            []*appsv1.ReplicaSet
+	StatefulSets           []*appsv1.StatefulSet
+}
+
+// spreadByDefault gives pods without spread constraints the default ones, as the scheduler does, on copies: all of them,
+// or none if nothing tells which pods are to be counted.
+func (w *world) spreadByDefault() {
+	if len(w.facts.Settings.DefaultSpread) == 0 {
+		return
+	}
+	services := map[string][]*corev1.Service{}
+	for _, s := range w.Services {
+		services[s.Namespace] = append(services[s.Namespace], s)
+	}
+	controllers := w.controllers()
+	for i, pod := range w.snap.Pods {
+		if len(pod.Spec.TopologySpreadConstraints) > 0 {
+			continue
+		}
+		selector := defaultSelector(pod, services[pod.Namespace], controllers)
+		if selector == nil {
+			continue
+		}
+		spread := pod.DeepCopy()
+		for _, c := range w.facts.Settings.DefaultSpread {
+			c.LabelSelector = selector
+			spread.Spec.TopologySpreadConstraints = append(spread.Spec.TopologySpreadConstraints, c)
+		}
+		w.snap.Pods[i] = spread
+		w.replace(pod, spread)
+	}
+}
+
+// replace puts the copy of a pod where the pod is, if it is on a node that it is to leave.
+func (w *world) replace(pod, by *corev1.Pod) {
+	at, known := w.byNode[pod.Spec.NodeName]
+	if pod.Spec.NodeName == "" || !known {
+		return
+	}
+	if i := slices.Index(w.snap.Nodes[at].Pods, pod); i >= 0 {
+		w.snap.Nodes[at].Pods[i] = by
+	}
+}
+
+// ownerKey is what a pod says of its controller.
+type ownerKey struct{ namespace, kind, name string }
+
+// controllers finds the selectors of controllers.
+func (w *world) controllers() map[ownerKey]*metav1.LabelSelector {
+	out := map[ownerKey]*metav1.LabelSelector{}
+	for _, c := range w.ReplicationControllers {
+		out[ownerKey{c.Namespace, "ReplicationController", c.Name}] = &metav1.LabelSelector{MatchLabels: c.Spec.Selector}
+	}
+	for _, c := range w.ReplicaSets {
+		out[ownerKey{c.Namespace, "ReplicaSet", c.Name}] = c.Spec.Selector
+	}
+	for _, c := range w.StatefulSets {
+		out[ownerKey{c.Namespace, "StatefulSet", c.Name}] = c.Spec.Selector
+	}
+	return out
+}
+
+// defaultSelector joins the selectors of the Services that select the pod and of its controller; nil if there are none.
+func defaultSelector(pod *corev1.Pod, services []*corev1.Service, controllers map[ownerKey]*metav1.LabelSelector) *metav1.LabelSelector {
+	out := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for _, s := range services {
+		if s.Spec.Selector != nil && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+			maps.Copy(out.MatchLabels, s.Spec.Selector)
+		}
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		if selector := controllers[ownerKey{pod.Namespace, owner.Kind, owner.Name}]; selector != nil {
+			maps.Copy(out.MatchLabels, selector.MatchLabels)
+			out.MatchExpressions = selector.MatchExpressions
+		}
+	}
+	if len(out.MatchLabels)+len(out.MatchExpressions) == 0 {
+		return nil
+	}
+	return out
+}
+
+// readOwners reads what only default spread constraints ask for: without them, it is nobody's business.
+func (s *State) readOwners(ctx context.Context, o *Objects) error {
+	if len(s.cfg.Settings.DefaultSpread) == 0 {
+		return nil
+	}
+	var services corev1.ServiceList
+	if err := s.list(ctx, &services); err != nil {
+		return err
+	}
+	var replicationControllers corev1.ReplicationControllerList
+	if err := s.list(ctx, &replicationControllers); err != nil {
+		return err
+	}
+	var replicaSets appsv1.ReplicaSetList
+	if err := s.list(ctx, &replicaSets); err != nil {
+		return err
+	}
+	var statefulSets appsv1.StatefulSetList
+	if err := s.list(ctx, &statefulSets); err != nil {
+		return err
+	}
+	o.Services, o.ReplicationControllers = pointers(services.Items), pointers(replicationControllers.Items)
+	o.ReplicaSets, o.StatefulSets = pointers(replicaSets.Items), pointers(statefulSets.Items)
+	return nil
+}

@@ -199,10 +199,10 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ec2.Preflight(ctx, local); err != nil {
+	if err := patiently(ctx, a.log, "the cluster", func(ctx context.Context) error { return ec2.Preflight(ctx, local) }); err != nil {
 		return nil, err
 	}
-	if err := ec2.RefreshTypes(ctx); err != nil {
+	if err := patiently(ctx, a.log, "instance types", ec2.RefreshTypes); err != nil {
 		return nil, fmt.Errorf("read instance types: %w", err)
 	}
 	if err := ec2.RefreshPrices(ctx); err != nil {

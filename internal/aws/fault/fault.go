@@ -5,7 +5,9 @@
 package fault
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -103,6 +105,13 @@ func Code(err error) string {
 func Definite(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && !failedServer(err, api)
+}
+
+// Passing reports whether the same call may succeed later though nobody changes anything: there were too many calls, AWS
+// failed, or the network did.
+func Passing(err error) bool {
+	var network net.Error
+	return Is(err, RateLimited) || Is(err, ServerFault) || (errors.As(err, &network) && !errors.Is(err, context.Canceled))
 }
 
 // failedServer looks at the HTTP status too, since EC2's protocol has no attribute for whose fault it was.

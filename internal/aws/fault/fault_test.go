@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"syscall"
 	"testing"
 
 	"github.com/aws/smithy-go"
@@ -59,6 +62,26 @@ func TestKinds(t *testing.T) {
 				t.Error("an error that is no answer of AWS has a kind")
 			}
 		})
+	}
+}
+
+func TestPassing(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"too many calls", apiError("RequestLimitExceeded", ""), true},
+		{"AWS fails", fmt.Errorf("x: %w", &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer}), true},
+		{"the network fails", &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		{"we are told to stop", &url.Error{Op: "Post", Err: context.Canceled}, false},
+		{"not allowed", apiError("UnauthorizedOperation", ""), false},
+		{"not there", apiError("ResourceNotFoundException", ""), false},
+		{"no answer of AWS at all", errors.New("no credentials"), false},
+	} {
+		if got := Passing(tc.err); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }
 

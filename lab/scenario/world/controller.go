@@ -249,6 +249,9 @@ func (c *Cluster) releaseLease(ctx context.Context) error {
 	return nil
 }
 
+// lookEvery is how often it is noticed that there is another controller to watch over.
+const lookEvery = time.Second
+
 // failure waits for the end of a process of the cluster that was not asked to end, or of ctx.
 func (c *Cluster) failure(ctx context.Context) error {
 	for {
@@ -260,7 +263,7 @@ func (c *Cluster) failure(ctx context.Context) error {
 			ended = p.Done()
 		}
 		// A controller that is started or stopped meanwhile is noticed at the next look.
-		look := time.NewTimer(time.Second)
+		look := time.NewTimer(lookEvery)
 		select {
 		case <-ctx.Done():
 			look.Stop()
@@ -280,7 +283,10 @@ func (c *Cluster) failure(ctx context.Context) error {
 				c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", p.Death())
 				if err := c.LaunchController(ctx); err != nil {
 					c.world.log.Warn("the controller cannot be started", "cluster", c.Name, "error", err) // its API server may be away
-					<-look.C
+					select {
+					case <-ctx.Done():
+					case <-time.After(lookEvery):
+					}
 				}
 			}
 		case <-look.C:

@@ -251,6 +251,9 @@ func (e *EC2) showAttachments(i *instanceInfo, r *record) {
 			Attached: launchTime(r), Deletes: d.deletes,
 		})
 	}
+	for _, v := range r.joined {
+		i.Disks = append(i.Disks, attachedDisk{Device: v.device, VolumeID: v.id, Status: "attached", Attached: stamp(v.attached)})
+	}
 	for _, n := range r.nics {
 		i.Interfaces = append(i.Interfaces, e.showNIC(r, n))
 	}

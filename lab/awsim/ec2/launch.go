@@ -208,6 +208,11 @@ func (e *EC2) detachDisks(r *record) {
 			e.volumes[id] = &left
 		}
 	}
+	for _, v := range r.joined {
+		if e.volumes[v.id] != nil {
+			e.release(v.id)
+		}
+	}
 }
 
 // newBatch begins a launch of instances that share a reservation. The lock must be held.

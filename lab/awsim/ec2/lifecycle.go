@@ -36,7 +36,8 @@ type record struct {
 	token       string    // client token of the launch
 	index       int       // in the reservation
 	nics        []nic
-	volumes     []string
+	volumes     []string  // of the launch, in the order of its disks
+	joined      []*volume // attached since
 	publicIP    string
 	spotRequest string
 	endedBy     string    // why it was stopped or terminated

@@ -192,7 +192,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		StrictMinValues:   a.settings.MinValuesPolicy == "Strict",
 		ReservedCapacity:  a.settings.Gate(settings.GateReservedCapacity),
 		Fallback:          data,
-		Known:             a.known,
+		Match:             a.match,
 		Now:               time.Now,
 		Log:               a.log,
 	})
@@ -211,16 +211,25 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	return ec2, nil
 }
 
-// known reports whether both a Node and a NodeClaim have the provider ID.
-func (a *assembly) known(providerID string) bool {
+// match finds the NodeClaim with a provider ID, where a Node has it, too.
+func (a *assembly) match(providerID string) identity.Match {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	nodes, err := cluster.NodesOf(ctx, a.mgr.GetClient(), providerID)
+	match, _ := matching(ctx, a.mgr.GetClient(), providerID) // what cannot be read is no match
+	return match
+}
+
+// matching finds the NodeClaim with a provider ID, where exactly one Node has it, too.
+func matching(ctx context.Context, r client.Reader, providerID string) (identity.Match, error) {
+	nodes, err := cluster.NodesOf(ctx, r, providerID)
 	if err != nil || len(nodes) != 1 {
-		return false
+		return identity.Match{}, err
 	}
-	claims, err := cluster.ClaimsOf(ctx, a.mgr.GetClient(), providerID)
-	return err == nil && len(claims) == 1 && awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef)
+	claims, err := cluster.ClaimsOf(ctx, r, providerID)
+	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
+		return identity.Match{}, err
+	}
+	return identity.Match{ClaimName: claims[0].Name, ClaimUID: string(claims[0].UID)}, nil
 }
 
 // clusterDNS is the address of the cluster's DNS service; empty if it has none, and nodes find out themselves.

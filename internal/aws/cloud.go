@@ -62,9 +62,9 @@ type Config struct {
 	ReservedCapacity bool
 	// Fallback has the on-demand prices until the Pricing API has answered.
 	Fallback pricing.Fallback
-	// Known reports whether both a Node and a NodeClaim of this API server have the provider ID. Such an
-	// instance without identity is adoptable. Nil knows none.
-	Known func(providerID string) bool
+	// Match finds the NodeClaim with a provider ID, where a Node of this API server has it, too. Such an
+	// instance without identity is adoptable. Nil finds none.
+	Match func(providerID string) identity.Match
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -86,6 +86,8 @@ type Cloud struct {
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
 	version string
+	// local is the API server that Preflight was told of.
+	local APIServer
 }
 
 // New returns a Cloud. It calls nobody.
@@ -116,7 +118,7 @@ func New(cfg Config) (*Cloud, error) {
 		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})
 	c.inventory = inventory.New(inventory.Config{EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Now: cfg.Now})
-	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Known, cfg.Now)
+	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	c.launcher = launch.New(launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
@@ -191,6 +193,19 @@ func (c *Cloud) Terminate(ctx context.Context, providerID string) error {
 	return fault.Plain(c.instances.Terminate(ctx, providerID))
 }
 
+// Adopt gives an adoptable instance this cluster's identity.
+func (c *Cloud) Adopt(ctx context.Context, i cloud.Instance) error {
+	return fault.Plain(c.instances.Adopt(ctx, i))
+}
+
+// Name gives an instance of ours the tags by which people find it, once its node has joined.
+func (c *Cloud) Name(ctx context.Context, providerID, node, claim string) error {
+	return fault.Plain(c.instances.Name(ctx, providerID, node, claim))
+}
+
+// Launching reports whether a launch for the claim with this UID is in progress, or its outcome not known yet.
+func (c *Cloud) Launching(claimUID string) bool { return c.launcher.Busy(claimUID) }
+
 // CollectLaunchTemplates deletes launch templates of this cluster that were made before cutoff and are not in use.
 func (c *Cloud) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) error {
 	return c.templates.Collect(ctx, cutoff)
@@ -199,6 +214,7 @@ func (c *Cloud) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) er
 // Launch gives the claim its instance: the one that was launched for it before, if there is one, else a new
 // one. Called again for the same claim it returns the same instance. Errors are those of package cloud.
 func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
+	defer c.launcher.Begin(string(claim.UID))()
 	i, adopted, err := c.launcher.Adopt(ctx, claim)
 	if err != nil {
 		return cloud.Launched{}, err

@@ -17,6 +17,7 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 // APIServer is how an API server is reached and trusted.
@@ -30,7 +31,7 @@ type APIServer struct {
 }
 
 // IdentityMismatchError means that the configured cluster name names another cluster than the one whose
-// API server is talked to. Nothing may be written then.
+// API server is talked to. Nothing may be written then. It is cloud.ErrIdentityMismatch.
 type IdentityMismatchError struct {
 	ClusterName string
 	// Local is the API server talked to, Named the one of the cluster of that name.
@@ -38,26 +39,32 @@ type IdentityMismatchError struct {
 }
 
 func (e *IdentityMismatchError) Error() string {
-	return fmt.Sprintf("IdentityMismatch: this API server is %s, settings.clusterName %q names %s", e.Local, e.ClusterName, e.Named)
+	return fmt.Sprintf("%s: this API server is %s, settings.clusterName names %q, which is %s", cloud.ErrIdentityMismatch, e.Local, e.ClusterName, e.Named)
 }
+
+// Is makes the error recognizable to those who do not know this package.
+func (*IdentityMismatchError) Is(target error) bool { return target == cloud.ErrIdentityMismatch }
 
 // CheckIdentity compares the API server talked to with that of the named cluster. They are one if their
 // certificate authorities share a certificate or their endpoints are equal: within a cluster the API server
-// is reached under another address. What cannot be compared is no mismatch.
-func CheckIdentity(clusterName string, local, named APIServer) error {
+// is reached under another address. What cannot be compared is no mismatch, but a doubt.
+func CheckIdentity(clusterName string, local, named APIServer) (doubt string, err error) {
 	if sameEndpoint(local.Endpoint, named.Endpoint) {
-		return nil
+		return "", nil
 	}
 	here, there := certificates(local.CA), certificates(named.CA)
-	if len(here) == 0 || len(there) == 0 {
-		return nil
+	switch {
+	case len(here) == 0:
+		return fmt.Sprintf("this API server is reached at %s, that of cluster %q is %s, and the CA by which this one is trusted is not known", local.Endpoint, clusterName, named.Endpoint), nil
+	case len(there) == 0:
+		return fmt.Sprintf("this API server is reached at %s, that of cluster %q is %s, and its CA is not known", local.Endpoint, clusterName, cmp.Or(named.Endpoint, "not known")), nil
 	}
 	for der := range here {
 		if there[der] {
-			return nil
+			return "", nil
 		}
 	}
-	return &IdentityMismatchError{ClusterName: clusterName, Local: local.Endpoint, Named: named.Endpoint}
+	return "", &IdentityMismatchError{ClusterName: clusterName, Local: local.Endpoint, Named: cmp.Or(named.Endpoint, "one with another CA")}
 }
 
 func sameEndpoint(a, b string) bool {
@@ -96,35 +103,66 @@ func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
 	if err != nil && !fault.Is(err, fault.DryRun) {
 		return fmt.Errorf("check that EC2 can be called: %w", err)
 	}
+	c.mu.Lock()
+	c.local = local
+	c.mu.Unlock()
 	described, err := c.describeCluster(ctx)
 	if err != nil {
-		if local.EKS && fault.Code(err) == clusterUnknown {
-			return &IdentityMismatchError{ClusterName: c.cfg.Identity.ClusterName, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
-		}
-		configured := c.Cluster()
-		if configured.Endpoint == "" || configured.CABundle == "" || c.KubernetesVersion() == "" {
-			return err
-		}
-		c.cfg.Log.Warn("the cluster cannot be described; whether its name is the right one is not checked", "error", err)
-		return nil
+		return c.withoutEKS(local, err)
 	}
-	named := APIServer{Endpoint: aws.ToString(described.Endpoint)}
-	if ca := described.CertificateAuthority; ca != nil {
-		named.CA, err = base64.StdEncoding.DecodeString(aws.ToString(ca.Data))
-		if err != nil {
-			return fmt.Errorf("certificate authority of cluster %s: %w", c.cfg.Identity.ClusterName, err)
-		}
-	}
-	if err := CheckIdentity(c.cfg.Identity.ClusterName, local, named); err != nil {
+	if err := c.compare(local, described); err != nil {
 		return err
 	}
 	return c.learn(described)
 }
 
-// RefreshVersion learns a new version of Kubernetes. A failure keeps the old one.
+// withoutEKS compares the API server with what is configured, where EKS does not say what the cluster is.
+func (c *Cloud) withoutEKS(local APIServer, cause error) error {
+	if local.EKS && fault.Code(cause) == clusterUnknown {
+		return &IdentityMismatchError{ClusterName: c.cfg.Identity.ClusterName, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
+	}
+	configured := c.Cluster()
+	if configured.Endpoint == "" || configured.CABundle == "" || c.KubernetesVersion() == "" {
+		return cause
+	}
+	ca, err := base64.StdEncoding.DecodeString(configured.CABundle)
+	if err != nil {
+		return fmt.Errorf("settings.clusterCABundle: %w", err)
+	}
+	if _, err := CheckIdentity(c.cfg.Identity.ClusterName, local, APIServer{Endpoint: configured.Endpoint, CA: ca}); err != nil {
+		return err
+	}
+	c.cfg.Log.Warn("EKS does not say which cluster settings.clusterName names; that it is this one was not checked", "cluster", c.cfg.Identity.ClusterName, "error", cause)
+	return nil
+}
+
+// compare finds out whether the API server is that of the cluster which EKS describes.
+func (c *Cloud) compare(local APIServer, described *ekstypes.Cluster) error {
+	named := APIServer{Endpoint: aws.ToString(described.Endpoint)}
+	if ca := described.CertificateAuthority; ca != nil {
+		var err error
+		if named.CA, err = base64.StdEncoding.DecodeString(aws.ToString(ca.Data)); err != nil {
+			return fmt.Errorf("certificate authority of cluster %s: %w", c.cfg.Identity.ClusterName, err)
+		}
+	}
+	doubt, err := CheckIdentity(c.cfg.Identity.ClusterName, local, named)
+	if doubt != "" {
+		c.cfg.Log.Warn("whether settings.clusterName names this cluster was not checked", "why", doubt)
+	}
+	return err
+}
+
+// RefreshVersion learns a new version of Kubernetes, and makes sure that the cluster's name still names this
+// cluster. A failure keeps the old version; an error that is cloud.ErrIdentityMismatch must end all work.
 func (c *Cloud) RefreshVersion(ctx context.Context) error {
 	described, err := c.describeCluster(ctx)
 	if err != nil {
+		return err
+	}
+	c.mu.RLock()
+	local := c.local
+	c.mu.RUnlock()
+	if err := c.compare(local, described); err != nil {
 		return err
 	}
 	return c.learn(described)

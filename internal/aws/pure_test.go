@@ -3,11 +3,13 @@ package aws
 import (
 	"encoding/pem"
 	"errors"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 func bundle(certificates ...string) []byte {
@@ -24,21 +26,25 @@ func TestCheckIdentity(t *testing.T) {
 		name         string
 		local, named APIServer
 		mismatch     bool
+		doubt        string
 	}{
-		{"in the cluster, same authority", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
-		{"authority being rotated", APIServer{Endpoint: inCluster, CA: bundle("old", "new")}, APIServer{Endpoint: eks, CA: bundle("new")}, false},
-		{"another cluster", APIServer{Endpoint: inCluster, CA: bundle("b")}, APIServer{Endpoint: eks, CA: bundle("a")}, true},
-		{"same endpoint, spelt otherwise", APIServer{Endpoint: "https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", CA: bundle("proxy")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
-		{"same host, another port", APIServer{Endpoint: "https://127.0.0.1:6443", CA: bundle("b")}, APIServer{Endpoint: "https://127.0.0.1:7443", CA: bundle("a")}, true},
-		{"authority not known here", APIServer{Endpoint: inCluster, CA: nil}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
-		{"authority not told by EKS", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: nil}, false},
-		{"authority that is no PEM", APIServer{Endpoint: inCluster, CA: []byte("junk")}, APIServer{Endpoint: eks, CA: bundle("a")}, false},
+		{"in the cluster, same authority", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, ""},
+		{"authority being rotated", APIServer{Endpoint: inCluster, CA: bundle("old", "new")}, APIServer{Endpoint: eks, CA: bundle("new")}, false, ""},
+		{"another cluster", APIServer{Endpoint: inCluster, CA: bundle("b")}, APIServer{Endpoint: eks, CA: bundle("a")}, true, ""},
+		{"same endpoint, spelt otherwise", APIServer{Endpoint: "https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", CA: bundle("proxy")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, ""},
+		{"same host, another port", APIServer{Endpoint: "https://127.0.0.1:6443", CA: bundle("b")}, APIServer{Endpoint: "https://127.0.0.1:7443", CA: bundle("a")}, true, ""},
+		{"authority not known here", APIServer{Endpoint: inCluster, CA: nil}, APIServer{Endpoint: eks, CA: bundle("a")}, false, "the CA by which this one is trusted is not known"},
+		{"authority not told by EKS", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: nil}, false, "its CA is not known"},
+		{"authority that is no PEM", APIServer{Endpoint: inCluster, CA: []byte("junk")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, "is not known"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := CheckIdentity("prod", tc.local, tc.named)
+			doubt, err := CheckIdentity("prod", tc.local, tc.named)
 			var mismatch *IdentityMismatchError
-			if errors.As(err, &mismatch) != tc.mismatch {
+			if errors.As(err, &mismatch) != tc.mismatch || errors.Is(err, cloud.ErrIdentityMismatch) != tc.mismatch {
 				t.Errorf("got %v", err)
+			}
+			if (doubt != "") != (tc.doubt != "") || !strings.Contains(doubt, tc.doubt) {
+				t.Errorf("not checked: %q, want %q", doubt, tc.doubt)
 			}
 		})
 	}

@@ -31,7 +31,9 @@ type Instance struct {
 	Tags             map[string]string
 	// NodeClaim is the claim the instance was launched for, from its tags; empty if they do not say.
 	NodeClaim string
-	Owner     Ownership
+	// NodeClaimUID is that claim's UID; empty for instances that Dovetail did not launch.
+	NodeClaimUID string
+	Owner        Ownership
 }
 
 // State is an instance's place in its life.
@@ -70,6 +72,10 @@ type Launched struct {
 
 // ErrNotFound means that the instance is gone for good: terminated, or never there.
 var ErrNotFound = errors.New("instance not found")
+
+// ErrIdentityMismatch means that the API server talked to is not that of the cluster that is configured.
+// Nothing may be written then.
+var ErrIdentityMismatch = errors.New("IdentityMismatch")
 
 // InsufficientCapacityError means that none of the claim's offerings can be had at the moment.
 type InsufficientCapacityError struct{ Err error }

@@ -175,7 +175,7 @@ func TestIdentityMismatch(t *testing.T) {
 	}
 	err = c.Preflight(t.Context(), aws.APIServer{Endpoint: "https://other.example.com", CA: certificate(t)})
 	var mismatch *aws.IdentityMismatchError
-	if !errors.As(err, &mismatch) || !strings.Contains(err.Error(), `settings.clusterName "blue" names `+endpoint) {
+	if !errors.As(err, &mismatch) || !strings.Contains(err.Error(), `this API server is https://other.example.com, settings.clusterName names "blue", which is `+endpoint) {
 		t.Errorf("another cluster's API server: %v", err)
 	}
 }

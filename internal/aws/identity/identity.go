@@ -1,12 +1,15 @@
-// Package identity says which cluster this is and whose an instance is.
+// Package identity says which cluster this is and whose a resource in AWS is.
 //
 // A cluster's name is not unique: clusters are copied, restored and built side by side under one name.
 // What is unique is the UID of its kube-system namespace. It is written as a tag on everything that is
-// created in AWS, and an instance without it is never terminated or tagged.
+// created in AWS, and a resource without it is never ended or tagged.
+//
+// Calls that end or change a resource take a proof: Owned, or Adoption for the one call that makes a
+// resource ours. Only this package makes proofs, and internal/lattice fails when such a call is added to a
+// function that takes none.
 package identity
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 
@@ -63,16 +66,19 @@ func (i Identity) LaunchTags(nodeClass, nodePool string, user map[string]string)
 	return tags
 }
 
-// Owner says whose an instance with these tags is. matched tells that a Node of this API server has the
-// instance's provider ID and that a NodeClaim has it too; it only matters where the UID tag is missing.
-func (i Identity) Owner(tags map[string]string, matched bool) cloud.Ownership {
-	uid, tagged := tags[awsv1.TagClusterUID]
+// Match is the NodeClaim of this API server that has an instance's provider ID, where a Node of this API
+// server has it, too. The zero value is none.
+type Match struct{ ClaimName, ClaimUID string }
+
+// Owner says whose an instance with these tags is. match only matters where the UID tag is missing.
+func (i Identity) Owner(tags map[string]string, match Match) cloud.Ownership {
+	uid := tags[awsv1.TagClusterUID]
 	switch {
-	case tagged && uid != "" && uid == i.ClusterUID:
+	case uid != "" && uid == i.ClusterUID:
 		return cloud.Ours
-	case tagged && uid != "":
+	case uid != "":
 		return cloud.Foreign
-	case matched && i.named(tags):
+	case match != Match{} && i.named(tags) && claims(tags, match):
 		return cloud.Adoptable
 	default:
 		return cloud.Unknown
@@ -82,26 +88,14 @@ func (i Identity) Owner(tags map[string]string, matched bool) cloud.Ownership {
 // named reports whether the tags are those that an autoscaler of a cluster of this name writes.
 func (i Identity) named(tags map[string]string) bool {
 	_, pooled := tags[awsv1.TagNodePool]
-	return pooled && (tags[awsv1.TagClusterName] == i.ClusterName || tags[i.ClusterTag()] == awsv1.TagOwned)
+	if name, said := tags[awsv1.TagClusterName]; said {
+		return pooled && name == i.ClusterName
+	}
+	return pooled && tags[i.ClusterTag()] == awsv1.TagOwned
 }
 
-// ErrNotOurs means that an instance does not carry this cluster's identity, so nothing may be done to it.
-var ErrNotOurs = errors.New("instance is not ours")
-
-// Owned is proof that an instance carries this cluster's identity. Only Prove makes one.
-type Owned struct{ instanceID string }
-
-// InstanceID is the instance that the proof is about; empty in the zero value, which proves nothing.
-func (o Owned) InstanceID() string { return o.instanceID }
-
-// Prove decides about an instance by its tags as they were read, not by its field Owner.
-func (i Identity) Prove(instance cloud.Instance) (Owned, error) {
-	owner := i.Owner(instance.Tags, false)
-	if owner == cloud.Ours && instance.ID != "" {
-		return Owned{instanceID: instance.ID}, nil
-	}
-	if uid := instance.Tags[awsv1.TagClusterUID]; owner == cloud.Foreign {
-		return Owned{}, fmt.Errorf("%w: instance %s belongs to the cluster with UID %s, this is %s", ErrNotOurs, instance.ID, uid, i.ClusterUID)
-	}
-	return Owned{}, fmt.Errorf("%w: instance %s has no tag %s", ErrNotOurs, instance.ID, awsv1.TagClusterUID)
+// claims reports whether the tags name the matching claim, if they name one.
+func claims(tags map[string]string, match Match) bool {
+	name, uid := tags[awsv1.TagNodeClaim], tags[TagNodeClaimUID]
+	return (name == "" || name == match.ClaimName) && (uid == "" || uid == match.ClaimUID)
 }

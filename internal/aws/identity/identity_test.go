@@ -2,6 +2,8 @@ package identity
 
 import (
 	"errors"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
@@ -22,26 +24,32 @@ func TestOwner(t *testing.T) {
 		}
 		return out
 	}
+	here := Match{ClaimName: "general-abc", ClaimUID: "uid-of-claim"}
+	none := Match{}
 	for _, tc := range []struct {
-		name    string
-		tags    map[string]string
-		matched bool
-		want    cloud.Ownership
+		name  string
+		tags  map[string]string
+		match Match
+		want  cloud.Ownership
 	}{
-		{"launched by this cluster", launched, false, cloud.Ours},
-		{"launched by this cluster and renamed since", with(launched, "eks:eks-cluster-name", "other"), false, cloud.Ours},
-		{"another cluster of the same name", with(launched, "dovetail.sh/cluster-uid", "uid-green"), false, cloud.Foreign},
-		{"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), true, cloud.Foreign},
-		{"no identity, node and claim here", byName, true, cloud.Adoptable},
-		{"no identity, node and claim here, cluster tag only", byClusterTag, true, cloud.Adoptable},
-		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), true, cloud.Adoptable},
-		{"no identity, nobody here knows it", byName, false, cloud.Unknown},
-		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), true, cloud.Unknown},
-		{"no identity, made by no autoscaler", map[string]string{"eks:eks-cluster-name": "prod"}, true, cloud.Unknown},
-		{"no tags", nil, true, cloud.Unknown},
+		{"launched by this cluster", launched, none, cloud.Ours},
+		{"launched by this cluster and renamed since", with(launched, "eks:eks-cluster-name", "other"), none, cloud.Ours},
+		{"another cluster of the same name", with(launched, "dovetail.sh/cluster-uid", "uid-green"), none, cloud.Foreign},
+		{"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), here, cloud.Foreign},
+		{"no identity, node and claim here", byName, here, cloud.Adoptable},
+		{"no identity, node and claim here, cluster tag only", byClusterTag, here, cloud.Adoptable},
+		{"no identity, node and claim here, tagged with the claim's name", with(byName, "karpenter.sh/nodeclaim", "general-abc"), here, cloud.Adoptable},
+		{"no identity, tagged for a claim of another name", with(byName, "karpenter.sh/nodeclaim", "general-xyz"), here, cloud.Unknown},
+		{"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here, cloud.Unknown},
+		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), here, cloud.Adoptable},
+		{"no identity, nobody here knows it", byName, none, cloud.Unknown},
+		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), here, cloud.Unknown},
+		{"no identity, two names", with(byClusterTag, "eks:eks-cluster-name", "other"), here, cloud.Unknown},
+		{"no identity, made by no autoscaler", map[string]string{"eks:eks-cluster-name": "prod"}, here, cloud.Unknown},
+		{"no tags", nil, here, cloud.Unknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := blue.Owner(tc.tags, tc.matched); got != tc.want {
+			if got := blue.Owner(tc.tags, tc.match); got != tc.want {
 				t.Errorf("owner is %s, want %s", got, tc.want)
 			}
 		})
@@ -50,7 +58,7 @@ func TestOwner(t *testing.T) {
 
 func TestNothingIsOursWithoutIdentity(t *testing.T) {
 	var none Identity
-	if got := none.Owner(map[string]string{"dovetail.sh/cluster-uid": ""}, false); got != cloud.Unknown {
+	if got := none.Owner(map[string]string{"dovetail.sh/cluster-uid": ""}, Match{}); got != cloud.Unknown {
 		t.Errorf("an identity without UID owns an instance: %s", got)
 	}
 	if err := none.Validate(); err == nil {
@@ -59,17 +67,89 @@ func TestNothingIsOursWithoutIdentity(t *testing.T) {
 }
 
 func TestProofIsOnlyForOurs(t *testing.T) {
-	owned, err := blue.Prove(cloud.Instance{ID: "i-1", Tags: blue.LaunchTags("default", "general", nil)})
-	if err != nil || owned.InstanceID() != "i-1" {
-		t.Errorf("no proof for our own instance: %v", err)
+	owned, err := blue.Prove(Instance, "i-1", blue.LaunchTags("default", "general", nil))
+	if id, of := owned.ID(Instance); err != nil || of != nil || id != "i-1" {
+		t.Errorf("no proof for our own instance: %v, %v", err, of)
 	}
-	for name, i := range map[string]cloud.Instance{
-		"foreign":                      {ID: "i-2", Tags: map[string]string{"dovetail.sh/cluster-uid": "uid-green"}},
-		"unknown":                      {ID: "i-3"},
-		"said to be ours, but tags do": {ID: "i-4", Owner: cloud.Ours},
+	if id, err := owned.ID(LaunchTemplate); !errors.Is(err, ErrNotOurs) || id != "" {
+		t.Errorf("the proof for an instance passes for a launch template: %q, %v", id, err)
+	}
+	for name, tc := range map[string]struct {
+		id   string
+		tags map[string]string
+		says string
+	}{
+		"foreign":          {"i-2", map[string]string{"dovetail.sh/cluster-uid": "uid-green"}, "belongs to the cluster with UID uid-green"},
+		"without identity": {"i-3", nil, "dovetail adopt i-3"},
+		"without ID":       {"", blue.LaunchTags("default", "general", nil), ""},
 	} {
-		if owned, err := blue.Prove(i); !errors.Is(err, ErrNotOurs) || owned.InstanceID() != "" {
-			t.Errorf("%s: proof %q, error %v", name, owned.InstanceID(), err)
+		owned, err := blue.Prove(Instance, tc.id, tc.tags)
+		if !errors.Is(err, ErrNotOurs) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if id, err := owned.ID(Instance); err == nil || id != "" {
+			t.Errorf("%s: proof for %q", name, id)
+		}
+	}
+}
+
+func TestAdoption(t *testing.T) {
+	here := Match{ClaimName: "general-abc", ClaimUID: "uid-of-claim"}
+	named := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general"}
+	foreign := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general", "dovetail.sh/cluster-uid": "uid-green"}
+	ours := blue.LaunchTags("default", "general", nil)
+	byMatch := func(m Match) func(cloud.Instance) (Adoption, error) {
+		return func(i cloud.Instance) (Adoption, error) { return blue.Adopt(i, m) }
+	}
+	for _, tc := range []struct {
+		name  string
+		adopt func(cloud.Instance) (Adoption, error)
+		tags  map[string]string
+		want  map[string]string
+	}{
+		{"node and claim here", byMatch(here), named, map[string]string{
+			"dovetail.sh/cluster-uid": "uid-blue", "dovetail.sh/nodeclaim-uid": "uid-of-claim", "karpenter.sh/nodeclaim": "general-abc",
+		}},
+		{"nobody here knows it", byMatch(Match{}), named, nil},
+		{"another cluster's", byMatch(here), foreign, nil},
+		{"ours", byMatch(here), ours, nil},
+		{"a person says so", blue.Release, named, map[string]string{"dovetail.sh/cluster-uid": "uid-blue"}},
+		{"a person says so of another cluster's", blue.Release, foreign, nil},
+		{"a person says so of ours", blue.Release, ours, nil},
+		{"a person says so of an instance of another name", blue.Release, map[string]string{"eks:eks-cluster-name": "other", "karpenter.sh/nodepool": ""}, nil},
+		{"a person says so of any instance", blue.Release, map[string]string{"Name": "bastion"}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			may, err := tc.adopt(cloud.Instance{ID: "i-1", Tags: tc.tags})
+			id, tags, of := may.Tags(Instance)
+			if tc.want == nil {
+				if err == nil || of == nil || id != "" {
+					t.Errorf("it may be adopted: %v", tags)
+				}
+				return
+			}
+			if err != nil || of != nil || id != "i-1" || !maps.Equal(tags, tc.want) {
+				t.Errorf("got %s %v, %v, %v; want %v", id, tags, err, of, tc.want)
+			}
+		})
+	}
+}
+
+func TestAdoptionOfProfiles(t *testing.T) {
+	const path = "/karpenter/eu-west-1/prod/uid-of-class/"
+	for name, tc := range map[string]struct {
+		path, ofClass string
+		tags          map[string]string
+		adopted       bool
+	}{
+		"made for the class, without identity":  {path, path, map[string]string{"eks:eks-cluster-name": "prod"}, true},
+		"made for another class":                {"/karpenter/eu-west-1/prod/uid-of-another/", path, nil, false},
+		"made for the class by another cluster": {path, path, map[string]string{"dovetail.sh/cluster-uid": "uid-green"}, false},
+		"of no class":                           {"", "", nil, false},
+	} {
+		may, err := blue.AdoptProfile("prod_1", tc.path, tc.ofClass, tc.tags)
+		if _, _, of := may.Tags(InstanceProfile); (err == nil) != tc.adopted || (of == nil) != tc.adopted {
+			t.Errorf("%s: %v, %v", name, err, of)
 		}
 	}
 }

@@ -36,13 +36,14 @@ var ErrNotVisible = errors.New("instance is not visible yet")
 type API interface {
 	ec2.DescribeInstancesAPIClient
 	TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput, optFns ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
+	CreateTags(ctx context.Context, in *ec2.CreateTagsInput, optFns ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
 // Instances are those of one cluster.
 type Instances struct {
 	api      API
 	identity identity.Identity
-	known    func(providerID string) bool
+	match    func(providerID string) identity.Match
 	now      func() time.Time
 	started  time.Time
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
@@ -50,16 +51,16 @@ type Instances struct {
 	shown *memo.Memo[string, struct{}]
 }
 
-// New returns the Instances of a cluster. known reports whether a Node and a NodeClaim of this API server
-// have a provider ID; it decides which instances without identity can be adopted. Nil knows none.
-func New(api API, id identity.Identity, known func(providerID string) bool, now func() time.Time) *Instances {
-	if known == nil {
-		known = func(string) bool { return false }
+// New returns the Instances of a cluster. match finds the NodeClaim that has a provider ID, where a Node of
+// this API server has it, too; it decides which instances without identity can be adopted. Nil finds none.
+func New(api API, id identity.Identity, match func(providerID string) identity.Match, now func() time.Time) *Instances {
+	if match == nil {
+		match = func(string) identity.Match { return identity.Match{} }
 	}
 	return &Instances{
 		api:      api,
 		identity: id,
-		known:    known,
+		match:    match,
 		now:      now,
 		started:  now(),
 		fresh:    memo.New[string, cloud.Instance](VisibleWithin, now),
@@ -172,40 +173,6 @@ func (s *Instances) withFresh(found []cloud.Instance, wanted func(cloud.Instance
 	return found
 }
 
-// Terminate ends an instance of ours. It returns nil once termination is under way, cloud.ErrNotFound when
-// the instance is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
-func (s *Instances) Terminate(ctx context.Context, providerID string) error {
-	i, err := s.Get(ctx, providerID)
-	if err != nil {
-		return err
-	}
-	owned, err := s.identity.Prove(i)
-	if err != nil {
-		return err
-	}
-	if i.State == cloud.ShuttingDown {
-		return nil
-	}
-	return s.terminate(ctx, owned)
-}
-
-// terminate is the only caller of TerminateInstances, and works on proof alone.
-func (s *Instances) terminate(ctx context.Context, owned identity.Owned) error {
-	if owned.InstanceID() == "" {
-		return fmt.Errorf("terminate: %w", identity.ErrNotOurs)
-	}
-	_, err := s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{owned.InstanceID()}})
-	if fault.Is(err, fault.NotFound) {
-		_, err = s.unknown(owned.InstanceID())
-		return cmp.Or(err, ErrNotVisible)
-	}
-	if err != nil {
-		return fmt.Errorf("terminate instance %s: %w", owned.InstanceID(), err)
-	}
-	s.fresh.Drop(owned.InstanceID())
-	return nil
-}
-
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloud.Instance, error) {
 	var out []cloud.Instance
 	pages := ec2.NewDescribeInstancesPaginator(s.api, in)
@@ -255,6 +222,10 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 	}
 	out.ProviderID = ProviderID(out.Zone, out.ID)
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
-	out.Owner = s.identity.Owner(out.Tags, s.known(out.ProviderID))
+	out.NodeClaimUID = out.Tags[identity.TagNodeClaimUID]
+	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
+	if out.Owner == cloud.Unknown {
+		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))
+	}
 	return out
 }

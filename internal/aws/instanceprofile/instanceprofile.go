@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 // API is what Profiles calls of IAM.
@@ -33,6 +34,7 @@ type API interface {
 	CreateInstanceProfile(ctx context.Context, in *iam.CreateInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error)
 	DeleteInstanceProfile(ctx context.Context, in *iam.DeleteInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.DeleteInstanceProfileOutput, error)
 	AddRoleToInstanceProfile(ctx context.Context, in *iam.AddRoleToInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error)
+	TagInstanceProfile(ctx context.Context, in *iam.TagInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.TagInstanceProfileOutput, error)
 	RemoveRoleFromInstanceProfile(ctx context.Context, in *iam.RemoveRoleFromInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
@@ -146,13 +148,19 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 	if holds(found, role) {
 		return nil
 	}
-	if err := p.removeRoles(ctx, name, found.Roles); err != nil {
-		return err
+	if len(found.Roles) > 0 {
+		owned, err := p.own(ctx, found, class.UID)
+		if err != nil {
+			return err
+		}
+		if err := p.removeRoles(ctx, owned, found.Roles); err != nil {
+			return err
+		}
 	}
 	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
 	if fault.Is(err, fault.RoleNotFound) {
 		p.missing.Put(role, struct{}{})
-		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name))
+		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
 	}
 	if err != nil {
 		return fmt.Errorf("add role %s: %w", role, err)
@@ -163,6 +171,10 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 func (p *Profiles) tags(class NodeClass) []iamtypes.Tag {
 	tags := p.identity.Tags(class.Name, class.Tags)
 	tags[awsv1.TagRegion] = p.identity.Region
+	return sortedTags(tags)
+}
+
+func sortedTags(tags map[string]string) []iamtypes.Tag {
 	out := make([]iamtypes.Tag, 0, len(tags))
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, iamtypes.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
@@ -188,15 +200,55 @@ func holds(profile *iamtypes.InstanceProfile, role string) bool {
 
 // foreign reports whether another cluster of the same name made the profile.
 func (p *Profiles) foreign(profile *iamtypes.InstanceProfile) bool {
-	for _, tag := range profile.Tags {
-		if aws.ToString(tag.Key) == awsv1.TagClusterUID {
-			return aws.ToString(tag.Value) != p.identity.ClusterUID
-		}
-	}
-	return false
+	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloud.Foreign
 }
 
-func (p *Profiles) removeRoles(ctx context.Context, name string, roles []iamtypes.Role) error {
+func tagsOf(profile *iamtypes.InstanceProfile) map[string]string {
+	out := make(map[string]string, len(profile.Tags))
+	for _, tag := range profile.Tags {
+		out[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	return out
+}
+
+// own proves that a profile is ours. One without identity that an autoscaler before this one has made for
+// the class is adopted first.
+func (p *Profiles) own(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
+	name, tags := aws.ToString(profile.InstanceProfileName), tagsOf(profile)
+	if owned, err := p.identity.Prove(identity.InstanceProfile, name, tags); err == nil {
+		return owned, nil
+	}
+	may, err := p.identity.AdoptProfile(name, aws.ToString(profile.Path), p.path(classUID), tags)
+	if err != nil {
+		return identity.Owned{}, err
+	}
+	if err := p.adopt(ctx, may); err != nil {
+		return identity.Owned{}, err
+	}
+	again, err := p.get(ctx, name)
+	if err != nil || again == nil {
+		return identity.Owned{}, errors.Join(fmt.Errorf("instance profile %s has gone", name), err)
+	}
+	return p.identity.Prove(identity.InstanceProfile, name, tagsOf(again))
+}
+
+func (p *Profiles) adopt(ctx context.Context, may identity.Adoption) error {
+	name, tags, err := may.Tags(identity.InstanceProfile)
+	if err != nil {
+		return err
+	}
+	_, err = p.api.TagInstanceProfile(ctx, &iam.TagInstanceProfileInput{InstanceProfileName: aws.String(name), Tags: sortedTags(tags)})
+	if err != nil {
+		return fmt.Errorf("tag instance profile %s: %w", name, err)
+	}
+	return nil
+}
+
+func (p *Profiles) removeRoles(ctx context.Context, owned identity.Owned, roles []iamtypes.Role) error {
+	name, err := owned.ID(identity.InstanceProfile)
+	if err != nil {
+		return err
+	}
 	for _, r := range roles {
 		_, err := p.api.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: r.RoleName})
 		if err != nil && !fault.Is(err, fault.NotFound) {
@@ -206,13 +258,25 @@ func (p *Profiles) removeRoles(ctx context.Context, name string, roles []iamtype
 	return nil
 }
 
-// remove deletes a profile; one that is gone is no error.
-func (p *Profiles) remove(ctx context.Context, name string) error {
+// remove deletes a profile of a class; one that is gone is no error.
+func (p *Profiles) remove(ctx context.Context, name, classUID string) error {
 	found, err := p.get(ctx, name)
 	if err != nil || found == nil {
 		return err
 	}
-	if err := p.removeRoles(ctx, name, found.Roles); err != nil {
+	owned, err := p.own(ctx, found, classUID)
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if err := p.removeRoles(ctx, owned, found.Roles); err != nil {
+		return err
+	}
+	return p.delete(ctx, owned)
+}
+
+func (p *Profiles) delete(ctx context.Context, owned identity.Owned) error {
+	name, err := owned.ID(identity.InstanceProfile)
+	if err != nil {
 		return err
 	}
 	_, err = p.api.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String(name)})
@@ -241,7 +305,7 @@ func (p *Profiles) DeleteAll(ctx context.Context, uid string) error {
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, p.remove(ctx, name))
+		errs = append(errs, p.remove(ctx, name, uid))
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,10 +56,37 @@ type Config struct {
 type Launcher struct {
 	cfg    Config
 	ledger *ledger
+
+	mu sync.Mutex
+	// begun counts the launches in progress, by the UID of their claim.
+	begun map[string]int
 }
 
 // New returns a Launcher.
-func New(cfg Config) *Launcher { return &Launcher{cfg: cfg, ledger: newLedger(cfg.Now)} }
+func New(cfg Config) *Launcher {
+	return &Launcher{cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{}}
+}
+
+// Begin says that a launch for a claim is in progress until done is called.
+func (l *Launcher) Begin(claimUID string) (done func()) {
+	l.count(claimUID, 1)
+	return func() { l.count(claimUID, -1) }
+}
+
+func (l *Launcher) count(claimUID string, by int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun[claimUID] += by; l.begun[claimUID] == 0 {
+		delete(l.begun, claimUID)
+	}
+}
+
+// Busy reports whether a launch for a claim is in progress, or the outcome of one is in doubt.
+func (l *Launcher) Busy(claimUID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
+}
 
 // Order is what to buy.
 type Order struct {
@@ -162,7 +190,7 @@ func (l *Launcher) call(ctx context.Context, o Order, in *ec2.CreateFleetInput, 
 func (l *Launcher) complete(i *cloud.Instance, o Order, in *ec2.CreateFleetInput) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
-	i.NodeClaim = o.Claim.Name
+	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
 	i.Owner = cloud.Ours
 	i.Tenancy = awsv1.TenancyDefault
 	if reqs, err := Requirements(o.Claim); err == nil {

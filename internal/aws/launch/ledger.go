@@ -83,6 +83,12 @@ func (l *ledger) mismatched(claim string) {
 	l.entries.Put(claim, e)
 }
 
+// inDoubt reports whether a call was made whose outcome is not known, and could still show.
+func (l *ledger) inDoubt(claim string) bool {
+	e, _ := l.entries.Get(claim)
+	return !e.doubtful.IsZero() && l.now().Sub(e.doubtful) < instance.VisibleWithin
+}
+
 // bought forgets a claim that has its instance.
 func (l *ledger) bought(claim string) { l.entries.Drop(claim) }
 

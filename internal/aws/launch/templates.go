@@ -77,7 +77,7 @@ func (t *Templates) DeleteAll(ctx context.Context, nodeClass string) error {
 	}
 	var errs []error
 	for _, template := range templates {
-		errs = append(errs, t.delete(ctx, template))
+		errs = append(errs, t.remove(ctx, template))
 	}
 	return errors.Join(errs...)
 }
@@ -93,7 +93,7 @@ func (t *Templates) Collect(ctx context.Context, cutoff time.Time) error {
 	for _, template := range templates {
 		_, used := t.known.Get(aws.ToString(template.LaunchTemplateName))
 		if !used && aws.ToTime(template.CreateTime).Before(cutoff) {
-			errs = append(errs, t.delete(ctx, template))
+			errs = append(errs, t.remove(ctx, template))
 		}
 	}
 	return errors.Join(errs...)
@@ -114,11 +114,28 @@ func (t *Templates) list(ctx context.Context, more ...ec2types.Filter) ([]ec2typ
 	return out, nil
 }
 
-func (t *Templates) delete(ctx context.Context, template ec2types.LaunchTemplate) error {
-	t.known.Drop(aws.ToString(template.LaunchTemplateName))
-	_, err := t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: template.LaunchTemplateId})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+// remove deletes a template that carries our identity, whatever a filter said of it.
+func (t *Templates) remove(ctx context.Context, template ec2types.LaunchTemplate) error {
+	tags := make(map[string]string, len(template.Tags))
+	for _, tag := range template.Tags {
+		tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	owned, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tags)
+	if err != nil {
 		return fmt.Errorf("delete launch template %s: %w", aws.ToString(template.LaunchTemplateName), err)
+	}
+	t.known.Drop(aws.ToString(template.LaunchTemplateName))
+	return t.delete(ctx, owned)
+}
+
+func (t *Templates) delete(ctx context.Context, owned identity.Owned) error {
+	id, err := owned.ID(identity.LaunchTemplate)
+	if err != nil {
+		return err
+	}
+	_, err = t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: aws.String(id)})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("delete launch template %s: %w", id, err)
 	}
 	return nil
 }

@@ -161,6 +161,10 @@ func (w *ec2World) DeleteLaunchTemplate(context.Context, *ec2.DeleteLaunchTempla
 	return nil, errors.New("launching deletes nothing")
 }
 
+func (w *ec2World) CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error) {
+	return nil, errors.New("launching tags nothing afterwards")
+}
+
 var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", AccountID: "111122223333", Region: "us-east-1"}
 
 // process is one run of the controller: what it knows dies with it.

@@ -3,8 +3,11 @@ package refresh
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 const (
@@ -31,7 +34,8 @@ type Catalog struct {
 // NeedLeaderElection is false: reading is for all.
 func (*Catalog) NeedLeaderElection() bool { return false }
 
-// Start renews until ctx ends. The caller has read everything once already.
+// Start renews until ctx ends. The caller has read everything once already. The error is
+// cloud.ErrIdentityMismatch when the cluster's name has come to name another cluster: it ends the controller.
 func (c *Catalog) Start(ctx context.Context) error {
 	types := time.NewTimer(catalogEvery)
 	defer types.Stop()
@@ -49,7 +53,11 @@ func (c *Catalog) Start(ctx context.Context) error {
 			}
 			types.Reset(wait)
 		case <-version.C:
-			if err := c.Cloud.RefreshVersion(ctx); err != nil {
+			err := c.Cloud.RefreshVersion(ctx)
+			if errors.Is(err, cloud.ErrIdentityMismatch) {
+				return err
+			}
+			if err != nil {
 				c.Log.Error("reading the cluster's version; the old one is used", "error", err)
 			}
 		}

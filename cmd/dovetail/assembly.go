@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -24,6 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/adopt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -132,7 +135,8 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&disrupt.Loop{Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Settle: disrupt.SettleTime},
 		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Log: log},
-		&collect.Instances{Client: c, Live: live, Cloud: ec2, Metrics: a.metrics, Log: log, Now: now},
+		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Claims{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
@@ -142,18 +146,27 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	return errors.Join(errs...)
 }
 
-// cloud prepares AWS and refuses to start on the wrong cluster.
-func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
+// loadSDK reads how AWS is reached from where the SDK's users say it.
+func loadSDK(ctx context.Context, log *slog.Logger) (awssdk.Config, error) {
 	cfg, err := awsconfig.LoadDefaultConfig(ctx,
 		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(4*time.Minute)),
 		awsconfig.WithAppID("dovetail-"+strings.ReplaceAll(version, "+", "-")),
 		awsconfig.WithEC2IMDSRegion(),
-		awsconfig.WithLogger(sdkLogger(a.log)))
+		awsconfig.WithLogger(sdkLogger(log)))
 	if err != nil {
-		return nil, fmt.Errorf("prepare the AWS SDK: %w", err)
+		return cfg, fmt.Errorf("prepare the AWS SDK: %w", err)
 	}
 	if cfg.Region == "" {
-		return nil, errors.New("the AWS region is not known: set AWS_REGION")
+		return cfg, errors.New("the AWS region is not known: set AWS_REGION")
+	}
+	return cfg, nil
+}
+
+// cloud prepares AWS and refuses to start on the wrong cluster.
+func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
+	cfg, err := loadSDK(ctx, a.log)
+	if err != nil {
+		return nil, err
 	}
 	system, err := a.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {

@@ -198,6 +198,11 @@ func (c *Cloud) Adopt(ctx context.Context, i cloud.Instance) error {
 	return fault.Plain(c.instances.Adopt(ctx, i))
 }
 
+// Release gives an instance this cluster's identity because a person says that it is this cluster's.
+func (c *Cloud) Release(ctx context.Context, i cloud.Instance) error {
+	return fault.Plain(c.instances.Release(ctx, i))
+}
+
 // Name gives an instance of ours the tags by which people find it, once its node has joined.
 func (c *Cloud) Name(ctx context.Context, providerID, node, claim string) error {
 	return fault.Plain(c.instances.Name(ctx, providerID, node, claim))

@@ -90,6 +90,8 @@ const (
 	ConditionValidationSucceeded     = "ValidationSucceeded"
 	ConditionNodeClassReady          = "NodeClassReady"
 	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
+	ConditionClusterNameShared = "ClusterNameShared"
 )
 
 // Condition types of NodeClaim. The first three decide about Ready.

@@ -18,7 +18,7 @@ import (
 // Claims deletes registered NodeClaims whose instance is gone.
 type Claims struct {
 	Client  client.Client
-	Cloud   fleet
+	Cloud   lister
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 }

@@ -23,12 +23,12 @@ func TestOrphanedClaims(t *testing.T) {
 		there   bool
 		deleted bool
 	}{
-		{"row 50: silent Node, instance gone", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a", fixture.NotReady)}, false, true},
+		{"lifecycle row 50: silent Node, instance gone", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a", fixture.NotReady)}, false, true},
 		{"Node gone, instance gone", fixture.Claim("a", fixture.Registered), nil, false, true},
-		{"row 51: Node Ready, instance gone", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a")}, false, false},
-		{"row 52: never registered, instance gone", fixture.Claim("a", fixture.Launched), nil, false, false},
-		{"row 53: Node missing, instance there", fixture.Claim("a", fixture.Registered), nil, true, false},
-		{"row 1: another provider's", fixture.Claim("a", fixture.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
+		{"lifecycle row 51: Node Ready, instance gone", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a")}, false, false},
+		{"lifecycle row 52: never registered, instance gone", fixture.Claim("a", fixture.Launched), nil, false, false},
+		{"lifecycle row 53: Node missing, instance there", fixture.Claim("a", fixture.Registered), nil, true, false},
+		{"lifecycle row 1: another provider's", fixture.Claim("a", fixture.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,13 +48,13 @@ func TestOrphanedClaims(t *testing.T) {
 	}
 }
 
-// row 54: the instance and its Node go; a claim that only the API server shows keeps its own.
+// lifecycle row 54: the instance and its Node go; a claim that only the API server shows keeps its own.
 func TestCollectInstances(t *testing.T) {
 	node := fixture.Up("stray", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
 	f := fixture.New(t, node)
 	live := fixture.New(t, fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///a/i-2" }))
 	fleet := &fakeFleet{instances: []cloud.Instance{instance("i-1", cloud.Ours, time.Hour), instance("i-2", cloud.Ours, time.Hour), instance("i-3", cloud.Foreign, time.Hour)}}
-	c := &Instances{Client: f.API, Live: live.API, Cloud: fleet, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}
+	c := &Instances{Client: f.API, Live: live.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}
 	if err := c.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,19 +2,18 @@ package collect
 
 import (
 	"context"
-	"io"
-	"log/slog"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 )
 
 var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -32,10 +31,13 @@ func instance(id string, owner cloud.Ownership, age time.Duration) cloud.Instanc
 }
 
 func TestStrays(t *testing.T) {
-	launching := instance("i-2", cloud.Ours, time.Hour)
-	launching.NodeClaim = "launching"
-	namesake := instance("i-3", cloud.Ours, time.Hour)
-	namesake.NodeClaim = "launched"
+	launchedFor := func(name, uid string) cloud.Instance {
+		i := instance("i-2", cloud.Ours, time.Hour)
+		i.NodeClaim, i.NodeClaimUID = name, uid
+		return i
+	}
+	launching := claim("launching", "")
+	launching.UID = "uid-launching"
 	ending := instance("i-4", cloud.Ours, time.Hour)
 	ending.State = cloud.ShuttingDown
 	tests := []struct {
@@ -44,14 +46,16 @@ func TestStrays(t *testing.T) {
 		claims   []karpv1.NodeClaim
 		stray    bool
 	}{
-		{"row 54: ours, old, no claim", instance("i-1", cloud.Ours, time.Minute), nil, true},
-		{"row 55: younger than 30 s", instance("i-1", cloud.Ours, 29*time.Second), nil, false},
-		{"another cluster's", instance("i-1", cloud.Foreign, time.Hour), nil, false},
-		{"nobody's mark on it", instance("i-1", cloud.Unknown, time.Hour), nil, false},
+		{"lifecycle row 54: ours, old, no claim", instance("i-1", cloud.Ours, time.Minute), nil, true},
+		{"lifecycle row 55: younger than 30 s", instance("i-1", cloud.Ours, 29*time.Second), nil, false},
+		{"lifecycle row 55: another cluster's", instance("i-1", cloud.Foreign, time.Hour), nil, false},
+		{"lifecycle row 55: nobody's mark on it", instance("i-1", cloud.Unknown, time.Hour), nil, false},
 		{"to be adopted first", instance("i-1", cloud.Adoptable, time.Hour), nil, false},
 		{"its claim has its provider ID", instance("i-1", cloud.Ours, time.Hour), []karpv1.NodeClaim{claim("a", "aws:///a/i-1")}, false},
-		{"its claim does not know yet that it has it", launching, []karpv1.NodeClaim{claim("launching", "")}, false},
-		{"the claim it was launched for has another", namesake, []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
+		{"its claim does not know yet that it has it", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
+		{"it was launched for an earlier claim of that name", launchedFor("launching", "uid-earlier"), []karpv1.NodeClaim{launching}, true},
+		{"it tells only the name of a claim that does not know yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
+		{"the claim it was launched for has another", launchedFor("launched", "uid-launched"), []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
 		{"already on its way out", ending, nil, false},
 	}
 	for _, tt := range tests {
@@ -67,35 +71,101 @@ func TestStrays(t *testing.T) {
 // fakeFleet is a cloud whose instances end at once.
 type fakeFleet struct {
 	instances []cloud.Instance
-	ended     []string
+	// launching are the UIDs of claims whose launch is in progress.
+	launching map[string]bool
+	// listed, if set, is called after EC2 has listed its instances.
+	listed func()
+	ended  []string
 }
 
-func (f *fakeFleet) List(context.Context) ([]cloud.Instance, error) { return f.instances, nil }
+func (f *fakeFleet) List(context.Context) ([]cloud.Instance, error) {
+	if f.listed != nil {
+		f.listed()
+	}
+	return f.instances, nil
+}
 
 func (f *fakeFleet) Terminate(_ context.Context, providerID string) error {
 	f.ended = append(f.ended, providerID)
 	return cloud.ErrNotFound
 }
 
-// noClaims is an API server that lost its NodeClaims, or shows none of them.
-type noClaims struct{ client.Reader }
+func (f *fakeFleet) Launching(uid string) bool { return f.launching[uid] }
 
-func (noClaims) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+// fleetOf are n instances of ours, old enough, of which the first strays have no claim.
+func fleetOf(n, strays int) (*fakeFleet, []client.Object) {
+	f := &fakeFleet{launching: map[string]bool{}}
+	var claims []client.Object
+	for i := range n {
+		id := fmt.Sprintf("i-%d", i)
+		f.instances = append(f.instances, instance(id, cloud.Ours, time.Hour))
+		if i >= strays {
+			c := claim("claim-"+id, "aws:///a/"+id)
+			claims = append(claims, &c)
+		}
+	}
+	return f, claims
+}
+
+// collector collects from a fleet, with an API server that holds objects.
+func collector(t *testing.T, fleet *fakeFleet, objects ...client.Object) (*Instances, *fixture.Fixture) {
+	f := fixture.New(t, objects...)
+	return &Instances{Client: f.API, Live: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}, f
+}
 
 func TestManyStraysAtOnceAreAMistakeAndStay(t *testing.T) {
-	metrics, err := metric.New(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct {
+		fleet, strays int
+		collected     bool
+	}{
+		{3, 3, true}, {4, 4, false}, {79, 3, true}, {79, 4, false}, {80, 4, true}, {100, 5, true}, {100, 6, false},
+	} {
+		t.Run(fmt.Sprintf("%d of %d", tt.strays, tt.fleet), func(t *testing.T) {
+			fleet, objects := fleetOf(tt.fleet, tt.strays)
+			c, f := collector(t, fleet, append(objects, fixture.Pool("general"))...)
+			err := c.pass(t.Context())
+			if tt.collected {
+				if err != nil || len(fleet.ended) != tt.strays {
+					t.Errorf("%d were ended, %v", len(fleet.ended), err)
+				}
+				return
+			}
+			if err == nil || len(fleet.ended) > 0 {
+				t.Errorf("%d were ended, %v", len(fleet.ended), err)
+			}
+			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning CollectionStopped") || !strings.Contains(said[0], "nothing was deleted") {
+				t.Errorf("said %q", said)
+			}
+			if got := testutil.ToFloat64(f.Metrics.CollectionRefused); got != float64(tt.strays) {
+				t.Errorf("dovetail_collection_refused_instances is %v", got)
+			}
+		})
 	}
-	fleet := &fakeFleet{}
-	for _, id := range []string{"i-1", "i-2", "i-3", "i-4"} {
-		fleet.instances = append(fleet.instances, instance(id, cloud.Ours, time.Hour))
+}
+
+func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {
+	fleet, _ := fleetOf(1, 1)
+	fleet.instances[0].NodeClaimUID = "uid-a"
+	fleet.launching["uid-a"] = true
+	c, _ := collector(t, fleet)
+	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
+		t.Errorf("ended %v, %v", fleet.ended, err)
 	}
-	c := &Instances{Live: noClaims{}, Cloud: fleet, Metrics: metrics, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return now }}
-	if err := c.pass(t.Context()); err == nil {
-		t.Error("four of four instances without a claim raised no error")
+	fleet.launching["uid-a"] = false
+	if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
+		t.Errorf("ended %v, %v", fleet.ended, err)
 	}
-	if diff := cmp.Diff([]string(nil), fleet.ended); diff != "" {
-		t.Errorf("instances were ended:\n%s", diff)
+}
+
+// A claim that gets its instance while EC2 is being listed is seen, because claims are read afterwards.
+func TestClaimsAreReadAfterInstances(t *testing.T) {
+	fleet, _ := fleetOf(1, 1)
+	c, f := collector(t, fleet)
+	fleet.listed = func() {
+		late := claim("late", "aws:///a/i-0")
+		f.Do(f.API.Create(t.Context(), &late))
+	}
+	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
+		t.Errorf("ended %v, %v", fleet.ended, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
 
@@ -30,10 +32,16 @@ const (
 	manyAtOnce, manyShare = 3, 0.05
 )
 
-// fleet lists the instances under this cluster's name, and ends those that are ours.
-type fleet interface {
+// lister lists the instances under this cluster's name, each with its owner.
+type lister interface {
 	List(ctx context.Context) ([]cloud.Instance, error)
+}
+
+// fleet lists instances, ends those that are ours, and knows of launches that are under way.
+type fleet interface {
+	lister
 	Terminate(ctx context.Context, providerID string) error
+	Launching(claimUID string) bool
 }
 
 // Instances ends instances of ours that no NodeClaim wants.
@@ -42,6 +50,7 @@ type Instances struct {
 	// Live reads the API server itself: a claim that the cache misses must not cost an instance.
 	Live    client.Reader
 	Cloud   fleet
+	Events  *event.Recorder
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -76,24 +85,26 @@ func every(ctx context.Context, pass func(context.Context)) {
 	}
 }
 
-// pass lists instances first and claims after: a claim launched in between is then never missed.
+// pass lists instances first and claims after: a claim launched in between is then never missed. The claims are
+// read from the API server itself, whose answer is that of a quorum.
 func (c *Instances) pass(ctx context.Context) error {
 	instances, err := c.Cloud.List(ctx)
 	if err != nil {
 		return err
 	}
-	c.countForeign(instances)
 	var claims karpv1.NodeClaimList
 	if err := c.Live.List(ctx, &claims); err != nil {
 		return fmt.Errorf("read node claims from the API server: %w", err)
 	}
-	strays := strays(instances, claims.Items, c.Now())
-	if len(strays) == 0 {
-		return nil
-	}
+	strays := slices.DeleteFunc(strays(instances, claims.Items, c.Now()), func(i cloud.Instance) bool {
+		return i.NodeClaimUID != "" && c.Cloud.Launching(i.NodeClaimUID)
+	})
 	if limit := max(manyAtOnce, int(manyShare*float64(len(instances)))); len(strays) > limit {
-		return fmt.Errorf("%d of %d instances have no node claim, more than the %d that may be collected in one pass: nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(strays), len(instances), limit)
+		c.Metrics.CollectionRefused.Set(float64(len(strays)))
+		err := fmt.Errorf("%d of %d instances have no NodeClaim, more than the %d that may be collected in one pass: nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(strays), len(instances), limit)
+		return errors.Join(err, c.warn(ctx, err.Error()))
 	}
+	c.Metrics.CollectionRefused.Set(0)
 	var errs []error
 	for _, i := range strays {
 		errs = append(errs, c.end(ctx, i))
@@ -101,14 +112,31 @@ func (c *Instances) pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// warn says on every NodePool that collection has stopped.
+func (c *Instances) warn(ctx context.Context, message string) error {
+	var pools karpv1.NodePoolList
+	if err := c.Client.List(ctx, &pools); err != nil {
+		return err
+	}
+	for i := range pools.Items {
+		c.Events.Warn(&pools.Items[i], "CollectionStopped", "%s", message)
+	}
+	return nil
+}
+
 // strays are the instances that are ours, old enough, and wanted by no claim: neither by provider ID nor,
-// while a launch is in progress, by name.
+// while its launch is not written down, by the claim that they were launched for.
 func strays(instances []cloud.Instance, claims []karpv1.NodeClaim, now time.Time) []cloud.Instance {
-	byProvider, byName := map[string]bool{}, map[string]bool{}
+	byProvider, launchingUID, launchingName := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range claims {
-		if awsv1.IsEC2NodeClass(claims[i].Spec.NodeClassRef) {
-			byProvider[claims[i].Status.ProviderID] = true
-			byName[claims[i].Name] = byName[claims[i].Name] || claims[i].Status.ProviderID == ""
+		claim := &claims[i]
+		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+			continue
+		}
+		byProvider[claim.Status.ProviderID] = true
+		if claim.Status.ProviderID == "" {
+			// UIDs do not come again, names may. An instance that does not say for which UID goes by its name.
+			launchingUID[string(claim.UID)], launchingName[claim.Name] = true, true
 		}
 	}
 	var out []cloud.Instance
@@ -116,7 +144,11 @@ func strays(instances []cloud.Instance, claims []karpv1.NodeClaim, now time.Time
 		if i.Owner != cloud.Ours || i.State == cloud.ShuttingDown || now.Sub(i.LaunchedAt) < minAge {
 			continue
 		}
-		if byProvider[i.ProviderID] || byName[i.NodeClaim] {
+		wanted := launchingUID[i.NodeClaimUID]
+		if i.NodeClaimUID == "" {
+			wanted = launchingName[i.NodeClaim]
+		}
+		if byProvider[i.ProviderID] || wanted {
 			continue
 		}
 		out = append(out, i)
@@ -138,13 +170,4 @@ func (c *Instances) end(ctx context.Context, i cloud.Instance) error {
 		err = errors.Join(err, client.IgnoreNotFound(c.Client.Delete(ctx, &nodes[n], client.Preconditions{UID: &nodes[n].UID})))
 	}
 	return err
-}
-
-func (c *Instances) countForeign(instances []cloud.Instance) {
-	c.Metrics.ForeignInstances.Reset()
-	for _, i := range instances {
-		if i.Owner == cloud.Foreign {
-			c.Metrics.ForeignInstances.WithLabelValues(i.Tags[awsv1.TagClusterUID]).Inc()
-		}
-	}
 }

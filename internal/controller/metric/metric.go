@@ -40,6 +40,11 @@ type Metrics struct {
 	Decisions *prometheus.CounterVec
 	// ForeignInstances by cluster_uid: instances under this cluster's name that another cluster owns.
 	ForeignInstances *prometheus.GaugeVec
+	// UnknownInstances bear this cluster's name, and nobody's identity; Adopted counts those that were taken over.
+	UnknownInstances prometheus.Gauge
+	Adopted          prometheus.Counter
+	// CollectionRefused is how many instances without a claim the last pass found too many to end; 0 as a rule.
+	CollectionRefused prometheus.Gauge
 }
 
 // New declares the metrics in reg.
@@ -70,7 +75,28 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	}, []string{"cluster_uid"})
 	d.register(foreign)
 	m.ForeignInstances = foreign
+	m.UnknownInstances = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dovetail_unknown_instances", Help: "Instances tagged with this cluster's name that neither bear an identity nor have a Node and NodeClaim.",
+	})
+	m.Adopted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "dovetail_adopted_instances_total", Help: "Instances of an earlier autoscaler that were given this cluster's identity.",
+	})
+	m.CollectionRefused = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dovetail_collection_refused_instances", Help: "Instances without a NodeClaim that were not ended because they are suspiciously many.",
+	})
+	d.register(m.UnknownInstances)
+	d.register(m.Adopted)
+	d.register(m.CollectionRefused)
 	return m, d.err
+}
+
+// CountForeign sets ForeignInstances to what was counted, by cluster UID. Clusters that have no instances any
+// more are forgotten.
+func (m *Metrics) CountForeign(byCluster map[string]int) {
+	m.ForeignInstances.Reset()
+	for uid, n := range byCluster {
+		m.ForeignInstances.WithLabelValues(uid).Set(float64(n))
+	}
 }
 
 // durations are the buckets of Karpenter's duration histograms, in seconds.

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// adoptFlags are the flags of the adopt command.
+type adoptFlags struct {
+	clusterName, kubeContext string
+	yes                      bool
+}
+
+func adoptCommand() *cobra.Command {
+	var f adoptFlags
+	cmd := &cobra.Command{
+		Use:   "adopt INSTANCE-ID...",
+		Short: "Give instances that bear this cluster's name, but nobody's identity, to this cluster",
+		Long: `The controller ends and tags only instances that bear the identity of its cluster: the tag
+dovetail.sh/cluster-uid, the UID of the namespace kube-system. Instances of an earlier autoscaler it takes over
+by itself, where a Node and a NodeClaim have them. Others that bear the cluster's name are left alone, and
+named in the event UnknownInstances: only a person can know whether they are leftovers of this cluster.
+
+This command shows what would become of such instances. With --yes it tags them. One without a NodeClaim is then
+ended by the next collection of garbage, within about two minutes. An instance of another cluster, or one whose
+tags do not name this cluster, is refused.
+
+The cluster is that of KUBECONFIG; AWS credentials and region come from the usual places of the AWS SDK.
+
+Exit codes: 0 when each instance can be (or was) adopted, 1 when one is refused or something is wrong.`,
+		Example: `  dovetail adopt --cluster-name shop i-0123456789abcdef0
+  dovetail adopt --cluster-name shop i-0123456789abcdef0 --yes`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			if f.clusterName == "" {
+				return errors.New("--cluster-name is required: set it, or CLUSTER_NAME, to the name of the EKS cluster")
+			}
+			if err := checkInstanceIDs(ids); err != nil {
+				return err
+			}
+			fleet, matches, err := openAccount(cmd.Context(), f, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			if err != nil {
+				return err
+			}
+			return adoption{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
+		},
+	}
+	cmd.Flags().StringVar(&f.clusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of the EKS cluster (required)")
+	cmd.Flags().StringVar(&f.kubeContext, "context", "", "context of KUBECONFIG; the current one if not set")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it; without, it is only shown")
+	return cmd
+}
+
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]+$`)
+
+func checkInstanceIDs(ids []string) error {
+	for _, id := range ids {
+		if !instanceID.MatchString(id) {
+			return fmt.Errorf("%q is not the ID of an instance, such as i-0123456789abcdef0", id)
+		}
+	}
+	return nil
+}
+
+// adoptable are the instances of an account, as the adopt command works on them.
+type adoptable interface {
+	Get(ctx context.Context, providerID string) (cloud.Instance, error)
+	Adopt(ctx context.Context, i cloud.Instance) error
+	Release(ctx context.Context, i cloud.Instance) error
+}
+
+// adoption is one run of the adopt command.
+type adoption struct {
+	fleet   adoptable
+	matches matches
+	now     func() time.Time
+	yes     bool
+	out     io.Writer
+}
+
+func (a adoption) run(ctx context.Context, ids []string) error {
+	var refused []string
+	done := 0
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		adopted, err := a.one(ctx, id)
+		switch {
+		case err != nil:
+			refused = append(refused, id)
+			fmt.Fprintf(a.out, "%s: refused: %v\n", id, err)
+		case adopted:
+			done++
+		}
+	}
+	if done > 0 && !a.yes {
+		fmt.Fprintln(a.out, "Nothing was changed. Repeat with --yes to do it.")
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("refused: %s", strings.Join(refused, ", "))
+	}
+	return nil
+}
+
+// one adopts an instance, or says what would become of it. It reports whether there is something to do.
+func (a adoption) one(ctx context.Context, id string) (bool, error) {
+	i, err := a.fleet.Get(ctx, instance.ProviderID("", id))
+	switch {
+	case errors.Is(err, cloud.ErrNotFound), errors.Is(err, instance.ErrNotVisible):
+		return false, errors.New("EC2 does not know it in this account and region, or it is terminated")
+	case err != nil:
+		return false, err
+	case i.Owner == cloud.Ours:
+		fmt.Fprintf(a.out, "%s: is this cluster's already\n", id)
+		return false, nil
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s, launched %s ago", id, i.State, i.Type, a.now().Sub(i.LaunchedAt).Round(time.Second))
+	if i.NodeClaim != "" {
+		fmt.Fprintf(a.out, " for NodeClaim %s", i.NodeClaim)
+	}
+	fmt.Fprintln(a.out)
+	adopt, fate := a.fleet.Release, "no NodeClaim here has it: it is ended within about two minutes"
+	if claim := a.matches.claims[i.ProviderID]; i.Owner == cloud.Adoptable {
+		adopt, fate = a.fleet.Adopt, "it stays, as the instance of NodeClaim "+claim
+	} else if claim != "" {
+		fate = "it stays, as the instance of NodeClaim " + claim
+	}
+	if !a.yes {
+		fmt.Fprintf(a.out, "  would be tagged as this cluster's; %s\n", fate)
+		return true, a.fleetAllows(i)
+	}
+	if err := adopt(ctx, i); err != nil {
+		return false, err
+	}
+	fmt.Fprintf(a.out, "  tagged as this cluster's; %s\n", fate)
+	return true, nil
+}
+
+// fleetAllows says why an instance would be refused, without changing it.
+func (a adoption) fleetAllows(i cloud.Instance) error {
+	if i.Owner == cloud.Adoptable {
+		return nil
+	}
+	_, err := a.matches.identity.Release(i)
+	return err
+}
+
+// matches are the provider IDs that this API server knows, and which cluster it is.
+type matches struct {
+	identity identity.Identity
+	// claims are the names of NodeClaims by provider ID; both are the matches for which there is a Node, too.
+	claims map[string]string
+	both   map[string]identity.Match
+}
+
+// openAccount finds out which cluster this is, makes sure that its name is the right one, and reads what its API
+// server knows of instances.
+func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Cloud, matches, error) {
+	config, err := clientconfig.GetConfigWithContext(f.kubeContext)
+	if err != nil {
+		return nil, matches{}, fmt.Errorf("find the cluster: %w (set KUBECONFIG)", err)
+	}
+	config.UserAgent = "dovetail/" + version
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, matches{}, err
+	}
+	kube, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, matches{}, fmt.Errorf("reach the cluster: %w", err)
+	}
+	sdk, err := loadSDK(ctx, log)
+	if err != nil {
+		return nil, matches{}, err
+	}
+	known, err := readMatches(ctx, kube)
+	if err != nil {
+		return nil, matches{}, err
+	}
+	known.identity.ClusterName, known.identity.Region = f.clusterName, sdk.Region
+	local, err := apiServer(config)
+	if err != nil {
+		return nil, matches{}, err
+	}
+	finder, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, matches{}, err
+	}
+	server, err := finder.ServerVersion()
+	if err != nil {
+		return nil, matches{}, fmt.Errorf("read the version of the cluster: %w", err)
+	}
+	local.EKS = strings.Contains(server.GitVersion, "-eks-")
+	ec2, err := aws.New(aws.Config{
+		AWS: sdk, Identity: known.identity, Now: time.Now, Log: log,
+		Cluster: bootstrap.Cluster{
+			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
+		},
+		KubernetesVersion: server.Major + "." + strings.TrimSuffix(server.Minor, "+"),
+		Match:             func(providerID string) identity.Match { return known.both[providerID] },
+	})
+	if err != nil {
+		return nil, matches{}, err
+	}
+	return ec2, known, ec2.Preflight(ctx, local)
+}
+
+// readMatches reads what the API server knows of instances.
+func readMatches(ctx context.Context, kube client.Reader) (matches, error) {
+	out := matches{claims: map[string]string{}, both: map[string]identity.Match{}}
+	system := &corev1.Namespace{}
+	if err := kube.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return out, fmt.Errorf("read the identity of the cluster: %w", err)
+	}
+	out.identity.ClusterUID = string(system.UID)
+	var nodes corev1.NodeList
+	var claims karpv1.NodeClaimList
+	if err := errors.Join(kube.List(ctx, &nodes), kube.List(ctx, &claims)); err != nil {
+		return out, fmt.Errorf("read Nodes and NodeClaims: %w", err)
+	}
+	joined := map[string]bool{}
+	for _, n := range nodes.Items {
+		joined[n.Spec.ProviderID] = true
+	}
+	for _, c := range claims.Items {
+		if id := c.Status.ProviderID; id != "" && awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) {
+			out.claims[id] = c.Name
+			if joined[id] {
+				out.both[id] = identity.Match{ClaimName: c.Name, ClaimUID: string(c.UID)}
+			}
+		}
+	}
+	return out, nil
+}

@@ -93,7 +93,7 @@ func (s *Instances) adopt(ctx context.Context, may identity.Adoption) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)}); err != nil {
+	if _, err := s.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: Tags(tags)}); err != nil {
 		return fmt.Errorf("tag instance %s: %w", id, err)
 	}
 	return nil
@@ -133,7 +133,7 @@ func (s *Instances) tag(ctx context.Context, owned identity.Owned, tags map[stri
 	if err != nil {
 		return err
 	}
-	_, err = s.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)})
+	_, err = s.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: Tags(tags)})
 	if fault.Is(err, fault.NotFound) {
 		_, err = s.unknown(id)
 		return cmp.Or(err, ErrNotVisible)
@@ -144,7 +144,8 @@ func (s *Instances) tag(ctx context.Context, owned identity.Owned, tags map[stri
 	return nil
 }
 
-func sortedTags(tags map[string]string) []ec2types.Tag {
+// Tags are EC2's form of tags, by key.
+func Tags(tags map[string]string) []ec2types.Tag {
 	out := make([]ec2types.Tag, 0, len(tags))
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, ec2types.Tag{Key: aws.String(key), Value: aws.String(tags[key])})

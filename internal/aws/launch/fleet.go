@@ -12,6 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
@@ -37,9 +38,9 @@ func (f fleet) input() *ec2.CreateFleetInput {
 			DefaultTargetCapacityType: ec2types.DefaultTargetCapacityType(f.capacityType),
 		},
 		TagSpecifications: []ec2types.TagSpecification{
-			{ResourceType: ec2types.ResourceTypeInstance, Tags: Tags(f.tags)},
-			{ResourceType: ec2types.ResourceTypeVolume, Tags: Tags(f.tags)},
-			{ResourceType: ec2types.ResourceTypeFleet, Tags: Tags(f.tags)},
+			{ResourceType: ec2types.ResourceTypeInstance, Tags: instance.Tags(f.tags)},
+			{ResourceType: ec2types.ResourceTypeVolume, Tags: instance.Tags(f.tags)},
+			{ResourceType: ec2types.ResourceTypeFleet, Tags: instance.Tags(f.tags)},
 		},
 	}
 	if f.context != "" {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +15,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 )
 
@@ -50,7 +50,7 @@ func Template(b Blueprint) (*ec2.CreateLaunchTemplateInput, error) {
 	}
 	in := &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateData: data,
-		TagSpecifications:  []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: Tags(b.Tags)}},
+		TagSpecifications:  []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: instance.Tags(b.Tags)}},
 	}
 	content, err := json.Marshal(in)
 	if err != nil {
@@ -59,15 +59,6 @@ func Template(b Blueprint) (*ec2.CreateLaunchTemplateInput, error) {
 	sum := sha256.Sum256(content)
 	in.LaunchTemplateName = aws.String(fmt.Sprintf("%s/%d", NamePrefix, binary.BigEndian.Uint64(sum[:])))
 	return in, nil
-}
-
-// Tags are EC2's form of tags, by key.
-func Tags(tags map[string]string) []ec2types.Tag {
-	out := make([]ec2types.Tag, 0, len(tags))
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		out = append(out, ec2types.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
-	}
-	return out
 }
 
 func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
@@ -85,12 +76,12 @@ func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
 		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
 		NetworkInterfaces:   b.interfaces(),
 		Placement:           &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(b.Tenancy)},
-		TagSpecifications:   []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: Tags(b.Tags)}},
+		TagSpecifications:   []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: instance.Tags(b.Tags)}},
 		UserData:            aws.String(base64.StdEncoding.EncodeToString([]byte(b.UserData))),
 	}
 	if b.CapacityType == karpv1.CapacityTypeSpot {
 		data.TagSpecifications = append(data.TagSpecifications,
-			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: Tags(b.Tags)})
+			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: instance.Tags(b.Tags)})
 	}
 	if spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != "" {
 		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(spec.CPUOptions.NestedVirtualization)}

@@ -60,19 +60,19 @@ func (w *world) replace(pod, by *corev1.Pod) {
 }
 
 // ownerKey is what a pod says of its controller.
-type ownerKey struct{ namespace, kind, name string }
+type ownerKey struct{ namespace, apiVersion, kind, name string }
 
 // controllers finds the selectors of controllers.
 func (w *world) controllers() map[ownerKey]*metav1.LabelSelector {
 	out := map[ownerKey]*metav1.LabelSelector{}
 	for _, c := range w.ReplicationControllers {
-		out[ownerKey{c.Namespace, "ReplicationController", c.Name}] = &metav1.LabelSelector{MatchLabels: c.Spec.Selector}
+		out[ownerKey{c.Namespace, "v1", "ReplicationController", c.Name}] = &metav1.LabelSelector{MatchLabels: c.Spec.Selector}
 	}
 	for _, c := range w.ReplicaSets {
-		out[ownerKey{c.Namespace, "ReplicaSet", c.Name}] = c.Spec.Selector
+		out[ownerKey{c.Namespace, "apps/v1", "ReplicaSet", c.Name}] = c.Spec.Selector
 	}
 	for _, c := range w.StatefulSets {
-		out[ownerKey{c.Namespace, "StatefulSet", c.Name}] = c.Spec.Selector
+		out[ownerKey{c.Namespace, "apps/v1", "StatefulSet", c.Name}] = c.Spec.Selector
 	}
 	return out
 }
@@ -86,7 +86,7 @@ func defaultSelector(pod *corev1.Pod, services []*corev1.Service, controllers ma
 		}
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
-		if selector := controllers[ownerKey{pod.Namespace, owner.Kind, owner.Name}]; selector != nil {
+		if selector := controllers[ownerKey{pod.Namespace, owner.APIVersion, owner.Kind, owner.Name}]; selector != nil {
 			maps.Copy(out.MatchLabels, selector.MatchLabels)
 			out.MatchExpressions = selector.MatchExpressions
 		}

@@ -34,6 +34,7 @@ type world struct {
 	types       []*catalog.InstanceType
 	typesErr    error
 	leftOut     []string
+	settings    snapshot.Settings
 	*cluster.State
 }
 
@@ -55,7 +56,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 
 func (w *world) state(cache, live client.Reader) *cluster.State {
 	return cluster.NewState(cluster.Config{
-		Cache: cache, Live: live, Types: w, NominationWindow: window, Now: func() time.Time { return w.now },
+		Cache: cache, Live: live, Types: w, Settings: w.settings, NominationWindow: window, Now: func() time.Time { return w.now },
 		PoolLeftOut: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
 	})
 }

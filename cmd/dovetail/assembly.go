@@ -51,6 +51,7 @@ import (
 // assembly joins the parts of the controller.
 type assembly struct {
 	settings  settings.Settings
+	planning  snapshot.Settings
 	log       *slog.Logger
 	mgr       manager.Manager
 	clientset kubernetes.Interface
@@ -78,7 +79,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		Cache:            a.mgr.GetClient(),
 		Live:             a.mgr.GetAPIReader(),
 		Types:            ec2,
-		Settings:         snapshot.Settings{PreferencePolicy: a.settings.PreferencePolicy, MinValuesPolicy: a.settings.MinValuesPolicy},
+		Settings:         a.planning,
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,

@@ -79,6 +79,10 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if s.MemoryLimit > 0 {
 		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
 	}
+	planning, err := planSettings(s.Planning)
+	if err != nil {
+		return err
+	}
 	config, err := clusterConfig(os.Getenv)
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
@@ -105,7 +109,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	a := &assembly{
-		settings: s, log: log, mgr: mgr, clientset: clientset,
+		settings: s, planning: planning, log: log, mgr: mgr, clientset: clientset,
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics,
 		batch: provision.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}

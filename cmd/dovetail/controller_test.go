@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -56,6 +57,20 @@ func TestReachSaysWhatIsMissing(t *testing.T) {
 	} {
 		if err := reach(&rest.Config{Host: url}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// row 207: a scheduler configuration that the scheduler would not take stops the start, and a plan, before anything is done.
+func TestSchedulerConfigIsChecked(t *testing.T) {
+	const bad = "--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}"
+	for _, args := range [][]string{{"controller", "--cluster-name=a", bad}, {"plan", "-f", "nowhere.yaml", bad}} {
+		cmd := rootCommand()
+		cmd.SetArgs(args)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "maxSkew: 0 is not positive") {
+			t.Errorf("%s: error %v", args[0], err)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/region"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -43,7 +42,7 @@ nodes that it would buy, what they cost, and why pods are left over. Nothing is 
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
-PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces and
+PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services and
 PriorityClasses; and Lists of them, as kubectl get -o yaml prints. Of other kinds there is a note on stderr.
 
 Workloads stand for the pods that they would make, unless those are among the inputs. Pods on no node are
@@ -87,6 +86,10 @@ func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err := f.settings.Validate(); err != nil {
 		return err
 	}
+	planning, err := planSettings(f.settings)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	world, err := manifest.Read(f.files, stdin)
 	if err != nil {
@@ -98,7 +101,7 @@ func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	}
 	snap, notes, err := planner.Cut(world, planner.Config{
 		Catalog:          catalog,
-		Settings:         snapshot.Settings{PreferencePolicy: f.settings.PreferencePolicy, MinValuesPolicy: f.settings.MinValuesPolicy},
+		Settings:         planning,
 		NominationWindow: nominationWindow,
 	})
 	if err != nil {

@@ -19,8 +19,9 @@ func snapshotCommand() *cobra.Command {
 		Use:   "snapshot",
 		Short: "Write what plans of a cluster depend on to one file, to plan it elsewhere",
 		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, StorageClasses,
-PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, and writes them as one YAML
-file for dovetail plan -f. The cluster is that of KUBECONFIG.
+PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, and what Services,
+ReplicationControllers, ReplicaSets and StatefulSets select, and writes them as one YAML file for dovetail plan -f.
+The cluster is that of KUBECONFIG.
 
 What a plan does not depend on stays behind: Secrets and ConfigMaps are not read; of pods there are no
 environment, commands, probes and volumes of configuration; of node classes no user data; annotations are only

@@ -37,6 +37,8 @@ func prototypes() map[kind]client.Object {
 		{"v1", "Pod"}:                                 &corev1.Pod{},
 		{"v1", "Node"}:                                &corev1.Node{},
 		{"v1", "Namespace"}:                           &corev1.Namespace{},
+		{"v1", "Service"}:                             &corev1.Service{},
+		{"v1", "ReplicationController"}:               &corev1.ReplicationController{},
 		{"v1", "PersistentVolume"}:                    &corev1.PersistentVolume{},
 		{"v1", "PersistentVolumeClaim"}:               &corev1.PersistentVolumeClaim{},
 		{"apps/v1", "Deployment"}:                     &appsv1.Deployment{},

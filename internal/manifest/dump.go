@@ -38,7 +38,8 @@ func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Wr
 	for _, list := range []client.ObjectList{
 		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
 		&storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
-		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.PodList{},
+		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
+		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 	} {
 		err := cluster.List(ctx, list)
 		if meta.IsNoMatchError(err) {
@@ -53,7 +54,7 @@ func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Wr
 		}
 		written := make([]client.Object, 0, len(objects))
 		for _, o := range objects {
-			if o, ok := o.(client.Object); ok {
+			if o, ok := o.(client.Object); ok && selecting(o) {
 				written = append(written, o)
 			}
 		}

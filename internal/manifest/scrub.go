@@ -27,6 +27,14 @@ func scrub(o client.Object) {
 		t.Spec.Template.Spec = scrubbedSpec(&t.Spec.Template.Spec)
 		scrubMeta(&t.Spec.Template.ObjectMeta)
 		t.Status = appsv1.DaemonSetStatus{}
+	case *corev1.Service:
+		t.Spec, t.Status = corev1.ServiceSpec{Selector: t.Spec.Selector}, corev1.ServiceStatus{}
+	case *corev1.ReplicationController:
+		t.Spec, t.Status = corev1.ReplicationControllerSpec{Replicas: new(int32), Selector: t.Spec.Selector}, corev1.ReplicationControllerStatus{}
+	case *appsv1.ReplicaSet:
+		t.Spec, t.Status = appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: t.Spec.Selector}, appsv1.ReplicaSetStatus{}
+	case *appsv1.StatefulSet:
+		t.Spec, t.Status = appsv1.StatefulSetSpec{Replicas: new(int32), Selector: t.Spec.Selector}, appsv1.StatefulSetStatus{}
 	case *corev1.Node:
 		t.Status = corev1.NodeStatus{Capacity: t.Status.Capacity, Allocatable: t.Status.Allocatable, Conditions: t.Status.Conditions}
 	case *awsv1.EC2NodeClass:

@@ -265,6 +265,7 @@ func (r *reader) finish() error {
 	w.PDBs = all[*policyv1.PodDisruptionBudget](r)
 	w.Namespaces = all[*corev1.Namespace](r)
 	w.Pods = all[*corev1.Pod](r)
+	w.Owners = r.owners()
 	for _, class := range all[*awsv1.EC2NodeClass](r) {
 		w.NodeClasses[class.Name] = class
 	}

@@ -72,10 +72,15 @@ func liveWorld() []client.Object {
 	pool := &karpv1.NodePool{ObjectMeta: meta("general")}
 	pool.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass", Name: "default"}
 	pool.SetConditions([]metav1.Condition{{Type: condition.Ready, Status: metav1.ConditionTrue, Reason: condition.Ready}})
+	service := &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ExternalName: secret}}
+	service.Namespace = "shop"
+	rs := &appsv1.ReplicaSet{ObjectMeta: meta("web")}
+	rs.Namespace, rs.Spec.Template.Spec = "shop", spec("1")
+	rs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	class := &awsv1.EC2NodeClass{ObjectMeta: meta("default")}
 	class.Spec.UserData = secret
 	return []client.Object{
-		&corev1.Namespace{ObjectMeta: meta("shop")}, node, daemons, pool, class, waiting, small, ignored, pod("bound", "node-1", "1200m"),
+		&corev1.Namespace{ObjectMeta: meta("shop")}, node, daemons, service, rs, pool, class, waiting, small, ignored, pod("bound", "node-1", "1200m"),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
@@ -90,7 +91,15 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, notes, err := planner.Cut(world, planner.Config{Catalog: catalog, Settings: snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}})
+	settings := snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}
+	for _, f := range archive.Files {
+		if f.Name == "scheduler-config" {
+			if settings.DefaultSpread, err = cluster.DefaultSpread(string(f.Data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	snap, notes, err := planner.Cut(world, planner.Config{Catalog: catalog, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,6 @@ type Settings struct {
 	DisableControllerWarmup          bool
 	DisableClusterStateObservability bool
 	IgnoreDRARequests                bool
-	SchedulerConfig                  string
 	LogOutputPaths                   string
 	LogErrorOutputPaths              string
 	AWSFeatureGates                  string
@@ -68,6 +67,8 @@ type Planning struct {
 	VMMemoryOverheadPercent           float64
 	ReservedENIs                      int
 	PreferencePolicy, MinValuesPolicy string
+	// SchedulerConfig is YAML or JSON: what the scheduler does to pods that plans must know of.
+	SchedulerConfig string
 }
 
 // Bind declares the flags on fs.
@@ -80,6 +81,7 @@ func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
 	fs.IntVar(&p.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
 	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
 	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
+	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
 }
 
 // Validate names every setting that cannot be worked with.
@@ -137,7 +139,6 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.BoolVar(&s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "accepted, has no effect")
 	fs.BoolVar(&s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "accepted, has no effect")
 	fs.BoolVar(&s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "accepted; pods with resource claims are always refused")
-	fs.StringVar(&s.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "accepted, has no effect")
 	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "accepted; logs go to standard output")
 	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "accepted, has no effect")
 	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "accepted, has no effect")
@@ -222,7 +223,6 @@ func (s Settings) Idle() []string {
 	note(s.DisableDryRun, "disable-dry-run")
 	note(s.InterruptionQueue != "", "interruption-queue")
 	note(s.EnableZonalShift, "enable-zonal-shift")
-	note(s.SchedulerConfig != "", "scheduler-config")
 	note(!s.IgnoreDRARequests, "ignore-dra-requests")
 	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
 	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")

@@ -107,14 +107,14 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true", "--scheduler-config={}",
+	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
 		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
 		"--feature-gates=NodeRepair=true,NodeOverlay=true,SpotToSpotConsolidation=true,CapacityBuffer=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 11 {
-		t.Errorf("%d settings without effect, want 11", got)
+	if got := len(s.Idle()); got != 10 {
+		t.Errorf("%d settings without effect, want 10", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

@@ -1,0 +1,56 @@
+package manifest
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+)
+
+// owners are what says which pods belong together. A Deployment has the ReplicaSet that its pods are made for.
+func (r *reader) owners() cluster.Owners {
+	out := cluster.Owners{
+		Services:               all[*corev1.Service](r),
+		ReplicationControllers: all[*corev1.ReplicationController](r),
+		ReplicaSets:            all[*appsv1.ReplicaSet](r),
+		StatefulSets:           all[*appsv1.StatefulSet](r),
+	}
+	for _, d := range all[*appsv1.Deployment](r) {
+		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}
+		rs.Spec.Selector = selector(d.Spec.Selector, &d.Spec.Template).DeepCopy()
+		rs.Spec.Selector.MatchLabels = with(rs.Spec.Selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, templateHash(&d.Spec.Template))
+		out.ReplicaSets = append(out.ReplicaSets, rs)
+	}
+	for _, rs := range all[*appsv1.ReplicaSet](r) {
+		rs.Spec.Selector = selector(rs.Spec.Selector, &rs.Spec.Template)
+	}
+	for _, ss := range all[*appsv1.StatefulSet](r) {
+		ss.Spec.Selector = selector(ss.Spec.Selector, &ss.Spec.Template)
+	}
+	return out
+}
+
+// selector is that of a workload; one without has its pods' labels, since no other would do.
+func selector(own *metav1.LabelSelector, template *corev1.PodTemplateSpec) *metav1.LabelSelector {
+	if own != nil {
+		return own
+	}
+	return &metav1.LabelSelector{MatchLabels: template.Labels}
+}
+
+// selecting tells whether an object bears on a plan besides by its being there: a workload without pods selects nobody.
+func selecting(o client.Object) bool {
+	switch t := o.(type) {
+	case *corev1.Service:
+		return len(t.Spec.Selector) > 0
+	case *corev1.ReplicationController:
+		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
+	case *appsv1.ReplicaSet:
+		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
+	case *appsv1.StatefulSet:
+		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
+	}
+	return true
+}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -11,59 +10,97 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// market is what nodes cost as pods see it, and what resources are worth on it.
+// market is what nodes cost as pods see it, and what pods are worth on it.
 //
-// Pods that can use the same offerings form a clientele. The worth of a resource is a price per unit
-// and clientele such that no node, however it is packed, holds more worth than it costs. Then whatever
-// holds a set of pods costs at least their worth: a lower bound on all plans, by weak duality of the linear
-// program "buy fractions of nodes". A node is bought as one offering, so only pods that can all use that share it. It holds for any such prices; the best are found by simplex.
+// Each column, which is an offering, has a rent per unit of each resource, such that a whole node's rents add up to no
+// more than its price. A pod is worth the least rent that it would pay on any column that it can use and fits. Then
+// the pods of any node, however it is packed, are worth no more than its price, so all pods together are worth
+// no more than any plan costs: a lower bound, by weak duality of the linear program "buy fractions of nodes, fill them
+// with fractions of pods". It holds for any such rents. Good ones come from that program, solved over buckets of like
+// pods by column generation: a covering chooses among patterns, and for each column a filling finds the pattern worth most.
 type market struct {
-	axes     int
-	clients  []*clientele
-	columns  []column
-	worthAll vec64 // per axis, the most that a unit is worth to anybody
-	bound    vec64 // worthAll at the first appraisal
+	axes    int
+	clients []*clientele
+	columns []column
+	// standIn is the column that each offering is, or by which it is dominated; -1 where nobody can use it.
+	standIn []int32
+	live    []int // axes on which anything is asked for
+	scale   vec64 // the largest room, per axis
+	lp      covering
+	buckets []bucket
+	ready   bool // the program has been set up
+	fill    filling
+	// memory of rate
+	share                 [][]float64
+	worth, amounts, rents []float64
+	items                 []int
+	open                  []int // of recipes
+	allowed               []float64
+	centre                []float64 // the best sound prices of buckets
+
+	// rentAll is, per axis, no less than what a unit is worth to anybody whom a node that exists can hold.
+	rentAll vec64
 	// ahead is the worth of the whole queue, appraised that of what was left at the last appraisal.
 	ahead, appraised float64
+	// existing is the worth of all room on nodes that exist.
+	existing float64
 }
 
 // clientele is pods that can use the same offerings.
 type clientele struct {
+	index  int
 	offers bitset // over all templates' types
-	demand vec64  // of all pods, per axis
-	worth  vec64  // $/h per unit, per axis
+	most   vec    // per axis, the most that one of its pods asks for
+	usable []int  // columns
 }
 
-// column is an offering: a node that costs price and may hold pods of clients (indices) only.
+// column is an offering: a node that costs price and may hold pods of clients only.
 type column struct {
 	room    vec
+	size    vec64 // room in units of scale, on live axes
 	price   float64
-	clients []int
+	clients uint32
+	// value is the most worth that the room can hold at the rents that follow, by the last appraisal; rent is per unit of
+	// all axes, such that every pod is worth no more than it pays; sound is rent scaled up to the price.
+	value       float64
+	rent, sound vec64
+	best        vec64 // the soundest so far
+}
+
+// bucket is pods of one clientele that ask for resources in about the same proportions.
+type bucket struct {
+	client int
+	amount vec64 // one unit of it, on live axes in units of scale
+	demand float64
 }
 
 type vec64 []float64
 
 // maxClients bounds the program's size. Further clienteles share one that may use whatever any of them may,
 // which makes the bound lower, but no less sound.
-const maxClients = 24
+const maxClients = 32
 
-// appraise finds what resources are worth for the classes' pods that are still to be placed.
+// appraise finds what pods are worth while all of them are still to be placed.
 func (sv *solver) appraise() {
-	m := &market{axes: len(sv.axes.names), worthAll: make(vec64, len(sv.axes.names))}
+	m := &market{axes: len(sv.axes.names), rentAll: make(vec64, len(sv.axes.names))}
 	sv.market = m
 	known := map[string]*clientele{}
 	byLists := map[string]*clientele{}
+	var key []byte
 	for _, c := range sv.classes {
 		if c.count == 0 {
 			continue
 		}
 		lists := sv.openTo(c)
-		var key []byte
+		if len(lists) > 0 {
+			c.heaviest = lists[0]
+		}
+		key = key[:0]
 		for _, l := range lists {
 			key = binary.AppendUvarint(key, uint64(l.id))
 		}
-		g := byLists[string(key)]
-		if g == nil {
+		g, ok := byLists[string(key)]
+		if !ok {
 			g = m.client(sv.offers(lists), known)
 			byLists[string(key)] = g
 		}
@@ -72,52 +109,74 @@ func (sv *solver) appraise() {
 		}
 		c.client = g
 		for i, r := range c.requests {
-			g.demand[i] += float64(r) * float64(c.count)
+			g.most[i] = max(g.most[i], r)
 		}
 	}
+	if len(m.clients) == 0 {
+		return
+	}
 	m.list(sv)
+	m.measure(sv.classes)
+	m.fillBuckets(sv.classes)
 	m.solve()
-	m.bound = slices.Clone(m.worthAll)
 	for _, c := range sv.classes {
-		c.weight = c.client.value(c.requests)
+		c.weight = m.value(c)
 		c.bound = c.weight
 		m.ahead += c.weight * float64(c.count)
 	}
 	m.appraised = m.ahead
+	m.rateRoom(sv.nodes, sv.classes)
+	if len(sv.templates) > 1 {
+		for _, c := range sv.classes {
+			c.waits = m.dearer(c)
+		}
+	}
 }
 
-// reappraise finds what resources are worth for what is left of the queue, once that is a good deal less than before:
+// patience is how much more than elsewhere a pod may have to pay in a pool that it must buy from.
+const patience = 1.1
+
+// dearer tells whether a pod of the class would pay a good deal more in the heaviest pool that takes it than elsewhere.
+// It had better wait until others have bought nodes elsewhere, which it may join.
+func (m *market) dearer(c *class) bool {
+	if c.client == nil || c.heaviest == nil {
+		return false
+	}
+	limit := c.weight * patience
+	for _, cand := range c.heaviest.list {
+		if cand.offer < 0 {
+			return false // there is a reservation
+		}
+		if k := m.standIn[cand.offer]; k >= 0 && c.requests.within(c.heaviest.t.types[cand.t].room) {
+			if col := &m.columns[k]; col.sound.times(c.requests)*cand.price <= limit*col.price {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reappraise finds what pods are worth to what is left of the queue, once that is a good deal less than before:
 // other resources are scarce then. The bound stays.
 func (sv *solver) reappraise() {
 	m := sv.market
 	left := 0.0
-	for _, g := range m.clients {
-		clear(g.demand)
-	}
 	for _, c := range sv.waiting {
 		left += c.bound * float64(c.count)
 	}
-	if left > m.appraised*reappraiseAt {
+	if left > m.appraised*reappraiseAt || len(m.buckets) == 0 {
 		return
 	}
 	m.appraised = left
-	for _, c := range sv.waiting {
-		if c.client == nil {
-			continue
-		}
-		for i, r := range c.requests {
-			c.client.demand[i] += float64(r) * float64(c.count)
-		}
-	}
-	clear(m.worthAll)
+	m.fillBuckets(sv.waiting)
 	m.solve()
 	for _, c := range sv.waiting {
-		c.weight = c.client.value(c.requests)
+		c.weight = m.value(c)
 	}
 }
 
 // reappraiseAt is the share of the worth at the last appraisal that calls for another.
-const reappraiseAt = 0.8
+const reappraiseAt = 0.7
 
 // openTo lists the candidates that any of the class's shapes and volume alternatives leave, per template.
 func (sv *solver) openTo(c *class) []*candidates {
@@ -176,242 +235,107 @@ func (m *market) client(offers bitset, known map[string]*clientele) *clientele {
 		known[string(key)] = g
 		return g
 	}
-	g := &clientele{offers: offers, demand: make(vec64, m.axes), worth: make(vec64, m.axes)}
+	g := &clientele{index: len(m.clients), offers: offers, most: make(vec, m.axes)}
 	known[string(key)] = g
 	m.clients = append(m.clients, g)
 	return g
 }
 
-// list makes the columns: each offering that some clientele can use, without those that another column dominates.
-func (m *market) list(sv *solver) {
-	for _, t := range sv.templates {
-		for i := range t.types {
-			ti := &t.types[i]
-			if slices.ContainsFunc(ti.room, func(r int64) bool { return r < 0 }) {
-				continue // nothing fits
-			}
-			for k := range ti.Offerings {
-				c := column{room: ti.room, price: ti.Offerings[k].Price}
-				for j, g := range m.clients {
-					if g.offers.has(ti.offering + k) {
-						c.clients = append(c.clients, j)
-					}
-				}
-				if len(c.clients) > 0 {
-					m.columns = append(m.columns, c)
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(m.columns, func(a, b column) int {
-		return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(len(b.clients), len(a.clients)))
-	})
-	kept := m.columns[:0]
-	for _, c := range m.columns {
-		if !slices.ContainsFunc(kept, func(k column) bool { return c.room.within(k.room) && subset(c.clients, k.clients) }) {
-			kept = append(kept, c)
-		}
-	}
-	m.columns = kept
-}
-
-func subset(of, all []int) bool {
-	return !slices.ContainsFunc(of, func(x int) bool { return !slices.Contains(all, x) })
-}
-
-// maxRounds bounds how often rows are added to the program.
-const maxRounds = 40
-
-// solve maximises the worth of all demand. Rows are added where nodes turn out to hold more than they cost; in the end
-// all worth is scaled down so that none does.
-func (m *market) solve() {
-	if len(m.clients) == 0 || len(m.columns) == 0 {
-		return
-	}
-	// Numbers are brought to about one: amounts in units of the largest room, worth per such unit.
-	scale := make(vec64, m.axes)
-	for _, c := range m.columns {
-		for i, r := range c.room {
-			scale[i] = max(scale[i], float64(r))
-		}
-	}
-	most := m.most(scale)
-	lp := &packingLP{value: make([]float64, len(m.clients)*m.axes)}
-	for j, g := range m.clients {
-		for i, d := range g.demand {
-			if scale[i] > 0 {
-				lp.value[j*m.axes+i] = d / scale[i] / most
-			}
-		}
-	}
-	for range maxRounds {
-		if !m.cut(lp, scale) {
-			break
-		}
-		y := lp.solve()
-		for j, g := range m.clients {
-			for i := range g.worth {
-				if scale[i] > 0 {
-					g.worth[i] = y[j*m.axes+i] / scale[i]
-				}
-			}
-		}
-	}
-	m.scaleDown()
-}
-
-// most is the largest demand of any clientele, in units of scale.
-func (m *market) most(scale vec64) float64 {
-	most := 1.0
-	for _, g := range m.clients {
-		for i, d := range g.demand {
-			if scale[i] > 0 {
-				most = max(most, d/scale[i])
-			}
-		}
-	}
-	return most
-}
-
-// cut adds the rows that the present worth breaks, of each kind of column the worst.
-func (m *market) cut(lp *packingLP, scale vec64) bool {
-	type cutRow struct {
-		ratio float64
-		c     *column
-	}
-	worst := map[string]cutRow{}
-	var kinds []string
-	for k := range m.columns {
-		c := &m.columns[k]
-		ratio := m.holds(c) / c.price
-		if len(lp.rows) > 0 && ratio <= 1+1e-7 {
-			continue
-		}
-		var key []byte
-		for _, j := range c.clients {
-			key = append(key, byte(j))
-		}
-		w, ok := worst[string(key)]
-		if !ok {
-			kinds = append(kinds, string(key))
-		}
-		if !ok || ratio > w.ratio {
-			worst[string(key)] = cutRow{ratio, c}
-		}
-	}
-	if len(lp.rows) == 0 {
-		m.start(lp, scale)
-		return true
-	}
-	for _, key := range kinds {
-		c := worst[key].c
-		row := make([]float64, len(lp.value))
-		for i, r := range c.room {
-			if r > 0 {
-				row[m.dearest(c, i)*m.axes+i] = float64(r) / scale[i]
-			}
-		}
-		lp.add(row, c.price)
-	}
-	return len(kinds) > 0
-}
-
-// start bounds every clientele by the columns that are cheapest per unit of each resource.
-func (m *market) start(lp *packingLP, scale vec64) {
-	for j := range m.clients {
-		for axis := range m.axes {
-			best, least := -1, math.Inf(1)
-			for k, c := range m.columns {
-				if c.room[axis] > 0 && slices.Contains(c.clients, j) {
-					if p := c.price / float64(c.room[axis]); p < least {
-						best, least = k, p
-					}
-				}
-			}
-			row := make([]float64, len(lp.value))
-			if best < 0 {
-				row[j*m.axes+axis] = 1 // nobody sells it: nobody who asks for it is placed
-				lp.add(row, tiny)
-				continue
-			}
-			c := &m.columns[best]
-			for i, r := range c.room {
-				if r > 0 {
-					row[j*m.axes+i] = float64(r) / scale[i]
-				}
-			}
-			lp.add(row, c.price)
-		}
-	}
-}
-
-// dearest is the client of the column to whom a unit of the axis is worth most.
-func (m *market) dearest(c *column, axis int) int {
-	best := c.clients[0]
-	for _, j := range c.clients[1:] {
-		if m.clients[j].worth[axis] > m.clients[best].worth[axis] {
-			best = j
-		}
-	}
-	return best
-}
-
-// holds is the most worth that a node of the column can hold, or more.
-func (m *market) holds(c *column) float64 {
-	total := 0.0
-	for i, r := range c.room {
-		if r > 0 {
-			total += float64(r) * m.clients[m.dearest(c, i)].worth[i]
-		}
-	}
-	return total
-}
-
-// scaleDown makes the worth sound: no column holds more than it costs.
-func (m *market) scaleDown() {
-	factor := 1.0
-	for k := range m.columns {
-		if h := m.holds(&m.columns[k]); h > m.columns[k].price*factor {
-			factor = min(factor, m.columns[k].price/h)
-		}
-	}
-	factor *= 1 - 1e-9 // rounding
-	for _, g := range m.clients {
-		for i := range g.worth {
-			g.worth[i] *= factor
-			m.worthAll[i] = max(m.worthAll[i], g.worth[i])
-		}
-	}
-}
-
-// value is what an amount is worth to the clientele, in $/h.
-func (g *clientele) value(v vec) float64 {
-	if g == nil {
+// value is the least that a pod of the class would pay anywhere, in $/h.
+func (m *market) value(c *class) float64 {
+	if c.client == nil {
 		return 0
 	}
+	least := math.Inf(1)
+	for _, k := range c.client.usable {
+		col := &m.columns[k]
+		rent := 0.0
+		for i, x := range c.requests {
+			if x > col.room[i] {
+				rent = math.Inf(1)
+				break
+			}
+			rent += float64(x) * col.sound[i]
+		}
+		least = min(least, rent)
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// rateRoom finds what a unit of room that need not be bought is worth at most, for the bound: on nodes that exist, and in
+// reservations. A clientele's pods are worth no more than they would pay on any one column that holds the largest
+// of them, so the column is chosen that makes the least of it.
+func (m *market) rateRoom(nodes []*node, classes []*class) {
+	free, all := make(vec64, m.axes), make(vec64, m.axes)
+	for _, n := range nodes {
+		for i, x := range n.free {
+			free[i] += float64(max(0, x))
+		}
+	}
+	copy(all, free)
+	for _, c := range classes {
+		for i, x := range c.requests {
+			all[i] += float64(x) * float64(c.count)
+		}
+	}
+	for _, g := range m.clients {
+		var best *column
+		least := math.Inf(1)
+		for _, k := range g.usable {
+			col := &m.columns[k]
+			if v := all.dot(col.sound); v < least && g.most.within(col.room) {
+				best, least = col, v
+			}
+		}
+		for i := range m.rentAll {
+			if best != nil {
+				m.rentAll[i] = max(m.rentAll[i], best.sound[i])
+				continue
+			}
+			for _, k := range g.usable {
+				m.rentAll[i] = max(m.rentAll[i], m.columns[k].sound[i])
+			}
+		}
+	}
+	m.existing = free.dot(m.rentAll)
+}
+
+// rentOf is what a unit of the candidate's room is worth to the pods that go with it best.
+func (m *market) rentOf(ti *typeInfo, cand candidate) vec64 {
+	if cand.offer >= 0 && m.standIn[cand.offer] >= 0 {
+		return m.columns[m.standIn[cand.offer]].rent
+	}
+	for k := range ti.Offerings { // in a reservation, as if it were bought
+		if col := m.standIn[ti.offering+k]; col >= 0 {
+			return m.columns[col].rent
+		}
+	}
+	return m.rentAll
+}
+
+func (v vec64) dot(o vec64) float64 {
 	total := 0.0
 	for i, x := range v {
-		total += float64(x) * g.worth[i]
+		total += x * o[i]
 	}
 	return total
 }
 
-// lowerBound is what no plan that places the same pods costs less than: the worth of the pods in new nodes, less that of
-// all room that existing nodes have left; where there are none, at least the cheapest node for the dearest pod.
+// lowerBound is what no plan that places the same pods costs less than: the worth of the pods placed, less that of all room
+// that existing nodes had; where there are none, at least the cheapest node for the dearest pod.
 func (sv *solver) lowerBound() float64 {
-	total, single := 0.0, 0.0
+	total := sv.joined - sv.market.existing
+	single := 0.0
 	var dearest *class
 	for _, b := range sv.bins {
 		for _, h := range b.held {
 			total += h.c.bound * float64(h.n)
-			if dearest == nil || h.c.weight > dearest.weight {
+			if dearest == nil || h.c.bound > dearest.bound {
 				dearest = h.c
 			}
-		}
-	}
-	for _, n := range sv.nodes {
-		for i, free := range n.free {
-			total -= sv.market.bound[i] * float64(max(0, free))
 		}
 	}
 	total -= sv.paidFor()
@@ -423,8 +347,11 @@ func (sv *solver) lowerBound() float64 {
 
 // alone is the price of the cheapest node that holds a pod of the class.
 func (m *market) alone(c *class) float64 {
-	for _, col := range m.columns { // cheapest first, and none that is missing would hold more for less
-		if slices.ContainsFunc(col.clients, func(j int) bool { return m.clients[j] == c.client }) && c.requests.fits(col.room) {
+	if c.client == nil {
+		return 0
+	}
+	for _, k := range c.client.usable { // cheapest first, and none that is missing would hold more for less
+		if col := &m.columns[k]; c.requests.fits(col.room) {
 			return col.price * (1 - 1e-9)
 		}
 	}

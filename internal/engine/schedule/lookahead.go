@@ -11,9 +11,12 @@ const (
 	// maxLookahead is how many classes of the queue are looked at when a node is opened.
 	maxLookahead = 1000
 	// perTier is how many types of about the same price are looked at.
-	perTier = 5
+	perTier = 2
 	// alike is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
 	alike = 1.002
+	// trusted is how much better a packing that follows the market's program is taken to be than it looks: it
+	// leaves a queue that is as good to pack.
+	trusted = 1.02
 )
 
 // demand is what a class still wants of a new node.
@@ -23,6 +26,8 @@ type demand struct {
 	on *candidates // where its pods can be, together with the first
 	// ratio is bytes per thousandth of a core.
 	ratio float64
+	// tier is how well the pods go with the type at hand, taken how many are in the room that is being packed.
+	tier, taken int
 	// quota bounds, together with other classes, how many pods one node can have; -1 if nothing does.
 	quota int
 }
@@ -121,36 +126,49 @@ func (sv *solver) size(b *bin, first *class, g growth) []portion {
 		return nil
 	}
 	queue := sv.ahead(b, first, g)
-	best, size := math.Inf(1), -1
-	for _, k := range sv.shortlist(b, first, g) {
-		cand := g.on.list[k]
-		packed := first.weight + sv.pack(queue, first, cand, b.t.types[cand.t].room, nil)
+	best, size, recipe := math.Inf(1), -1, -1
+	for _, pick := range sv.shortlist(b, first, g) {
+		cand := g.on.list[pick.k]
+		packed := first.weight + sv.pack(queue, first, &b.t.types[cand.t], cand, pick.recipe, nil)
 		sv.steps += len(queue)
-		if score := cand.price / packed; score < best/alike || score <= best*alike && (size < 0 || cand.price > g.on.list[size].price) {
-			best, size = min(best, score), k
+		score := cand.price / packed
+		if pick.recipe >= 0 {
+			score /= trusted
+		}
+		if score < best/alike || score <= best*alike && (size < 0 || cand.price > g.on.list[size].price) {
+			best, size, recipe = min(best, score), pick.k, pick.recipe
 		}
 	}
 	if size < 0 {
 		return nil
 	}
+	if recipe >= 0 {
+		sv.market.lp.level[recipe]--
+	}
 	cand := g.on.list[size]
 	b.ceiling, b.target = cand.price, cand
 	var content []portion
-	sv.pack(queue, first, cand, b.t.types[cand.t].room, &content)
+	sv.pack(queue, first, &b.t.types[cand.t], cand, recipe, &content)
 	return content
 }
 
+// tiers are how well pods go with a type: the share that they are worth of the rent that they would pay on it. Those
+// of an earlier tier are packed first.
+var tiers = [...]float64{0.985, 0.95, 0}
+
 // pack fills a room with the first pod and then as much as fits, and returns what that is worth. Pods that keep apart
-// come first, since each node can have few of them. Then, of cores and memory, the next pod asks for more
-// of what is left more of, for a room is wasted when one runs out early; among those that do, the order is the queue's.
-func (sv *solver) pack(queue []demand, first *class, on candidate, room vec, content *[]portion) float64 {
+// come first, since each node can have few of them; then those who pay the rent, and last those to whom the room
+// is worth less than it costs. Of each, of cores and memory, the next pod asks for more of what is left more of,
+// for a room is wasted when one runs out early; among those that do, the order is the queue's.
+func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate, recipe int, content *[]portion) float64 {
+	room := ti.room
 	free := sv.scratch[:len(room)]
 	for i, r := range room {
 		free[i] = r - first.requests[i]
 	}
 	worth := 0.0
-	take := func(d *demand) {
-		n := int64(d.n)
+	take := func(d *demand, most int) {
+		n := int64(min(d.n-d.taken, most))
 		if d.quota >= 0 {
 			n = min(n, int64(sv.quotas.left[d.quota]))
 			sv.quotas.left[d.quota] -= int(n)
@@ -165,15 +183,17 @@ func (sv *solver) pack(queue []demand, first *class, on candidate, room vec, con
 		for i, r := range d.c.requests {
 			free[i] -= n * r
 		}
+		d.taken += int(n)
 		worth += float64(n) * d.c.weight
 		if content != nil && n > 0 {
 			*content = append(*content, portion{c: d.c, n: int(n)})
 		}
 	}
+	sv.rank(queue, sv.market.rentOf(ti, on), on)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
 			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
-				take(d)
+				take(d, d.n)
 			}
 		}
 	}
@@ -181,37 +201,81 @@ func (sv *solver) pack(queue []demand, first *class, on candidate, room vec, con
 	if sv.how == balanced {
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
-	for _, part := range [...][]demand{queue[:sv.peers], queue[sv.peers:]} {
-		sv.packPart(part, on, ratio, free, take)
+	if recipe >= 0 {
+		sv.follow(queue, first, recipe, free, take)
+	}
+	for tier := range tiers {
+		sv.packTier(queue, tier, on, ratio, free, take)
 	}
 	return worth
 }
 
-// packPart takes from the queue whatever fits, in balance.
-func (sv *solver) packPart(queue []demand, on candidate, ratio float64, free vec, take func(*demand)) {
+// rank finds each demand's tier on the type; -1 if it cannot be had there at the type's price.
+func (sv *solver) rank(queue []demand, rent vec64, on candidate) {
+	for k := range queue {
+		d := &queue[k]
+		d.tier, d.taken = -1, 0
+		if d.quota >= 0 || d.on.priceOf(on) > on.price {
+			continue
+		}
+		pays := 0.0
+		for i, x := range d.c.requests {
+			pays += float64(x) * rent[i]
+		}
+		for d.tier = 0; d.c.weight < tiers[d.tier]*pays; d.tier++ {
+		}
+	}
+}
+
+// follow packs by a pattern of the market's program: of each bucket as much as it says.
+func (sv *solver) follow(queue []demand, first *class, recipe int, free vec, take func(*demand, int)) {
+	m := sv.market
+	p := &m.lp.patterns[m.lp.basis[recipe]]
+	m.allowed = append(m.allowed[:0], p.amounts...)
+	for i, row := range p.rows {
+		if row == first.bucket {
+			m.allowed[i] -= first.norm
+		}
+	}
+	for k := range queue {
+		d := &queue[k]
+		if d.tier < 0 || d.c.bucket < 0 {
+			continue
+		}
+		if i := slices.Index(p.rows, d.c.bucket); i >= 0 {
+			if n := int(m.allowed[i]/d.c.norm + 0.5); n > 0 && d.c.requests.within(free) {
+				take(d, n)
+				m.allowed[i] -= float64(d.taken) * d.c.norm
+			}
+		}
+	}
+}
+
+// packTier takes from the queue whatever of the tier fits, in balance.
+func (sv *solver) packTier(queue []demand, tier int, on candidate, ratio float64, free vec, take func(*demand, int)) {
 	var at [2]int // how far the queue has been looked through for pods that lean to cores, and to memory
 	for {
 		side := 0
 		if sv.how == balanced {
 			side = btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
 		}
-		k := seek(queue, at[side], side, ratio, on, free)
+		k := seek(queue, at[side], side, tier, ratio, free)
 		if at[side] = k; k == len(queue) {
 			side = 1 - side
-			if k = seek(queue, at[side], side, ratio, on, free); k == len(queue) {
+			if k = seek(queue, at[side], side, tier, ratio, free); k == len(queue) {
 				return
 			}
 		}
-		take(&queue[k])
+		take(&queue[k], queue[k].n)
 		at[side] = k + 1
 	}
 }
 
-// seek is the first place from k on of pods that lean to side, fit, and can be on the type at its price.
-func seek(queue []demand, k, side int, ratio float64, on candidate, free vec) int {
+// seek is the first place from k on of pods of the tier that lean to side and fit.
+func seek(queue []demand, k, side, tier int, ratio float64, free vec) int {
 	for ; k < len(queue); k++ {
 		d := &queue[k]
-		if d.quota < 0 && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
+		if d.tier == tier && d.taken < d.n && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) {
 			return k
 		}
 	}
@@ -220,21 +284,19 @@ func seek(queue []demand, k, side int, ratio float64, on candidate, free vec) in
 
 // rated is a type of a list with its price for the worth that it could hold.
 type rated struct {
-	k     int
-	ratio float64
+	k      int
+	ratio  float64
+	recipe int // in the basis of the market's program; -1: none
 }
 
-// shortlist picks, from each tier of price, the types that would cost least for their worth if they were full.
-func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
-	var out []int
+// shortlist picks, from each tier of price, the types that would cost least for what they would hold besides the first pod,
+// and all of which the market's program would buy some for it.
+func (sv *solver) shortlist(b *bin, first *class, g growth) []rated {
+	m := sv.market
+	recipes := m.recipes(first)
+	var out []rated
 	var tier [perTier]rated // the best of the tier so far
 	n := 0
-	flush := func() {
-		for _, r := range tier[:n] {
-			out = append(out, r.k)
-		}
-		n = 0
-	}
 	top := 0.0
 	for k := g.first; k < len(g.on.list); k++ {
 		cand := g.on.list[k]
@@ -243,10 +305,18 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
 			continue
 		}
 		if cand.price > top {
-			flush()
-			top = cand.price * 1.4
+			out = append(out, tier[:n]...)
+			n, top = 0, cand.price*1.4
 		}
-		r := rated{k, cand.price / first.client.value(ti.room)}
+		rent := m.rentOf(ti, cand)
+		if cand.offer >= 0 {
+			for _, i := range recipes {
+				if col := m.lp.patterns[m.lp.basis[i]].column; col == int(m.standIn[cand.offer]) && cand.price == m.columns[col].price {
+					out = append(out, rated{k: k, recipe: i})
+				}
+			}
+		}
+		r := rated{k, cand.price / max(tiny, rent.times(ti.room)-max(0, rent.times(first.requests)-first.weight)), -1}
 		if n < perTier {
 			n++
 		} else if r.ratio >= tier[n-1].ratio {
@@ -258,8 +328,31 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []int {
 		}
 		tier[at] = r
 	}
-	flush()
-	return out
+	return append(out, tier[:n]...)
+}
+
+// recipes are the patterns of several rows, that is with a balance to keep, of which the market's program would buy more
+// than one node, with pods like the first.
+func (m *market) recipes(first *class) []int {
+	m.open = m.open[:0]
+	if first.bucket < 0 {
+		return m.open
+	}
+	for i, j := range m.lp.basis {
+		if j >= 0 && m.lp.level[i] >= 1.5 && len(m.lp.patterns[j].rows) > 1 && slices.Contains(m.lp.patterns[j].rows, first.bucket) {
+			m.open = append(m.open, i)
+		}
+	}
+	return m.open
+}
+
+// times is what an amount costs.
+func (v vec64) times(amount vec) float64 {
+	total := 0.0
+	for i, x := range amount {
+		total += float64(x) * v[i]
+	}
+	return total
 }
 
 // ahead lists the classes of the queue that could join the bin, as far as is known without placing them.
@@ -290,24 +383,13 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 			n--
 		}
 		if n = min(n, perNode(c, sh, c == first)); n > 0 {
-			out = append(out, demand{c, n, on, float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), sv.quotas.of(first, c, sh)})
+			out = append(out, demand{c: c, n: n, on: on, ratio: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), quota: sv.quotas.of(first, c, sh)})
 		}
-	}
-	// Those to whom room is worth as much as to the first come first: a node bought at their price is for them, and
-	// others get what they leave.
-	worth := 0.9 * density(first, first)
-	slices.SortStableFunc(out, func(x, y demand) int { return btoi(density(first, x.c) < worth) - btoi(density(first, y.c) < worth) })
-	sv.peers = 0
-	for sv.peers < len(out) && density(first, out[sv.peers].c) >= worth {
-		sv.peers++
 	}
 	sv.queue = out
 	sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
 	return out
 }
-
-// density is what the first's amounts are worth to the other's clientele.
-func density(first, other *class) float64 { return other.client.value(first.requests) }
 
 // hopeful is the first shape that a new node could satisfy, as far as is known.
 func (c *class) hopeful() *shape {

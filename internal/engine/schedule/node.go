@@ -144,6 +144,7 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	if n.free != nil {
 		n.free = n.free.minus(c.requests)
 	}
+	sv.joined += c.bound
 	n.ports = append(n.ports, c.ports...)
 	n.attach(c.attached)
 	n.placed = append(n.placed, pod)

@@ -45,27 +45,32 @@ func TestNoPlanIsDearerThanFirstFit(t *testing.T) {
 	}
 }
 
-// Large plans come close to what nothing can be cheaper than, whatever the market.
+// Large plans come close to what nothing can be cheaper than: with daemons on every node and without, on demand and spot.
 func TestPriceIsNearTheBound(t *testing.T) {
 	for _, c := range []struct {
 		kind     string
 		od, spot float64 // the most, of the bound
 	}{
-		{"batch", 1.1, 1.1},
-		{"replicas", 1.1, 1.1},
-		{"volumes", 1.1, 1.1},
-		{"multi-pool", 1.1, 1.1},
+		{"batch", 1.05, 1.05},
+		{"replicas", 1.05, 1.05},
+		{"volumes", 1.05, 1.05},
+		{"multi-pool", 0, 1.15}, // on demand alone, one of its pools has nothing to sell
 		// The bound does not know of hosts to keep apart on, nor of zones that must be used though they are dear.
 		{"diverse", 1.2, 1.35},
 		{"prefs", 1.2, 1.35},
 	} {
 		for name, most := range map[string]float64{"ec2-od": c.od, "ec2-spot": c.spot} {
-			if c.kind == "multi-pool" && name == "ec2-od" {
-				continue // without spot, one of its pools has nothing to sell
+			if most == 0 {
+				continue
 			}
-			p := schedule.Solve(workloadWorld(c.kind, 3000, 7, market(t, name), true), schedule.Budget{})
-			if ratio := p.Stats.HourlyCost / p.Stats.LowerBound; ratio > most || ratio < 1 || len(p.Rejected) > 0 {
-				t.Errorf("%s on %s costs %.3f of the bound, %d pods rejected", c.kind, name, ratio, len(p.Rejected))
+			list := market(t, name)
+			for seed := range uint64(2) {
+				for _, daemons := range []bool{true, false} {
+					p := schedule.Solve(workloadWorld(c.kind, 5000, seed+1, list, daemons), schedule.Budget{})
+					if ratio := p.Stats.HourlyCost / p.Stats.LowerBound; ratio > most || ratio < 1 || len(p.Rejected) > 0 {
+						t.Errorf("%s on %s, seed %d, daemons %v: %.3f of the bound, %d pods rejected", c.kind, name, seed+1, daemons, ratio, len(p.Rejected))
+					}
+				}
 			}
 		}
 	}

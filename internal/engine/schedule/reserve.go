@@ -119,13 +119,13 @@ func (sv *solver) refuseSeat() *refusal {
 }
 
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest of each reservation.
-func (c *candidates) addReserved(i int, ti *typeInfo) {
+func (sv *solver) addReserved(c *candidates, i int, ti *typeInfo) {
 	at := len(c.list)
 	for _, r := range ti.reserved {
 		if !r.offer.Available || !c.reqs.Overlaps(r.offer.Requirements) {
 			continue
 		}
-		cand := candidate{t: i, price: r.offer.Price, seat: r.seat}
+		cand := candidate{t: i, price: sv.priced(r.offer.Price), offer: -1, seat: r.seat}
 		if k := slices.IndexFunc(c.list[at:], func(o candidate) bool { return o.seat == r.seat }); k >= 0 {
 			cand.price = min(cand.price, c.list[at+k].price)
 			c.list[at+k] = cand
@@ -238,7 +238,7 @@ func (sv *solver) paidFor() float64 {
 			ti := &t.types[i]
 			worth := 0.0
 			for axis, r := range ti.room {
-				worth += sv.market.bound[axis] * float64(max(0, r))
+				worth += sv.market.rentAll[axis] * float64(max(0, r))
 			}
 			for _, r := range ti.reserved {
 				most[r.seat-1] = max(most[r.seat-1], worth)

@@ -25,6 +25,8 @@ type kind struct {
 	shapes []*shape
 	// client is who buys for the pods: see market.
 	client *clientele
+	// heaviest are the candidates in the heaviest pool that takes the pods.
+	heaviest *candidates
 	// refused says why the pods cannot be considered at all.
 	refused []Reason
 
@@ -46,6 +48,10 @@ type class struct {
 	tries []try
 	// weight is what a pod is worth, in $/h, to what is left of the queue; bound, to all of it.
 	weight, bound float64
+	bucket        int // of the market; -1 if nobody sells what it needs
+	// waits tells that the pods buy nodes last: see market.dearer.
+	waits bool
+	norm  float64 // how large a pod is, as the market counts
 	// failedAt is the solver's generation in which placing a pod of the class failed last.
 	failedAt int
 }

@@ -50,12 +50,13 @@ type solver struct {
 	queue   []demand // memory of ahead
 	quotas  quotas
 	seats   seats
-	peers   int // how many at the front of queue value room as the first does
 	scratch vec // memory of pack
 
 	full, taint, topology, limit plain
 
 	steps int
+	// joined is what pods placed on nodes that exist are worth, for the bound.
+	joined float64
 	// conceded counts preferences given up by pods that were placed.
 	conceded int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
@@ -176,15 +177,15 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
 func (sv *solver) placeAll(queue []*queued) []*queued {
 	sv.waiting = slices.Clone(sv.classes)
-	for {
+	for patient := len(sv.templates) > 1; ; patient = false {
 		before := sv.generation
 		for _, q := range queue {
-			if !q.done && sv.attempt(q) {
+			if !q.done && !(patient && q.class.waits) && sv.attempt(q) {
 				sv.placePlanned()
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
-		if len(queue) == 0 || sv.generation == before {
+		if len(queue) == 0 || sv.generation == before && !patient {
 			return queue
 		}
 	}

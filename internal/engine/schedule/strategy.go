@@ -81,3 +81,6 @@ func choose(all []*outcome) *outcome {
 	}
 	return best
 }
+
+// priced is what a node of an offering costs the plan.
+func (sv *solver) priced(price float64) float64 { return price }

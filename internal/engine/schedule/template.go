@@ -60,6 +60,8 @@ type daemonGroup struct {
 type candidate struct {
 	t     int
 	price float64
+	// offer is the number of that offering; of a reservation's, it is -1.
+	offer int
 	// seat is the reservation that the type is taken from: see seats.
 	seat int
 }
@@ -203,11 +205,18 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 		if !reqs.Overlaps(ti.Requirements) {
 			continue
 		}
-		if o, ok := ti.open.Cheapest(reqs); ok {
-			c.list = append(c.list, candidate{t: i, price: o.Price})
-			c.price[i] = o.Price
+		best := -1
+		for k := range ti.Offerings {
+			o := &ti.Offerings[k]
+			if o.Available && o.ReservationID == "" && (best < 0 || o.Price < ti.Offerings[best].Price) && reqs.Overlaps(o.Requirements) {
+				best = k
+			}
 		}
-		c.addReserved(i, ti)
+		if best >= 0 {
+			c.price[i] = sv.priced(ti.Offerings[best].Price)
+			c.list = append(c.list, candidate{t: i, price: c.price[i], offer: ti.offering + best})
+		}
+		sv.addReserved(c, i, ti)
 	}
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
 	t.memo[key] = c

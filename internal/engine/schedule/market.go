@@ -1,0 +1,372 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// list makes the columns: each offering that some clientele can use, without those that another column dominates.
+func (m *market) list(sv *solver) {
+	type offer struct {
+		column
+		id int
+	}
+	var all []offer
+	for _, t := range sv.templates {
+		for i := range t.types {
+			ti := &t.types[i]
+			if slices.ContainsFunc(ti.room, func(r int64) bool { return r < 0 }) {
+				continue // nothing fits
+			}
+			for k := range ti.Offerings {
+				o := offer{column{room: ti.room, price: sv.priced(ti.Offerings[k].Price)}, ti.offering + k}
+				for j, g := range m.clients {
+					if g.offers.has(o.id) {
+						o.clients |= 1 << j
+					}
+				}
+				if o.clients != 0 {
+					all = append(all, o)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b offer) int { return cmp.Compare(a.price, b.price) })
+	m.standIn = make([]int32, sv.offerings)
+	for i := range m.standIn {
+		m.standIn[i] = -1
+	}
+	for _, o := range all {
+		k := slices.IndexFunc(m.columns, func(k column) bool { return o.clients&^k.clients == 0 && o.room.within(k.room) })
+		if k < 0 {
+			k = len(m.columns)
+			o.rent, o.sound = make(vec64, m.axes), make(vec64, m.axes)
+			m.columns = append(m.columns, o.column)
+		}
+		m.standIn[o.id] = int32(k)
+	}
+	for k := range m.columns {
+		for j, g := range m.clients {
+			if m.columns[k].clients&(1<<j) != 0 {
+				g.usable = append(g.usable, k)
+			}
+		}
+	}
+}
+
+// measure brings numbers to about one: amounts are in units of the largest room.
+func (m *market) measure(classes []*class) {
+	m.scale = make(vec64, m.axes)
+	for i := range m.axes {
+		for k := range m.columns {
+			m.scale[i] = max(m.scale[i], float64(m.columns[k].room[i]))
+		}
+		if slices.ContainsFunc(classes, func(c *class) bool { return c.requests[i] > 0 }) && m.scale[i] > 0 {
+			m.live = append(m.live, i)
+		}
+	}
+	for k := range m.columns {
+		for _, i := range m.live {
+			m.columns[k].size = append(m.columns[k].size, float64(m.columns[k].room[i])/m.scale[i])
+		}
+	}
+	m.share = make([][]float64, len(m.live))
+}
+
+const (
+	// maxBuckets bounds the program's size: proportions are told apart as finely as it allows.
+	maxBuckets = 24
+	// perOctave is how finely to begin with.
+	perOctave = 6.0
+	// maxRounds bounds how often patterns are added.
+	maxRounds = 16
+	// closeEnough is how much less than the best bound will do.
+	closeEnough = 0.003
+)
+
+// fillBuckets counts the classes' pods into buckets. The buckets are made at the first call.
+func (m *market) fillBuckets(classes []*class) {
+	for k := range m.buckets {
+		m.buckets[k].demand = 0
+	}
+	if !m.ready {
+		m.ready = true
+		for step := perOctave; ; step /= 1.5 {
+			m.makeBuckets(classes, step)
+			if len(m.buckets) <= maxBuckets+min(12*len(m.clients), 100) || step < 0.2 {
+				break
+			}
+		}
+		moved := m.start()
+		for _, c := range classes {
+			if c.bucket >= 0 {
+				c.bucket = moved[c.bucket]
+			}
+		}
+		return
+	}
+	for _, c := range classes {
+		if c.client != nil && c.bucket >= 0 {
+			m.buckets[c.bucket].demand += float64(c.count) * c.norm
+		}
+	}
+}
+
+// norm is how large a pod is, as a number.
+func (m *market) norm(c *class) float64 {
+	n := 0.0
+	for _, i := range m.live {
+		n += float64(c.requests[i]) / m.scale[i]
+	}
+	return n
+}
+
+// makeBuckets sorts classes by clientele and, in logarithmic steps, by the proportions of what they ask for.
+func (m *market) makeBuckets(classes []*class, perOctave float64) {
+	m.buckets = m.buckets[:0]
+	type proportions struct {
+		client int
+		steps  [4]int8 // of the first axes; others are mixed
+	}
+	index := map[proportions]int{}
+	for _, c := range classes {
+		c.bucket, c.norm = -1, m.norm(c)
+		if c.client == nil || c.count == 0 {
+			continue
+		}
+		top := 0.0
+		for _, i := range m.live {
+			top = max(top, float64(c.requests[i])/m.scale[i])
+		}
+		key := proportions{client: c.client.index}
+		for n, i := range m.live[:min(len(m.live), len(key.steps))] {
+			key.steps[n] = -128
+			if x := float64(c.requests[i]) / m.scale[i] / top; x > 1.0/64 {
+				key.steps[n] = int8(math.Round(math.Log2(x) * perOctave))
+			}
+		}
+		k, ok := index[key]
+		if !ok {
+			k = len(m.buckets)
+			index[key] = k
+			m.buckets = append(m.buckets, bucket{client: c.client.index, amount: make(vec64, len(m.live))})
+		}
+		b := &m.buckets[k]
+		for n, i := range m.live {
+			b.amount[n] += float64(c.requests[i]) / m.scale[i] * float64(c.count)
+		}
+		b.demand += float64(c.count) * c.norm
+		c.bucket = k
+	}
+	for k := range m.buckets {
+		b := &m.buckets[k]
+		for n := range b.amount {
+			b.amount[n] /= b.demand
+		}
+	}
+}
+
+// start gives the covering one pattern per bucket: the column that is cheapest for it alone. Buckets that no column holds
+// are worth nothing; the result tells where the others are now, and -1 for those.
+func (m *market) start() []int {
+	var rows []bucket
+	moved := make([]int, len(m.buckets))
+	for k, b := range m.buckets {
+		moved[k] = -1
+		best, price, held := -1, math.Inf(1), 0.0
+		for _, i := range m.clients[b.client].usable {
+			col := &m.columns[i]
+			n := math.Inf(1)
+			for axis, x := range b.amount {
+				if x > 0 {
+					n = min(n, col.size[axis]/x)
+				}
+			}
+			if n > tiny && col.price/n < price {
+				best, price, held = i, col.price/n, n
+			}
+		}
+		if best >= 0 {
+			moved[k] = len(rows)
+			m.lp.patterns = append(m.lp.patterns, pattern{[]int{len(rows)}, []float64{held}, m.columns[best].price, best})
+			rows = append(rows, b)
+		}
+	}
+	m.buckets = rows
+	return moved
+}
+
+// solve finds rents that make the buckets' demand worth as much as can be, or nearly.
+func (m *market) solve() {
+	if len(m.buckets) == 0 {
+		for k := range m.columns {
+			m.flat(&m.columns[k])
+		}
+		return
+	}
+	m.lp.demand = m.lp.demand[:0]
+	for k := range m.buckets {
+		m.lp.demand = append(m.lp.demand, m.buckets[k].demand)
+	}
+	m.lp.reset()
+	best := -1.0
+	m.centre = zeroed(m.centre, len(m.buckets))
+	try := make([]float64, len(m.buckets))
+	for range maxRounds {
+		m.lp.optimise()
+		total := 0.0
+		for k, y := range m.lp.price {
+			m.lp.price[k] = max(0, y)
+			total += max(0, y) * m.lp.demand[k]
+		}
+		if best >= total*(1-closeEnough) {
+			break
+		}
+		// Patterns are looked for between the best sound prices known and those that the patterns so far would need:
+		// at the latter alone they would come one after the other, each barely better than the last.
+		for k, y := range m.lp.price {
+			try[k] = y
+			if best >= 0 {
+				try[k] = inwards*m.centre[k] + (1-inwards)*y
+			}
+		}
+		if best >= 0 {
+			for k := range m.columns {
+				c := &m.columns[k]
+				if c.value > 0.97*c.price && m.rate(c, m.lp.price) > c.price*(1+1e-6) {
+					m.lp.patterns = append(m.lp.patterns, m.pattern(k))
+				}
+			}
+		}
+		for k := range m.columns {
+			c := &m.columns[k]
+			if m.rate(c, try) > c.price*(1+1e-6) {
+				m.lp.patterns = append(m.lp.patterns, m.pattern(k))
+			}
+			m.settle(c)
+		}
+		if m.soundPrices(try) > best {
+			best = m.lp.worth(try)
+			m.centre, try = try, m.centre
+			for k := range m.columns {
+				c := &m.columns[k]
+				c.best = append(c.best[:0], c.sound...)
+			}
+		}
+	}
+	for k := range m.columns {
+		c := &m.columns[k]
+		m.rate(c, m.centre)
+		c.sound = append(c.sound[:0], c.best...)
+	}
+}
+
+// inwards is how far from the prices of the program towards the best sound ones patterns are looked for.
+const inwards = 0.6
+
+// soundPrices gives each bucket the least rent that it would pay anywhere, and returns what that makes all demand worth.
+func (m *market) soundPrices(price []float64) float64 {
+	total := 0.0
+	for k := range m.buckets {
+		b := &m.buckets[k]
+		least := math.Inf(1)
+		for _, i := range m.clients[b.client].usable {
+			c := &m.columns[i]
+			rent := 0.0
+			for axis, x := range b.amount {
+				if x > 0 && c.size[axis] <= 0 {
+					rent = math.Inf(1)
+					break
+				}
+				rent += x * m.scale[m.live[axis]] * c.sound[m.live[axis]]
+			}
+			least = min(least, rent)
+		}
+		price[k] = least
+		total += least * b.demand
+	}
+	return total
+}
+
+// rate finds the most worth that the column's node can hold at these prices of buckets, and the rents that say so.
+func (m *market) rate(c *column, price []float64) float64 {
+	m.items, m.worth = m.items[:0], m.worth[:0]
+	for i := range m.share {
+		m.share[i] = m.share[i][:0]
+	}
+	for k := range m.buckets {
+		b := &m.buckets[k]
+		if price[k] <= 0 || c.clients&(1<<b.client) == 0 {
+			continue
+		}
+		if !b.within(c) {
+			continue
+		}
+		m.items, m.worth = append(m.items, k), append(m.worth, price[k])
+		for axis, x := range b.amount {
+			share := 0.0
+			if x > 0 {
+				share = x / c.size[axis]
+			}
+			m.share[axis] = append(m.share[axis], share)
+		}
+	}
+	m.amounts = zeroed(m.amounts, len(m.items))
+	m.rents = zeroed(m.rents, len(m.live))
+	c.value = m.fill.solve(m.worth, m.share, m.amounts, m.rents)
+	for axis, i := range m.live {
+		c.rent[i] = 0
+		if c.size[axis] > 0 {
+			c.rent[i] = m.rents[axis] / c.size[axis] / m.scale[i]
+		}
+	}
+	return c.value
+}
+
+// within tells whether the column has some of everything that the bucket asks for.
+func (b *bucket) within(c *column) bool {
+	for axis, x := range b.amount {
+		if x > 0 && c.size[axis] <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pattern is what the column's node holds by the last rate.
+func (m *market) pattern(column int) pattern {
+	p := pattern{cost: m.columns[column].price, column: column}
+	for i, x := range m.amounts {
+		if x > tiny {
+			p.rows, p.amounts = append(p.rows, m.items[i]), append(p.amounts, x)
+		}
+	}
+	return p
+}
+
+// settle makes the rents sound: those of the whole node add up to its price and no more.
+func (m *market) settle(c *column) {
+	total := 0.0
+	for i, r := range c.room {
+		total += float64(r) * c.rent[i]
+	}
+	if total <= 0 {
+		m.flat(c)
+		return
+	}
+	for i := range c.sound {
+		c.sound[i] = c.rent[i] * (c.price / total) * (1 - 1e-9)
+	}
+}
+
+// flat shares the column's price evenly among the axes that it has.
+func (m *market) flat(c *column) {
+	c.value = 0
+	for _, i := range m.live {
+		c.rent[i], c.sound[i] = 0, 0
+		if c.room[i] > 0 {
+			c.sound[i] = c.price / float64(c.room[i]) / float64(len(m.live)) * (1 - 1e-9)
+		}
+	}
+}

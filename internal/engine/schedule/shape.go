@@ -158,6 +158,16 @@ func (sv *solver) shapes(pod *corev1.Pod, node requirement.Pod) []*shape {
 		out = append(out, sv.shape(pod, node, w))
 		w, more = w.relax(sv.softTaints)
 	}
+	if len(out) == len(node.Required) {
+		return out
+	}
+	// The alternatives of required node affinity went first, with all preferences still standing: once these are gone,
+	// each is tried again, in its order.
+	last := len(out) - 1
+	for i := 0; i < len(node.Required)-1; i++ {
+		w.required = node.Required[i : i+1]
+		out = slices.Insert(out, last+i, sv.shape(pod, node, w))
+	}
 	return out
 }
 

@@ -62,25 +62,19 @@ const (
 	pressing
 )
 
-// refusal is why a bin does not take a pod. Its words are made only when asked for.
+// refusal is why a bin does not take a pod.
 type refusal struct {
 	code Code
 	// never is true when nothing that can happen in this Solve will change it.
 	never bool
-	say   func() string
 }
 
-func refuse(code Code, never bool, say func() string) *refusal { return &refusal{code, never, say} }
-
-// plain are refusals without words, for when nobody will ask: final or not.
+// plain are the refusals by one rule, made once: final or not.
 type plain [2]refusal
 
-func newPlain(code Code) plain {
-	say := func() string { return string(code) }
-	return plain{{code, false, say}, {code, true, say}}
-}
+func newPlain(code Code) plain { return plain{{code, false}, {code, true}} }
 
-// no is refuse without words.
+// no is the refusal by a rule that often refuses.
 func (sv *solver) no(code Code, never bool) *refusal {
 	switch code {
 	case Taint:
@@ -121,13 +115,13 @@ type ask struct {
 // grow works out what the bin becomes if it takes a pod of the class in this shape.
 func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal) {
 	if sh.blocked.has(b.t.index) {
-		return growth{}, sv.refuseTaint(b.t, sh)
+		return growth{}, sv.no(Taint, true)
 	}
 	if u == thrifty && b.room != nil && !c.requests.fitsBeside(b.total, b.room) {
 		return growth{}, sv.no(Resources, true)
 	}
 	if len(c.ports) > 0 && portsConflict(c.ports, b.ports) {
-		return growth{}, refuse(HostPort, true, func() string { return "a host port is taken" })
+		return growth{}, &refusal{HostPort, true}
 	}
 	on, why := sv.narrow(b.on, sh.asks)
 	if why != nil {
@@ -141,8 +135,7 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 			if with, why = sv.narrow(on, alt); why != nil {
 				never = never && why.never
 				if i == len(c.volumes)-1 {
-					say := why.say
-					return growth{}, refuse(Volume, never, func() string { return "for its volumes " + say() })
+					return growth{}, &refusal{Volume, never}
 				}
 				continue
 			}
@@ -154,7 +147,7 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 		never = never && why.never
 	}
 	if never != why.never {
-		why = refuse(why.code, never, why.say)
+		why = &refusal{why.code, never}
 	}
 	return growth{}, why
 }
@@ -188,20 +181,20 @@ func (sv *solver) settle(b *bin, a ask, on *candidates) (growth, *refusal) {
 			ok, open = true, true
 		}
 		if !ok {
-			return growth{}, sv.refuseView(v)
+			return growth{}, sv.no(Topology, v.forGood())
 		}
 	}
 	if !open {
 		g, why := sv.hold(b, a, on)
 		if why != nil && why.never && !sv.onlyHosts(a.views) && why.code != Resources {
-			why = refuse(why.code, false, why.say)
+			why = &refusal{why.code, false}
 		}
 		return g, why
 	}
 	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
 	choices, blocked := sv.choices(a.views, on.reqs, b.index, price)
 	if blocked != nil {
-		return growth{}, sv.refuseView(blocked)
+		return growth{}, sv.no(Topology, blocked.forGood())
 	}
 	var last *refusal
 	for _, choice := range choices {
@@ -214,7 +207,7 @@ func (sv *solver) settle(b *bin, a ask, on *candidates) (growth, *refusal) {
 			return g, nil
 		}
 		if last = why; why.never {
-			last = refuse(why.code, false, why.say)
+			last = &refusal{why.code, false}
 		}
 	}
 	return growth{}, last
@@ -222,13 +215,6 @@ func (sv *solver) settle(b *bin, a ask, on *candidates) (growth, *refusal) {
 
 func (sv *solver) onlyHosts(views []view) bool {
 	return !slices.ContainsFunc(views, func(v view) bool { return v.g.key != corev1.LabelHostname })
-}
-
-func (sv *solver) refuseView(v *view) *refusal {
-	if !sv.explaining {
-		return sv.no(Topology, v.forGood())
-	}
-	return refuse(Topology, v.forGood(), func() string { return v.String() + " leaves no place" })
 }
 
 // hold finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
@@ -280,13 +266,9 @@ func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
 	}
 	switch {
 	case overLimit:
-		if !sv.explaining {
-			return growth{}, sv.no(Limits, false)
-		}
-		total := b.total.plus(asked)
-		return growth{}, refuse(Limits, false, func() string { return sv.explainLimits(b, on.reqs, total) })
+		return growth{}, sv.no(Limits, false)
 	case taken:
-		return growth{}, sv.refuseSeat()
+		return growth{}, &refusal{Reserved, false}
 	case sv.explaining:
 		return growth{}, sv.noType(b, a.c, on.reqs, b.total.plus(asked))
 	case a.u == thrifty && on == b.on:
@@ -327,7 +309,7 @@ func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *
 	missed, keep := t.minima(on.reqs, types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.seat != 0 {
-			return growth{}, refuse(MinValues, true, func() string { return explainMinima(on.reqs, missed) })
+			return growth{}, &refusal{MinValues, true}
 		}
 		g.relaxed = true
 		reqs := on.reqs

@@ -1,12 +1,9 @@
 package schedule
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // wish is a set of requirements that pods add to a bin's, known by a small number.
@@ -46,24 +43,14 @@ func (sv *solver) narrow(on *candidates, w wish) (*candidates, *refusal) {
 	}
 	n := narrowing{known: true}
 	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
-		n.why = refuse(Requirement, true, func() string { return fmt.Sprintf("the pod asks for %s, but a new node has a name of its own", host) })
-	} else if conflict, found := on.reqs.Conflict(w.set, sv.s.Labels.WellKnown); found {
-		n.why = refuse(Requirement, true, func() string { return "the pod " + conflict.String() })
+		n.why = &refusal{Requirement, true} // a new node has a name of its own
+	} else if !on.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
+		n.why = &refusal{Requirement, true}
 	} else if n.on = sv.candidates(on.t, on.reqs.Intersect(w.set.Without(corev1.LabelHostname))); n.on.reqs.Equal(on.reqs) {
 		n.on = on
 	}
 	on.narrowed[w.id] = n
 	return n.on, n.why
-}
-
-func (sv *solver) refuseTaint(t *template, sh *shape) *refusal {
-	if !sv.explaining {
-		return sv.no(Taint, true)
-	}
-	return refuse(Taint, true, func() string {
-		taint, _ := snapshot.Untolerated(sh.tolerations, t.taints)
-		return fmt.Sprintf("the pod does not tolerate taint %s", taintString(taint))
-	})
 }
 
 // settled is the one value that a label can have, if there is one.

@@ -48,7 +48,7 @@ type Launch struct {
 // Rejection is a pod without a home.
 type Rejection struct {
 	Pod *corev1.Pod
-	// Reasons say why not, one per rule and pool; never empty.
+	// Reasons say why not: of each pool all that would have to change, or of the pod what no pool can change. Never empty.
 	Reasons []Reason
 }
 
@@ -63,6 +63,8 @@ type Reason struct {
 	Code     Code   `json:"code"`
 	NodePool string `json:"nodePool,omitempty"`
 	Message  string `json:"message"`
+	// Nearest is where the pod would go if not for the reasons of this pool; nil if nowhere.
+	Nearest *Nearest `json:"-"`
 }
 
 // Code names a rule of the scheduler.

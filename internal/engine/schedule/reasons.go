@@ -9,7 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // explain says for each pool why it cannot launch a node for the class, once everything else has its place.
@@ -17,132 +20,408 @@ func (sv *solver) explain(c *class) []Reason {
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
-	sv.explaining = true
-	defer func() { sv.explaining = false }()
+	if why, found := sv.contradiction(c); found {
+		return []Reason{why}
+	}
+	if sv.explainer == nil {
+		sv.explainer = newExplainer(sv)
+	}
+	e := sv.explainer
+	defer e.begin()()
 	var out []Reason
 	for _, t := range sv.templates {
 		if t.broken.Code != "" {
-			out = append(out, t.broken)
+			out = append(out, e.sayBroken(t))
 			continue
 		}
-		why := sv.whyNot(t, c)
-		out = append(out, Reason{Code: why.code, NodePool: t.pool.Name, Message: why.say()})
+		var best *answer
+		for _, q := range e.questions(t, c) {
+			if a := e.answer(q); best == nil || a.better(best) {
+				best = &a
+			}
+		}
+		if len(best.obstacles) == 0 {
+			// What stood in the way went away with the last placements, which nobody followed up: the next plan will.
+			best.nearest, best.obstacles = nil, []obstacle{{code: Topology, words: "the pod can be placed only after others"}}
+		}
+		out = append(out, best.reasons(t.pool.Name)...)
 	}
 	return out
 }
 
-// whyNot looks at the shapes from the least demanding on, and tells what stops the one that comes furthest: a shape
-// stopped by mere labels often is only one of the alternatives of node affinity.
-func (sv *solver) whyNot(t *template, c *class) *refusal {
-	var first *refusal
-	for _, sh := range slices.Backward(c.shapes) {
-		_, why := sv.grow(sv.newBin(t), c, sh, pressing)
-		if why == nil {
-			// What stood in the way went away with the last placements, which nobody followed up: the next plan will.
-			return refuse(Topology, false, func() string { return "the pod can be placed only after others" })
-		}
-		if why.code != Requirement {
-			return why
-		}
-		if first == nil {
-			first = why
+// contradiction finds two things that the pod asks for and that no node can be at once, whichever of its alternatives
+// is taken.
+func (sv *solver) contradiction(c *class) (Reason, bool) {
+	var found Reason
+	terms := [][]corev1.NodeSelectorRequirement{nil}
+	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		terms = nil
+		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			if len(t.MatchExpressions) > 0 {
+				terms = append(terms, t.MatchExpressions)
+			}
 		}
 	}
-	return first
+	for _, term := range terms {
+		asked := slices.Clone(sv.s.Labels.FromLabels(c.pod.Spec.NodeSelector).All())
+		for _, x := range term {
+			if r, err := sv.s.Labels.Parse(x.Key, x.Operator, x.Values...); err == nil {
+				asked = append(asked, r)
+			}
+		}
+		for _, v := range c.volumes {
+			why := clash(asked, v.set.All())
+			if why.Code == "" {
+				return Reason{}, false
+			}
+			if found.Code == "" {
+				found = why
+			}
+		}
+	}
+	return found, found.Code != ""
+}
+
+// clash finds the first two requirements that exclude each other.
+func clash(pod, volume []requirement.Requirement) Reason {
+	for _, r := range volume {
+		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // what volumes have in common
+			return Reason{Code: Requirement, Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key())}
+		}
+	}
+	for i, a := range pod {
+		for _, b := range pod[i+1:] {
+			if a.Key() == b.Key() && excludes(a, b) {
+				return Reason{Code: Requirement, Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", terse(a), terse(b))}
+			}
+		}
+		for _, b := range volume {
+			if a.Key() == b.Key() && excludes(a, b) {
+				return Reason{Code: Volume, Message: fmt.Sprintf("the pod asks for %s, but its volumes can only be used in %s: nothing can be both", terse(a), terse(b))}
+			}
+		}
+	}
+	return Reason{}
+}
+
+func excludes(a, b requirement.Requirement) bool {
+	return !a.Overlaps(b) && !(a.AllowsAbsent() && b.AllowsAbsent())
 }
 
 // noType tells apart why no instance type holds what is asked for.
 func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total vec) *refusal {
 	t := b.t
-	code, admitted, fitting, available := Requirement, 0, 0, 0
-	ports := t.conflictingGroups(b.ports, c.ports)
-	portConflict := false
 	if len(b.pods) > 0 {
-		return refuse(Resources, true, func() string { return "the node is full" })
+		return sv.no(Resources, true)
 	}
+	code := Requirement
+	ports := t.conflictingGroups(b.ports, c.ports)
 	for i := range t.types {
 		ti := &t.types[i]
 		if !reqs.Overlaps(ti.Requirements) {
 			continue
 		}
-		admitted++
+		if code == Requirement {
+			code = Resources
+		}
 		if !total.fits(ti.room) {
 			continue
 		}
-		if ports != nil && ports[ti.group] {
-			portConflict = true
+		if ports == nil || !ports[ti.group] {
+			return &refusal{code: Offering, never: true}
+		}
+		code = HostPort
+	}
+	return &refusal{code: code, never: true}
+}
+
+// sayBroken says why a pool cannot launch anything, whatever a pod asks for.
+func (e *explainer) sayBroken(t *template) Reason {
+	types := e.source(t).InstanceTypes
+	for _, r := range t.reqs.All() {
+		if slices.ContainsFunc(types, func(it *catalog.InstanceType) bool { return requirement.NewSet(r).Overlaps(it.Requirements) }) {
 			continue
 		}
-		fitting++
-		if _, ok := ti.Cheapest(reqs); ok {
-			available++
-		}
+		out := t.broken
+		out.Message = fmt.Sprintf("its own requirements filtered out all instance types: none has %s%s", terse(r), e.hintValue(r))
+		return out
 	}
-	switch {
-	case admitted == 0:
-		code = Requirement
-	case fitting == 0 && portConflict:
-		code = HostPort
-	case fitting == 0:
-		code = Resources
-	case available == 0:
-		code = Offering
-	}
-	return refuse(code, true, func() string {
-		switch code {
-		case HostPort:
-			return "a DaemonSet takes the pod's host port on every node that would fit"
-		case Resources:
-			return sv.explainSize(t, reqs, total)
-		case Offering:
-			return fmt.Sprintf("%d instance types would do, but none can be had at the moment in the zones and capacity types allowed", fitting)
-		}
-		return "no instance type of the pool satisfies " + pinned(t, reqs)
-	})
+	return t.broken
 }
 
-// pinned shows what is required beyond the pool's own requirements.
-func pinned(t *template, reqs requirement.Set) string {
+func (e *explainer) sayTaints(q *question) string {
+	last := q.c.shapes[len(q.c.shapes)-1]
+	var out []string
+	for i := range q.t.taints {
+		if _, blocked := snapshot.Untolerated(last.tolerations, q.t.taints[i:i+1]); blocked {
+			out = append(out, taintString(&q.t.taints[i]))
+		}
+	}
+	if len(out) == 1 {
+		return "the pod does not tolerate taint " + out[0]
+	}
+	return "the pod does not tolerate taints " + strings.Join(out, ", ")
+}
+
+// hintValue is a hint at what an unknown value may have been meant to be.
+func (e *explainer) hintValue(r requirement.Requirement) string {
+	known := map[string]bool{}
+	e.anyType(func(it *catalog.InstanceType) bool {
+		for _, v := range it.Requirements.Get(r.Key()).Values() {
+			known[v] = true
+		}
+		return false
+	})
+	if hint := hintAny(r.Values(), known); hint != "" || len(known) > enumerated {
+		return hint
+	}
+	return fmt.Sprintf(" (there is only %s)", enumerate(slices.Sorted(maps.Keys(known))))
+}
+
+// hintPool is a hint at a pool that the one asked for may have been meant to be.
+func (e *explainer) hintPool(r requirement.Requirement) string {
+	known := map[string]bool{}
+	for _, p := range e.sv.s.Pools {
+		known[p.NodePool.Name] = true
+	}
+	for _, p := range e.sv.s.Closed {
+		known[p.Name] = true
+	}
+	return hintAny(r.Values(), known)
+}
+
+// hintAny is a hint at the first of the words that is like a known one without being known.
+func hintAny(words []string, known map[string]bool) string {
+	for _, w := range words {
+		if hint := didYouMean(w, slices.Sorted(maps.Keys(known))); !known[w] && hint != "" {
+			return hint
+		}
+	}
+	return ""
+}
+
+// nameVolume names the volume that requires something of a label.
+func (e *explainer) nameVolume(q *question, key string) string {
+	for _, v := range podVolumes(e.sv.s, q.c.pod) {
+		if alternatives, err := v.alternatives(e.sv.s.Labels); err == nil && slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(key) }) {
+			return fmt.Sprintf("volume claim %q", v.key.Name)
+		}
+	}
+	return "a volume"
+}
+
+// sayView says what a topology constraint demands, how its pods are distributed, and what that leaves.
+func (e *explainer) sayView(v view) string {
+	g := v.g
+	s := fmt.Sprintf("%s over %s", g.kind, g.key)
+	switch g.kind {
+	case spread:
+		s += fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true))
+		var allowed []string
+		for _, d := range g.universe {
+			if v.allows(d) {
+				allowed = append(allowed, d)
+			}
+		}
+		switch {
+		case len(g.usable) < g.minDomains:
+			s += fmt.Sprintf(" allows no more: minDomains is %d, and the pod can use only %d", g.minDomains, len(g.usable))
+		case len(allowed) == 0:
+			s += " allows no more anywhere"
+		default:
+			s += " allows only " + enumerate(allowed)
+		}
+	case affinity:
+		s += fmt.Sprintf(" to pods with %s", g.selector)
+		switch where := g.distribution(false); {
+		case g.key == corev1.LabelHostname:
+			s += ": a new node has none, and the nodes that have some do not take the pod"
+		case where != "":
+			s += ", which are in " + where
+		case g.floating > 0:
+			s += ", which are on nodes that may yet come up anywhere"
+		default:
+			s += ": there are none"
+		}
+	case antiAffinity:
+		s += fmt.Sprintf(" to pods with %s, which are in %s", g.selector, g.distribution(false))
+	case inverse:
+		s += ", with pods in " + g.distribution(false)
+	}
+	return s
+}
+
+// distribution counts the group's pods by domain, most important first: "z1 (2), z2 (1)".
+func (g *group) distribution(empty bool) string {
+	domains := slices.Collect(maps.Keys(g.counts))
+	if empty {
+		domains = append(domains, g.universe...)
+	}
+	slices.Sort(domains)
+	var out []string
+	for _, d := range slices.Compact(domains) {
+		if n := g.counts[d]; n > 0 || empty {
+			out = append(out, fmt.Sprintf("%s (%d)", d, n))
+		}
+	}
+	return enumerate(out)
+}
+
+// suiting are the types that the pool would use for the pod, were they large enough and to be had.
+func (e *explainer) suiting(q *question, l lift) (*template, requirement.Set, []*typeInfo) {
+	t := e.template(q.t, l)
+	reqs := t.reqs.Intersect(q.asked(l).Without(corev1.LabelHostname))
+	var out []*typeInfo
+	for i := range t.types {
+		if reqs.Overlaps(t.types[i].Requirements) {
+			out = append(out, &t.types[i])
+		}
+	}
+	return t, reqs, out
+}
+
+// sayLimits names the limits that stop even the smallest type that would do.
+func (e *explainer) sayLimits(q *question, l lift) string {
+	t, reqs, types := e.suiting(q, l)
+	types = slices.DeleteFunc(types, func(ti *typeInfo) bool {
+		_, available := ti.Cheapest(reqs)
+		return !available || !q.c.requests.fits(ti.room)
+	})
 	var parts []string
-	for _, r := range reqs.All() {
-		if !r.Equal(t.reqs.Get(r.Key())) {
-			parts = append(parts, r.String())
+	for i, name := range t.limits.names {
+		if len(types) == 0 {
+			break
+		}
+		smallest := slices.MinFunc(types, func(a, b *typeInfo) int { return int(a.capacity[i] - b.capacity[i]) })
+		if smallest.capacity[i] <= t.left[i] {
+			continue
+		}
+		use := amount(name, t.used[i]) + " in use"
+		if planned := t.limit[i] - t.used[i] - t.left[i]; planned > 0 {
+			use += fmt.Sprintf(", %s planned", amount(name, planned))
+		}
+		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
+			amount(name, t.limit[i]), name, amount(name, max(0, t.left[i])), use, smallest.Name, amount(name, smallest.capacity[i])))
+	}
+	if len(parts) == 0 {
+		return "the pool's limits together leave no suitable instance type"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (e *explainer) sayMinValues(q *question, l lift) string {
+	t, reqs, _ := e.suiting(q, l)
+	b := e.sv.newBin(t)
+	missed, _ := t.minima(reqs, e.sv.fitting(b, growth{on: e.sv.candidates(t, reqs)}, q.c.requests, t.conflictingGroups(nil, q.c.ports)))
+	return explainMinima(reqs, missed)
+}
+
+func explainMinima(reqs requirement.Set, missed map[string]int) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(missed)) {
+		parts = append(parts, fmt.Sprintf("%d values of %s instead of at least %d", missed[key], key, reqs.Get(key).MinValues()))
+	}
+	return "too few instance types are left to choose from: " + strings.Join(parts, ", ")
+}
+
+func (e *explainer) sayPorts(q *question) string {
+	var taken []string
+	for _, p := range q.c.ports {
+		if slices.ContainsFunc(q.t.groups, func(g daemonGroup) bool { return portsConflict([]hostPort{p}, g.ports) }) {
+			taken = append(taken, fmt.Sprintf("%d/%s", p.port, p.protocol))
+		}
+	}
+	return fmt.Sprintf("a DaemonSet takes the pod's host port (%s) on every node that would suit", strings.Join(taken, ", "))
+}
+
+// saySupply counts the types that would do but cannot be had.
+func (e *explainer) saySupply(q *question, l lift) string {
+	_, reqs, types := e.suiting(q, l)
+	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.c.requests.fits(ti.room) })
+	s := fmt.Sprintf("none of the %d instance types that suit can be had at the moment", len(types))
+	if len(types) == 1 {
+		s = fmt.Sprintf("%s, the only instance type that suits, cannot be had at the moment", types[0].Name)
+	}
+	for _, key := range []string{karpv1.LabelCapacityType, corev1.LabelTopologyZone} {
+		if r := reqs.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
+			word := map[string]string{karpv1.LabelCapacityType: " as ", corev1.LabelTopologyZone: " in "}[key]
+			s += word + enumerate(r.Values())
+		}
+	}
+	return s
+}
+
+// saySize compares what the pod needs with the most that a type that suits it has.
+func (e *explainer) saySize(q *question, l lift) string {
+	_, _, types := e.suiting(q, l)
+	need := q.c.requests
+	var parts []string
+	for i, name := range e.sv.axes.names {
+		if len(types) == 0 || need[i] == 0 {
+			continue
+		}
+		largest := slices.MaxFunc(types, func(a, b *typeInfo) int { return int(min(1, max(-1, a.room[i]-b.room[i]))) })
+		switch has := max(0, largest.room[i]); {
+		case need[i] <= has:
+		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", amount(name, need[i]), name, e.hintResource(name)))
+		case has == 0 && isZero(largest.Allocatable, name):
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", amount(name, need[i]), name))
+		default:
+			parts = append(parts, fmt.Sprintf("%s %s, and %s, the largest type that suits it, has %s for pods%s",
+				amount(name, need[i]), name, largest.Name, amount(name, has), e.daemonShare(largest, i)))
 		}
 	}
 	if len(parts) == 0 {
-		return "the pool's requirements together"
+		return "no single instance type has enough of everything that the pod needs: " + e.sv.amounts(need)
+	}
+	return "the pod needs " + strings.Join(parts, "; and ")
+}
+
+func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
+	q := l[name]
+	return q.IsZero()
+}
+
+// daemonShare says what daemons take of a type.
+func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
+	name := e.sv.axes.names[axis]
+	if taken := units(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
+		return fmt.Sprintf(" after %s for daemons", amount(name, taken))
+	}
+	return ""
+}
+
+// hintResource is a hint at what an unknown resource may have been meant to be.
+func (e *explainer) hintResource(name corev1.ResourceName) string {
+	known := map[string]bool{}
+	e.anyType(func(it *catalog.InstanceType) bool {
+		for n := range it.Allocatable {
+			known[string(n)] = true
+		}
+		return false
+	})
+	return hintAny([]string{string(name)}, known)
+}
+
+// pinned shows what is asked for beyond the template's own requirements.
+func pinned(t *template, asked requirement.Set) string {
+	var parts []string
+	for _, r := range asked.All() {
+		if !t.reqs.Get(r.Key()).Intersect(r).Equal(t.reqs.Get(r.Key())) {
+			parts = append(parts, terse(r))
+		}
+	}
+	if len(parts) == 0 {
+		return "what the pool requires together"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// explainSize compares what is asked for with the most that any admitted type has.
-func (sv *solver) explainSize(t *template, reqs requirement.Set, total vec) string {
-	var most vec
-	for i := range t.types {
-		ti := &t.types[i]
-		if reqs.Overlaps(ti.Requirements) {
-			if most == nil {
-				most = ti.room
-			}
-			most = most.max(ti.room)
-		}
-	}
-	var parts []string
-	for i, name := range sv.axes.names {
-		if total[i] > most[i] {
-			parts = append(parts, fmt.Sprintf("%s %s, of which the largest suitable instance type has %s for pods", amount(name, total[i]), name, amount(name, max(0, most[i]))))
-		}
-	}
-	if len(parts) == 0 {
-		return "no single instance type has enough of everything: " + sv.amounts(total)
-	}
-	return "the pod needs " + strings.Join(parts, " and ")
 }
 
 func (sv *solver) amounts(v vec) string {
 	var parts []string
 	for i, name := range sv.axes.names {
-		if v[i] > 0 {
+		if v[i] > 0 && name != corev1.ResourcePods {
 			parts = append(parts, fmt.Sprintf("%s %s", amount(name, v[i]), name))
 		}
 	}
@@ -157,46 +436,4 @@ func amount(name corev1.ResourceName, n int64) string {
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
 	return resource.NewQuantity(n, resource.DecimalSI).String()
-}
-
-// explainLimits names the limits that stop even the smallest type that would do.
-func (sv *solver) explainLimits(b *bin, reqs requirement.Set, total vec) string {
-	t := b.t
-	smallest := make(vec, 0)
-	for _, cand := range sv.candidates(t, reqs).list {
-		ti := &t.types[cand.t]
-		if !total.fits(ti.room) {
-			continue
-		}
-		if len(smallest) == 0 {
-			smallest = slices.Clone(ti.capacity)
-		}
-		for i, x := range ti.capacity {
-			smallest[i] = min(smallest[i], x)
-		}
-	}
-	var parts []string
-	for i, name := range t.limits.names {
-		if smallest[i] <= t.left[i] {
-			continue
-		}
-		planned := t.limit[i] - t.used[i] - t.left[i]
-		part := fmt.Sprintf("limit of %s %s: %s in use", amount(name, t.limit[i]), name, amount(name, t.used[i]))
-		if planned > 0 {
-			part += fmt.Sprintf(" and %s planned", amount(name, planned))
-		}
-		parts = append(parts, part+fmt.Sprintf(", and the smallest suitable node adds %s", amount(name, smallest[i])))
-	}
-	if len(parts) == 0 {
-		return "its limits together leave no suitable instance type"
-	}
-	return "its " + strings.Join(parts, "; its ")
-}
-
-func explainMinima(reqs requirement.Set, missed map[string]int) string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(missed)) {
-		parts = append(parts, fmt.Sprintf("%d values of %s instead of at least %d", missed[key], key, reqs.Get(key).MinValues()))
-	}
-	return "too few instance types are left to choose from: " + strings.Join(parts, ", ")
 }

@@ -112,12 +112,6 @@ func (sv *solver) may(b *bin, cand candidate, u urgency) bool {
 	return sv.seats.free(b, cand.seat) && (cand.seat != 0 || b.seat == 0 || u == pressing)
 }
 
-func (sv *solver) refuseSeat() *refusal {
-	return refuse(Reserved, false, func() string {
-		return "the capacity reservations that would do are taken by nodes on their way"
-	})
-}
-
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest of each reservation.
 func (sv *solver) addReserved(c *candidates, i int, ti *typeInfo) {
 	at := len(c.list)

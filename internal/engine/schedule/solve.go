@@ -24,7 +24,8 @@ type solver struct {
 	respect    bool // soft constraints count until they stand in the way
 	bestEffort bool // minValues may be lowered
 	softTaints bool // some pool has a taint of effect PreferNoSchedule
-	explaining bool // refusals are for people to read
+	explaining bool // refusals tell apart what placing pods need not
+	explainer  *explainer
 
 	axes      axes
 	cpu       int // of axes

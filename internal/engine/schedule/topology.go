@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,11 +175,7 @@ func (sv *solver) intern(g *group, filter string) *group {
 	g.counts = map[string]int{}
 	if g.key != corev1.LabelHostname {
 		g.universe = sv.universe(g)
-		for _, d := range g.universe {
-			if g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d) {
-				g.usable = append(g.usable, d)
-			}
-		}
+		g.usable = g.reachable()
 	}
 	for _, n := range sv.nodes {
 		domain, ok := n.domain(g.key)
@@ -196,6 +191,17 @@ func (sv *solver) intern(g *group, filter string) *group {
 	sv.groupByID[id] = g
 	sv.groups = append(sv.groups, g)
 	return g
+}
+
+// reachable are the domains of the universe that the pods' own node selection leaves them.
+func (g *group) reachable() []string {
+	var out []string
+	for _, d := range g.universe {
+		if g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d) {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // countDeclared adds the required anti-affinity of pods that are bound already.
@@ -459,22 +465,4 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 		out[i] = requirement.In(key, o.domain)
 	}
 	return out, nil
-}
-
-// String says what the view demands, for people.
-func (v view) String() string {
-	s := fmt.Sprintf("%s over %s", v.g.kind, v.g.key)
-	if v.g.kind == spread {
-		s += fmt.Sprintf(" with maxSkew %d", v.g.maxSkew)
-	}
-	var counts []string
-	for _, d := range slices.Sorted(maps.Keys(v.g.counts)) {
-		if v.g.key != corev1.LabelHostname && v.g.counts[d] > 0 {
-			counts = append(counts, fmt.Sprintf("%s: %d", d, v.g.counts[d]))
-		}
-	}
-	if len(counts) > 0 {
-		s += " (pods there now: " + strings.Join(counts, ", ") + ")"
-	}
-	return s
 }

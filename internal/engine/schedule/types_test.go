@@ -187,28 +187,8 @@ func TestAsManyNodesAsTheLimitAllows(t *testing.T) {
 		t.Fatalf("3 of 4 CPUs are free, so 3 pods of nearly one should run:\n%s", describe(p))
 	}
 	reason := p.Rejected[0].Reasons[0]
-	const want = "its limit of 4 cpu: 1 in use and 3 planned, and the smallest suitable node adds 1"
+	const want = "fits t2.small in z1, but the pool's limit of 4 cpu leaves 0 (1 in use, 3 planned), and the smallest suitable type, t2.small, adds 1"
 	if reason.Code != schedule.Limits || reason.NodePool != "default" || reason.Message != want {
 		t.Errorf("got %+v, want message %q", reason, want)
-	}
-}
-
-func TestReasonsAreForPeople(t *testing.T) {
-	for _, c := range []struct {
-		world *snapshot.Snapshot
-		want  string
-	}{
-		{world(Pod("a", Asks("cpu", "9", "memory", "1Gi"))), "the pod needs 9 cpu, of which the largest suitable instance type has 8 for pods"},
-		{world(Pod("a", Selects("zone", "z1"))), `the pod asks for zone In [z1], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`},
-		{World(pool(PoolTaint("hard", noPlace)), Pod("a")), "the pod does not tolerate taint hard:NoSchedule"},
-		{World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))), "the pod asks for topology.kubernetes.io/zone In [z2], but there is only topology.kubernetes.io/zone In [z1]"},
-		{world(Pod("a", Selects(Zone, "moon"))), "no instance type of the pool satisfies topology.kubernetes.io/zone In [moon]"},
-		{world(Pod("a", Claims("data"))), `volume claim "data" does not exist`},
-		{World(nil, Pod("a")), "no NodePool can launch nodes, and no existing node has room"},
-	} {
-		p := schedule.Solve(c.world, schedule.Budget{})
-		if len(p.Rejected) != 1 || p.Rejected[0].Reasons[0].Message != c.want {
-			t.Errorf("got %+v, want %q", p.Rejected, c.want)
-		}
 	}
 }

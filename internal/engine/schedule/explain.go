@@ -1,0 +1,522 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Bounds of an explanation: ways of meeting a pod's node affinity and volumes that are looked at, and obstacles
+// that are named per pool.
+const (
+	maxAlternatives = 8
+	maxObstacles    = 8
+)
+
+// explainer finds out why pods get no new node. It takes one obstacle after the other out of the way and asks the
+// solver again, until the pod fits: what was taken away are the reasons, where it fits then is the nearest miss. The
+// answer is the solver's own, so that a reason is true of it.
+type explainer struct {
+	sv *solver
+	// seats are the solver's, with those of reservations that only some template in templates knows.
+	seats seats
+	// templates are what the solver's become without some of their pool's rules.
+	templates map[string]*template
+}
+
+func newExplainer(sv *solver) *explainer {
+	s := sv.seats
+	s.number, s.ids, s.left = maps.Clone(s.number), slices.Clone(s.ids), slices.Clone(s.left)
+	return &explainer{sv: sv, seats: s, templates: map[string]*template{}}
+}
+
+// begin lets the solver tell refusals apart, until the function that is returned is called.
+func (e *explainer) begin() (end func()) {
+	sv := e.sv
+	steps := sv.steps
+	sv.explaining = true
+	sv.seats, e.seats = e.seats, sv.seats
+	return func() {
+		sv.explaining, sv.steps = false, steps
+		sv.seats, e.seats = e.seats, sv.seats
+	}
+}
+
+// lift is what is taken out of the way.
+type lift struct {
+	taints, volume, ports, limits, minValues, supply bool
+	// pool and pod are label keys on which the one or the other requires nothing any more.
+	pool, pod []string
+	// groups are topology constraints that do not count.
+	groups []*group
+}
+
+func (l lift) withoutPool(key string) lift {
+	l.pool = append(slices.Clone(l.pool), key)
+	return l
+}
+
+func (l lift) withoutPod(keys ...string) lift {
+	l.pod = slices.Concat(l.pod, keys)
+	return l
+}
+
+func (l lift) withoutGroup(g *group) lift {
+	l.groups = append(slices.Clone(l.groups), g)
+	return l
+}
+
+// and joins two lifts.
+func (l lift) and(o lift) lift {
+	return lift{
+		taints: l.taints || o.taints, volume: l.volume || o.volume, ports: l.ports || o.ports, limits: l.limits || o.limits,
+		minValues: l.minValues || o.minValues, supply: l.supply || o.supply,
+		pool: slices.Concat(l.pool, o.pool), pod: slices.Concat(l.pod, o.pod), groups: slices.Concat(l.groups, o.groups),
+	}
+}
+
+// question is why a pool makes no node for pods of a class, by one of the ways in which these can be content.
+type question struct {
+	t *template
+	c *class
+	// insists is what the pod requires of labels, volume what its volumes do.
+	insists, volume requirement.Set
+}
+
+// asked is what pod and volumes require under a lift.
+func (q *question) asked(l lift) requirement.Set {
+	set := q.insists.Without(l.pod...)
+	if !l.volume {
+		set = set.Intersect(q.volume)
+	}
+	return set
+}
+
+// obstacle is one thing that keeps a pod off a pool's nodes.
+type obstacle struct {
+	code  Code
+	words string
+	lift  lift
+	// final obstacles cannot be taken out of the way.
+	final bool
+}
+
+// answer is all that keeps a pod off a pool's nodes by one way, and where it would go otherwise.
+type answer struct {
+	obstacles []obstacle
+	nearest   *Nearest
+}
+
+// questions are the ways in which a pool could serve the class: each alternative of required node affinity with each
+// of its volumes' topologies.
+func (e *explainer) questions(t *template, c *class) []question {
+	terms := c.node.Required
+	if len(terms) == 0 {
+		terms = []requirement.Set{{}}
+	}
+	var out []question
+	for _, term := range terms {
+		for _, v := range c.volumes {
+			if len(out) < maxAlternatives {
+				out = append(out, question{t: t, c: c, insists: c.node.Selector.Intersect(term), volume: v.set})
+			}
+		}
+	}
+	return out
+}
+
+// probe asks whether the pool would make a node for the pod under a lift.
+func (e *explainer) probe(q *question, l lift) (growth, *refusal) {
+	t := e.template(q.t, l)
+	if t.broken.Code != "" {
+		return growth{}, &refusal{code: t.broken.Code}
+	}
+	last := q.c.shapes[len(q.c.shapes)-1]
+	strict := q.insists.Without(l.pod...)
+	sh := &shape{strict: strict, full: strict, asks: e.sv.wish(strict), tolerations: last.tolerations, groups: last.groups, views: []view{}}
+	if !l.taints {
+		sh.blocked = last.blocked
+	}
+	for _, v := range q.c.views(last) {
+		if !slices.Contains(l.groups, v.g) {
+			v.pod = strict.Get(v.g.key)
+			if l.limits || slices.Contains(l.pool, v.g.key) {
+				v.g = v.g.reaching(t)
+			}
+			sh.views = append(sh.views, v)
+		}
+	}
+	k, c := *q.c.kind, *q.c
+	c.kind = &k
+	k.volumes = []wish{{}}
+	if !l.volume {
+		k.volumes[0] = e.sv.wish(q.volume)
+	}
+	if l.ports {
+		k.ports = nil
+	}
+	return e.sv.grow(e.sv.newBin(t), &c, sh, pressing)
+}
+
+// reaching is the group as it would be if the template's nodes could be wherever they now can.
+func (g *group) reaching(t *template) *group {
+	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.taints) {
+		return g
+	}
+	out := *g
+	out.universe = slices.Concat(g.universe, t.values(g.key))
+	slices.Sort(out.universe)
+	out.universe = slices.Compact(out.universe)
+	out.usable = out.reachable()
+	return &out
+}
+
+// template is what the pool's would be under a lift.
+func (e *explainer) template(t *template, l lift) *template {
+	out := *t
+	if len(l.pool) > 0 || l.minValues || l.supply {
+		key := fmt.Sprintf("%d %q %t %t", t.index, slices.Sorted(slices.Values(l.pool)), l.minValues, l.supply)
+		known := e.templates[key]
+		if known == nil {
+			known = e.sv.template(e.pool(t, l))
+			known.index, known.left = t.index, t.left
+			e.templates[key] = known
+		}
+		out = *known
+	}
+	if l.limits {
+		out.left = make(vec, len(out.left))
+		for i := range out.left {
+			out.left[i] = 1 << 60
+		}
+	}
+	return &out
+}
+
+// pool is the template's pool under a lift.
+func (e *explainer) pool(t *template, l lift) *snapshot.Pool {
+	out := *e.source(t)
+	np := out.NodePool.DeepCopy()
+	out.NodePool = np
+	spec := &np.Spec.Template
+	for _, key := range l.pool {
+		spec.Spec.Requirements = slices.DeleteFunc(spec.Spec.Requirements, func(r karpv1.Requirement) bool { return e.sv.s.Labels.Normalize(r.Key) == key })
+		for k := range spec.Labels {
+			if e.sv.s.Labels.Normalize(k) == key {
+				delete(spec.Labels, k)
+			}
+		}
+	}
+	if l.minValues {
+		for i := range spec.Spec.Requirements {
+			spec.Spec.Requirements[i].MinValues = nil
+		}
+	}
+	if l.supply {
+		out.InstanceTypes = slices.Clone(out.InstanceTypes)
+		for i, it := range out.InstanceTypes {
+			full := *it
+			full.Offerings = slices.Clone(it.Offerings)
+			for k := range full.Offerings {
+				full.Offerings[k].Available = true
+			}
+			out.InstanceTypes[i] = &full
+		}
+	}
+	return &out
+}
+
+// source is the pool of the snapshot that the template was made of.
+func (e *explainer) source(t *template) *snapshot.Pool {
+	i := slices.IndexFunc(e.sv.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == t.pool.Name })
+	return &e.sv.s.Pools[i]
+}
+
+// own are the label keys that the pool's author has required something of, sorted.
+func (e *explainer) own(t *template) []string {
+	var keys []string
+	for _, r := range t.pool.Spec.Template.Spec.Requirements {
+		keys = append(keys, e.sv.s.Labels.Normalize(r.Key))
+	}
+	for k := range t.pool.Spec.Template.Labels {
+		keys = append(keys, e.sv.s.Labels.Normalize(k))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// answer finds the obstacles of one way, and the smallest part of them that suffices.
+func (e *explainer) answer(q question) answer {
+	var a answer
+	var l lift
+	for {
+		g, why := e.probe(&q, l)
+		if why == nil {
+			if len(a.obstacles) > 0 {
+				a.obstacles, g = e.needed(&q, a.obstacles, g)
+			}
+			if a.certain(&q) {
+				a.nearest = nearest(g)
+			}
+			return a
+		}
+		if len(a.obstacles) == maxObstacles {
+			return a
+		}
+		o := e.identify(&q, l, why)
+		if o.code == Reserved && len(a.obstacles) > 0 {
+			return a // which is for the next plan to tell, once there is nothing else
+		}
+		a.obstacles = append(a.obstacles, o)
+		if o.final {
+			return a
+		}
+		l = l.and(o.lift)
+	}
+}
+
+// needed drops obstacles that are none once the others are out of the way.
+func (e *explainer) needed(q *question, all []obstacle, g growth) ([]obstacle, growth) {
+	for i := 0; i < len(all) && len(all) > 1; {
+		rest := slices.Delete(slices.Clone(all), i, i+1)
+		var l lift
+		for _, o := range rest {
+			l = l.and(o.lift)
+		}
+		if without, why := e.probe(q, l); why == nil {
+			all, g = rest, without
+			continue
+		}
+		i++
+	}
+	return all, g
+}
+
+// certain tells whether the pod would fit where the solver says. What a pod asks of labels also decides which nodes its
+// spread counts, and those were counted as it asks now.
+func (a *answer) certain(q *question) bool {
+	relabelled := slices.ContainsFunc(a.obstacles, func(o obstacle) bool { return len(o.lift.pod) > 0 })
+	lifted := func(g *group) bool {
+		return slices.ContainsFunc(a.obstacles, func(o obstacle) bool { return slices.Contains(o.lift.groups, g) })
+	}
+	return !relabelled || !slices.ContainsFunc(q.c.shapes[len(q.c.shapes)-1].groups, func(g *group) bool {
+		return g.kind == spread && g.key != corev1.LabelHostname && !lifted(g)
+	})
+}
+
+// nearest is the cheapest place of a growth.
+func nearest(g growth) *Nearest {
+	ti := &g.on.t.types[g.on.list[g.first].t]
+	o, _ := ti.open.Cheapest(g.on.reqs)
+	for _, r := range ti.reserved {
+		if g.seat != 0 && r.seat == g.seat && g.on.reqs.Overlaps(r.offer.Requirements) {
+			o = *r.offer
+		}
+	}
+	return &Nearest{InstanceType: ti.Name, Zone: o.Zone, CapacityType: o.CapacityType}
+}
+
+// identify names the obstacle behind a refusal.
+func (e *explainer) identify(q *question, l lift, why *refusal) obstacle {
+	switch why.code {
+	case Taint:
+		return obstacle{code: Taint, words: e.sayTaints(q), lift: lift{taints: true}}
+	case Requirement, Volume:
+		return e.identifyLabels(q, l)
+	case Topology:
+		return e.identifyTopology(q, l)
+	case Limits:
+		return obstacle{code: Limits, words: e.sayLimits(q, l), lift: lift{limits: true}}
+	case MinValues:
+		return obstacle{code: MinValues, words: e.sayMinValues(q, l), lift: lift{minValues: true}}
+	case Reserved:
+		return obstacle{code: Reserved, words: "the capacity reservations that would do are taken by nodes on their way", final: true}
+	case HostPort:
+		return obstacle{code: HostPort, words: e.sayPorts(q), lift: lift{ports: true}}
+	case Offering:
+		return obstacle{code: Offering, words: e.saySupply(q, l), lift: lift{supply: true}}
+	}
+	return e.identifySize(q, l)
+}
+
+// gone tells whether a refusal is no longer for one of these rules.
+func gone(why *refusal, codes ...Code) bool { return why == nil || !slices.Contains(codes, why.code) }
+
+// identifyLabels finds the label that pod and pool cannot agree on. Where lifting either would help it blames the
+// pool, since what the pod asks for is what its author wants.
+func (e *explainer) identifyLabels(q *question, l lift) obstacle {
+	asked := q.asked(l)
+	if host := asked.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
+		return e.blamePod(q, l, host.Key(), fmt.Sprintf("%s, and a new node has a name of its own", terse(host)))
+	}
+	t := e.template(q.t, l)
+	conflict, found := t.reqs.Conflict(asked, e.sv.s.Labels.WellKnown)
+	if !found {
+		return e.identifyTypes(q, l, t, asked)
+	}
+	r := conflict.Incoming
+	if conflict.Undefined {
+		return e.blamePod(q, l, r.Key(), fmt.Sprintf("%s, a label that neither the pool nor its instance types have%s", terse(r), e.hintKey(r.Key())))
+	}
+	if e.unheardOf(r) {
+		return e.blamePod(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", terse(r), e.hintValue(r)))
+	}
+	if r.Key() == karpv1.LabelNodePool {
+		return e.blamePod(q, l, r.Key(), terse(r)+e.hintPool(r))
+	}
+	o := e.blamePod(q, l, r.Key(), values(r))
+	o.words = fmt.Sprintf("the pool allows only %s, and %s", terse(conflict.Existing), o.words)
+	if slices.Contains(e.own(q.t), r.Key()) && e.inherent(r.Key()) { // and not a label that only the pool can give
+		o.lift = lift{}.withoutPool(r.Key())
+	}
+	return o
+}
+
+// identifyTypes is identifyLabels where pool and pod could agree, but no instance type has all of it.
+func (e *explainer) identifyTypes(q *question, l lift, t *template, asked requirement.Set) obstacle {
+	for _, r := range asked.All() {
+		if e.unheardOf(r) {
+			return e.blamePod(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", terse(r), e.hintValue(r)))
+		}
+	}
+	for _, key := range e.own(q.t) {
+		if slices.Contains(l.pool, key) {
+			continue
+		}
+		if _, why := e.probe(q, l.withoutPool(key)); gone(why, Requirement, Volume) {
+			return obstacle{
+				code: Requirement, lift: lift{}.withoutPool(key),
+				words: fmt.Sprintf("the pool allows only %s, and no such instance type has %s", terse(t.reqs.Get(key)), pinned(t, asked)),
+			}
+		}
+	}
+	for _, key := range asked.Keys() {
+		o := e.blamePod(q, l, key, terse(asked.Get(key))+", which no instance type of the pool has")
+		if _, why := e.probe(q, l.and(o.lift)); gone(why, Requirement, Volume) {
+			if rest := asked.Without(key); rest.Len() > 0 {
+				o.words += " together with " + pinned(t, rest)
+			}
+			return o
+		}
+	}
+	return obstacle{
+		code: Requirement, words: fmt.Sprintf("the pod asks for %s, which no instance type of the pool has", pinned(t, asked)),
+		lift: lift{volume: true}.withoutPod(q.insists.Keys()...),
+	}
+}
+
+// blamePod is an obstacle that the pod, or else its volume, puts up by what it requires of a label.
+func (e *explainer) blamePod(q *question, l lift, key, what string) obstacle {
+	if !l.volume && q.volume.Defines(key) && (slices.Contains(l.pod, key) || !q.insists.Defines(key)) {
+		return obstacle{code: Volume, words: fmt.Sprintf("%s can only be used in %s", e.nameVolume(q, key), what), lift: lift{volume: true}}
+	}
+	return obstacle{code: Requirement, words: "the pod asks for " + what, lift: lift{}.withoutPod(key)}
+}
+
+// identifyTopology finds the constraint that leaves the pool's nodes no place, and sees whether the pool's own choice
+// of places is to blame.
+func (e *explainer) identifyTopology(q *question, l lift) obstacle {
+	views := q.c.views(q.c.shapes[len(q.c.shapes)-1])
+	views = slices.DeleteFunc(slices.Clone(views), func(v view) bool { return slices.Contains(l.groups, v.g) })
+	var culprits []view // removing any one of them makes room
+	for _, v := range views {
+		if _, why := e.probe(q, l.withoutGroup(v.g)); gone(why, Topology) {
+			culprits = append(culprits, v)
+		}
+	}
+	if len(culprits) == 0 {
+		culprits = views[:1]
+	}
+	culprit := culprits[0]
+	o := obstacle{code: Topology, words: e.sayView(culprit), lift: lift{}.withoutGroup(culprit.g)}
+	for _, v := range culprits[1:] {
+		o.words += ", and " + e.sayView(v)
+	}
+	key := culprit.g.key
+	if slices.Contains(e.own(q.t), key) && !slices.Contains(l.pool, key) {
+		if _, why := e.probe(q, l.withoutPool(key)); gone(why, Topology, Requirement, Resources, Offering) {
+			o.lift = lift{}.withoutPool(key)
+			o.words = fmt.Sprintf("the pool allows only %s, and %s", terse(q.t.reqs.Get(key)), o.words)
+			return o
+		}
+	}
+	if places := e.sv.domainsOf(culprit.g, e.template(q.t, l).reqs.Intersect(q.asked(l))); key != corev1.LabelHostname && len(places) > 0 {
+		o.words += "; a node of this pool for it can only be in " + enumerate(places)
+	}
+	return o
+}
+
+// identifySize says what of the pod is too large, and which rule keeps larger types away, if one does.
+func (e *explainer) identifySize(q *question, l lift) obstacle {
+	words := e.saySize(q, l)
+	for _, key := range e.own(q.t) {
+		if slices.Contains(l.pool, key) {
+			continue
+		}
+		if _, why := e.probe(q, l.withoutPool(key)); gone(why, Resources, Requirement) {
+			return obstacle{
+				code: Resources, lift: lift{}.withoutPool(key),
+				words: fmt.Sprintf("the pool allows only %s: %s", terse(q.t.reqs.Get(key)), words),
+			}
+		}
+	}
+	for _, key := range q.insists.Keys() {
+		if slices.Contains(l.pod, key) {
+			continue
+		}
+		if _, why := e.probe(q, l.withoutPod(key)); gone(why, Resources, Requirement) {
+			return obstacle{
+				code: Resources, lift: lift{}.withoutPod(key),
+				words: fmt.Sprintf("the pod asks for %s: %s", terse(q.insists.Get(key)), words),
+			}
+		}
+	}
+	return obstacle{code: Resources, words: words, final: true}
+}
+
+// reasons puts an answer into the form that is handed out.
+func (a *answer) reasons(pool string) []Reason {
+	out := make([]Reason, len(a.obstacles))
+	for i, o := range a.obstacles {
+		out[i] = Reason{Code: o.code, NodePool: pool, Message: o.words, Nearest: a.nearest}
+	}
+	switch {
+	case a.nearest == nil:
+	case len(out) == 1:
+		out[0].Message = fmt.Sprintf("fits %s, but %s", a.nearest, out[0].Message)
+	default:
+		out[len(out)-1].Message += fmt.Sprintf("; but for these %d reasons it fits %s", len(out), a.nearest)
+	}
+	return out
+}
+
+// better tells whether a comes nearer to a place than b.
+func (a *answer) better(b *answer) bool {
+	if (a.nearest != nil) != (b.nearest != nil) {
+		return a.nearest != nil
+	}
+	return len(a.obstacles) < len(b.obstacles)
+}
+
+// inherent tells whether a label comes with instance types.
+func (e *explainer) inherent(key string) bool {
+	return e.anyType(func(it *catalog.InstanceType) bool { return it.Requirements.Defines(key) })
+}
+
+// unheardOf tells whether a requirement is on a label that comes with instance types, but met by none at all.
+func (e *explainer) unheardOf(r requirement.Requirement) bool {
+	return !r.AllowsAbsent() && e.inherent(r.Key()) && !e.anyType(func(it *catalog.InstanceType) bool {
+		return it.Requirements.Defines(r.Key()) && it.Requirements.Get(r.Key()).Overlaps(r)
+	})
+}
+
+func (e *explainer) anyType(is func(*catalog.InstanceType) bool) bool {
+	return slices.ContainsFunc(e.sv.s.Pools, func(p snapshot.Pool) bool { return slices.ContainsFunc(p.InstanceTypes, is) })
+}

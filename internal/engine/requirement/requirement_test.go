@@ -162,21 +162,24 @@ func TestSpellingForClaims(t *testing.T) {
 	}
 }
 
-func TestConflictSuggestsTheKnownKey(t *testing.T) {
-	known := map[string]bool{"topology.kubernetes.io/zone": true}
-	pool := requirement.NewSet(requirement.In("example.com/team", "a"))
-	for _, c := range []struct{ name, key, want string }{
-		{"row 54: its name ends alike", "example.com/zone", `asks for example.com/zone In [x], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`},
-		{"row 54: it is a part of a known one", "zone", `asks for zone In [x], but no such label is known (did you mean "topology.kubernetes.io/zone"?)`},
-		{"row 54: a label of the pool", "team", `asks for team In [x], but no such label is known (did you mean "example.com/team"?)`},
-		{"like none", "rack", "asks for rack In [x], but no such label is known"},
+func TestConflict(t *testing.T) {
+	set := requirement.NewSet(requirement.In("arch", "amd64"))
+	for _, tt := range []struct {
+		name      string
+		incoming  requirement.Requirement
+		want      bool
+		undefined bool
+	}{
+		{"another value", requirement.In("arch", "arm64"), true, false},
+		{"the same value", requirement.In("arch", "amd64"), false, false},
+		{"a label that nobody has", requirement.In("team", "x"), true, true},
+		{"a label that the node may still get", requirement.In("zone", "z1"), false, false},
+		{"a label that need not be there", requirement.NotIn("team", "x"), false, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			conflict, found := pool.Conflict(requirement.NewSet(requirement.In(c.key, "x")), known)
-			if !found || conflict.String() != c.want {
-				t.Errorf("got %q, want %q", conflict, c.want)
-			}
-		})
+		c, found := set.Conflict(requirement.NewSet(tt.incoming), map[string]bool{"zone": true})
+		if found != tt.want || c.Undefined != tt.undefined || (found && !c.Incoming.Equal(tt.incoming)) {
+			t.Errorf("%s: %+v, %t", tt.name, c, found)
+		}
 	}
 }
 

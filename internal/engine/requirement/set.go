@@ -2,7 +2,6 @@ package requirement
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -156,20 +155,6 @@ type Conflict struct {
 	// Existing is what contradicts it; meaningless when the key is Undefined.
 	Existing  Requirement
 	Undefined bool
-	// Hint is a known key that the undefined one may have been meant to be; empty if none.
-	Hint string
-}
-
-// String is for people.
-func (c Conflict) String() string {
-	if !c.Undefined {
-		return fmt.Sprintf("asks for %s, but there is only %s", c.Incoming, c.Existing)
-	}
-	s := fmt.Sprintf("asks for %s, but no such label is known", c.Incoming)
-	if c.Hint != "" {
-		s += fmt.Sprintf(" (did you mean %q?)", c.Hint)
-	}
-	return s
 }
 
 // Conflict explains why s is not Compatible with incoming; unknown labels come first.
@@ -178,7 +163,7 @@ func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) 
 		if undefined[q.key] || q.AllowsAbsent() || s.Defines(q.key) {
 			continue
 		}
-		return Conflict{Incoming: q, Undefined: true, Hint: s.hint(q.key, undefined)}, true
+		return Conflict{Incoming: q, Undefined: true}, true
 	}
 	for _, q := range incoming.list {
 		if i, ok := s.find(q.key); ok && !s.list[i].agrees(q) {
@@ -186,18 +171,6 @@ func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) 
 		}
 	}
 	return Conflict{}, false
-}
-
-// hint finds a known key that contains the unknown one or ends like it.
-func (s Set) hint(key string, known map[string]bool) string {
-	_, name, slash := strings.Cut(key, "/")
-	candidates := append(slices.Sorted(maps.Keys(known)), s.Keys()...)
-	for _, k := range candidates {
-		if key != "" && strings.Contains(k, key) || slash && name != "" && strings.HasSuffix(k, name) {
-			return k
-		}
-	}
-	return ""
 }
 
 // HasMinValues tells whether any requirement has a minimum number of values.

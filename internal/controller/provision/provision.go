@@ -181,9 +181,13 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 // foremost puts in front what is worth reading: of many pools, most are just not those that the pod asks for.
 // Pools that are not Ready come between; the engine knows nothing of them, but one may be what the pod waits for.
 func foremost(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
+	other := map[string]bool{}
+	for _, r := range reasons {
+		other[r.NodePool] = other[r.NodePool] || r.Code == schedule.Requirement
+	}
 	var out, mismatched []schedule.Reason
 	for _, r := range reasons {
-		if r.Code == schedule.Requirement {
+		if other[r.NodePool] {
 			mismatched = append(mismatched, r)
 		} else {
 			out = append(out, r)
@@ -203,7 +207,7 @@ func sentence(reasons []schedule.Reason) string {
 	var b strings.Builder
 	for i, r := range reasons {
 		part := r.Message
-		if r.NodePool != "" {
+		if r.NodePool != "" && (i == 0 || reasons[i-1].NodePool != r.NodePool) {
 			part = fmt.Sprintf("nodepool %q: %s", r.NodePool, r.Message)
 		}
 		if b.Len()+len(part) > limit {

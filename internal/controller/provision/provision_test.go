@@ -303,13 +303,14 @@ func TestDeferredPodIsNotTold(t *testing.T) {
 // Among many pools, the one that matters to the pod is not the one that is cut off.
 func TestForemost(t *testing.T) {
 	reasons := []schedule.Reason{
+		{NodePool: "other", Code: schedule.Taint, Message: "is tainted"},
 		{NodePool: "other", Code: schedule.Requirement, Message: "is another"},
 		{NodePool: "full", Code: schedule.Limits, Message: "is full"},
 	}
 	closed := []*karpv1.NodePool{fixture.Pool("waiting", func(p *karpv1.NodePool) {
 		p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "NodeClassReady=False"}}
 	}), fixture.Pool("fixed", func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64) })}
-	want := `nodepool "full": is full; nodepool "waiting": not ready: NodeClassReady=False; nodepool "other": is another`
+	want := `nodepool "full": is full; nodepool "waiting": not ready: NodeClassReady=False; nodepool "other": is tainted; is another`
 	if got := sentence(foremost(reasons, closed)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

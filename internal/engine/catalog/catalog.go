@@ -4,6 +4,8 @@
 package catalog
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -22,6 +24,8 @@ type InstanceType struct {
 	// kubelet, system and eviction threshold (0 <= Allocatable <= Capacity per resource).
 	Capacity    corev1.ResourceList
 	Allocatable corev1.ResourceList
+	// CapacityOverlaid is true when a NodeOverlay has added to Capacity and Allocatable.
+	CapacityOverlaid bool
 }
 
 // Offering is one way to buy an InstanceType.
@@ -32,6 +36,8 @@ type Offering struct {
 	Requirements requirement.Set
 	// Price in $/h. Meaningless unless Available.
 	Price float64
+	// PriceOverlaid is true when Price is a NodeOverlay's.
+	PriceOverlaid bool
 	// Available is false when there is no price, no subnet, or no capacity at the moment.
 	Available bool
 	// ReservationID is the capacity reservation that the offering is taken from; empty if everybody can buy it.
@@ -41,6 +47,11 @@ type Offering struct {
 	// Capacity and Allocatable hold what a node that is bought this way has otherwise than its type says, resource
 	// by resource.
 	Capacity, Allocatable corev1.ResourceList
+}
+
+// PriceOverlaid tells whether the price of any offering is a NodeOverlay's.
+func (t *InstanceType) PriceOverlaid() bool {
+	return slices.ContainsFunc(t.Offerings, func(o Offering) bool { return o.PriceOverlaid })
 }
 
 // Cheapest returns the lowest-priced available offering that set admits (well-known labels may be undefined in set).

@@ -1,0 +1,70 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Price is what an overlay does to a price in $/h. The zero Price leaves it alone.
+type Price struct {
+	how   how
+	value float64
+}
+
+type how int
+
+const (
+	keep how = iota
+	replace
+	add
+	scale // by value per cent
+)
+
+// ParsePrice reads spec.price and spec.priceAdjustment, of which one at most may be given: an amount, or +x and -x for
+// an amount more and less, or +x% and -x% for a share more and less.
+func ParsePrice(price, adjustment *string) (Price, error) {
+	switch {
+	case price != nil && adjustment != nil:
+		return Price{}, errors.New("price and priceAdjustment exclude one another")
+	case price != nil:
+		value, err := amount(*price)
+		if err != nil || strings.HasPrefix(*price, "+") || value < 0 {
+			return Price{}, fmt.Errorf("price %q is not an amount in $/h", *price)
+		}
+		return Price{replace, value}, nil
+	case adjustment == nil:
+		return Price{}, nil
+	}
+	text, share := strings.CutSuffix(*adjustment, "%")
+	value, err := amount(text)
+	if err != nil || !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "-") {
+		return Price{}, fmt.Errorf("priceAdjustment %q is neither +x nor -x nor +x%% nor -x%%", *adjustment)
+	}
+	if share {
+		return Price{scale, value}, nil
+	}
+	return Price{add, value}, nil
+}
+
+// amount reads a decimal number. What else Go takes for a number ("1e3", "Inf", "0x1p2", "1_0") is none here.
+func amount(text string) (float64, error) {
+	if strings.Trim(text, "+-.0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// Of is what becomes of a price; at least 0.
+func (p Price) Of(price float64) float64 {
+	switch p.how {
+	case replace:
+		return p.value
+	case add:
+		price += p.value
+	case scale:
+		price += price * p.value / 100
+	}
+	return max(0, price)
+}

@@ -38,7 +38,6 @@ func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClass
 // UnsupportedKinds returns the kinds that nothing happens by at all, with what happens instead.
 func UnsupportedKinds() map[string]string {
 	return map[string]string{
-		"NodeOverlay":    "prices and capacity stay what the cloud says; the feature gate `NodeOverlay` has no effect",
 		"CapacityBuffer": "no room is kept free; the feature gate `CapacityBuffer` has no effect",
 	}
 }

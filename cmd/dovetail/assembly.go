@@ -37,12 +37,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
+	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
 	"github.com/dovetail-k8s/dovetail/internal/controller/static"
 	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -59,6 +62,8 @@ type assembly struct {
 	metrics   *metric.Metrics
 	batch     *provision.Batch
 	evictor   *terminate.Evictor
+	// overlays is nil unless the feature gate NodeOverlay is on.
+	overlays *cluster.Overlays
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -71,6 +76,9 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if a.settings.Gate(settings.GateNodeOverlay) {
+		a.overlays = &cluster.Overlays{}
+	}
 	ec2, err := a.cloud(ctx)
 	if err != nil {
 		return err
@@ -80,6 +88,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		Live:             a.mgr.GetAPIReader(),
 		Types:            ec2,
 		Settings:         a.planning,
+		Overlays:         a.overlays,
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,
@@ -87,7 +96,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
 	})
-	for _, r := range append(a.reconcilers(ec2), a.optional(state)...) {
+	for _, r := range append(a.reconcilers(ec2), a.optional(ec2, state)...) {
 		if err := r.Register(a.mgr); err != nil {
 			return err
 		}
@@ -116,12 +125,33 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 }
 
 // optional are the reconcilers of features that are off unless their gate is on.
-func (a *assembly) optional(state *cluster.State) (out []registrar) {
+func (a *assembly) optional(ec2 *aws.Cloud, state *cluster.State) (out []registrar) {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	if a.settings.Gate(settings.GateStaticCapacity) {
 		out = append(out, &static.Reconciler{Client: c, State: state, Labels: labels(), Metrics: a.metrics, Log: log, Now: now})
 	}
+	if a.overlays != nil {
+		terms := overlay.Terms{Labels: labels(), Resources: awsv1.Resources()}
+		out = append(out, &nodeoverlay.Reconciler{Client: c, Types: ec2, Planning: a.overlays, Terms: terms, Log: log, Now: now})
+	}
 	return out
+}
+
+// overlay lays what users say of instance types over those that a claim is launched from.
+func (a *assembly) overlay(ctx context.Context, claim *karpv1.NodeClaim, types []*catalog.InstanceType) ([]*catalog.InstanceType, error) {
+	name := claim.Labels[karpv1.LabelNodePool]
+	if name == "" {
+		return types, nil
+	}
+	pool := &karpv1.NodePool{}
+	if err := a.mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return nil, fmt.Errorf("read the node overlays of pool %q: %w", name, err)
+	}
+	laid, judged := a.overlays.Lay(pool, types)
+	if !judged {
+		return nil, fmt.Errorf("the node overlays of pool %q are not known yet", name)
+	}
+	return laid, nil
 }
 
 // labels is what label keys mean on EKS.
@@ -186,7 +216,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		return nil, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
-	ec2, err := aws.New(aws.Config{
+	config := aws.Config{
 		AWS: cfg,
 		Identity: identity.Identity{
 			ClusterUID: string(system.UID), ClusterName: a.settings.ClusterName, Region: cfg.Region,
@@ -209,7 +239,11 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		Match:             a.match,
 		Now:               time.Now,
 		Log:               a.log,
-	})
+	}
+	if a.overlays != nil {
+		config.Overlay, config.UserPrices = a.overlay, a.overlays.Prices
+	}
+	ec2, err := aws.New(config)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,10 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
@@ -88,7 +90,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
-	if err := reach(config); err != nil {
+	if err := reach(config, s); err != nil {
 		return err
 	}
 	mgr, err := newManager(config, s)
@@ -168,12 +170,16 @@ func clusterConfig(getenv func(string) string) (*rest.Config, error) {
 }
 
 // reach makes sure that the API server answers and knows the kinds that the controller works on.
-func reach(config *rest.Config) error {
+func reach(config *rest.Config, s settings.Settings) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
 	}
-	for _, gv := range []schema.GroupVersion{karpv1.GroupVersion, awsv1.GroupVersion} {
+	kinds := []schema.GroupVersion{karpv1.GroupVersion, awsv1.GroupVersion}
+	if s.Gate(settings.GateNodeOverlay) {
+		kinds = append(kinds, v1alpha1.GroupVersion)
+	}
+	for _, gv := range kinds {
 		_, err := client.ServerResourcesForGroupVersion(gv.String())
 		switch {
 		case apierrors.IsNotFound(err):
@@ -233,7 +239,7 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 // newScheme knows the kinds of Kubernetes and our own.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // The controller ends when it is told to, whether or not the API server lets its caches fill.
@@ -55,7 +57,7 @@ func TestReachSaysWhatIsMissing(t *testing.T) {
 		empty.URL: "does not know karpenter.sh/v1: apply the CRDs first",
 		down.URL:  "reach the API server " + down.URL,
 	} {
-		if err := reach(&rest.Config{Host: url}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := reach(&rest.Config{Host: url}, settings.Settings{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

@@ -60,6 +60,11 @@ type Config struct {
 	StrictMinValues bool
 	// ReservedCapacity is the feature gate of that name.
 	ReservedCapacity bool
+	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
+	// them. Nil has none.
+	UserPrices func() (prices map[string]float64, version int)
+	// Overlay returns what instance types become by what users say of them for the claim's pool. Nil leaves them.
+	Overlay func(ctx context.Context, claim *karpv1.NodeClaim, types []*catalog.InstanceType) ([]*catalog.InstanceType, error)
 	// Fallback has the on-demand prices until the Pricing API has answered.
 	Fallback pricing.Fallback
 	// Match finds the NodeClaim with a provider ID, where a Node of this API server has it, too. Such an
@@ -117,7 +122,7 @@ func New(cfg Config) (*Cloud, error) {
 	c.prices = pricing.New(pricing.Config{
 		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})
-	c.inventory = inventory.New(inventory.Config{EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Now: cfg.Now})
+	c.inventory = inventory.New(inventory.Config{EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, UserPrices: cfg.UserPrices, Now: cfg.Now})
 	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	c.launcher = launch.New(launch.Config{
@@ -230,6 +235,11 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 	types, err := c.InstanceTypes(ctx, class)
 	if err != nil { // without its labels not even an adopted instance is of use
 		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: fault.Plain(err).Error(), Err: err}
+	}
+	if c.cfg.Overlay != nil {
+		if types, err = c.cfg.Overlay(ctx, claim, types); err != nil {
+			return cloud.Launched{}, err
+		}
 	}
 	if !adopted {
 		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types})

@@ -128,6 +128,10 @@ func (s *State) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catal
 		s.cfg.PoolLeftOut(pool, err)
 		return nil, nil
 	}
+	if s.cfg.Overlays != nil {
+		// A pool that the overlays were not judged for yet launches nothing: that is a matter of a moment.
+		instanceTypes, _ = s.cfg.Overlays.Lay(pool, instanceTypes)
+	}
 	return instanceTypes, nil
 }
 

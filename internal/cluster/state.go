@@ -34,6 +34,8 @@ type Config struct {
 	// Cache answers from the informers, Live from the API server itself.
 	Cache, Live client.Reader
 	Types       InstanceTypes
+	// Overlays change prices and capacity of what Types says. Nil changes nothing.
+	Overlays *Overlays
 	// PoolLeftOut is told of a pool whose instance types could not be listed.
 	PoolLeftOut func(pool *karpv1.NodePool, err error)
 	Settings    snapshot.Settings

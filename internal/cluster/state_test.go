@@ -61,6 +61,8 @@ func (w *world) state(cache, live client.Reader) *cluster.State {
 	})
 }
 
+func (w *world) clock() time.Time { return w.now }
+
 func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	s, err := w.Snapshot(t.Context())

@@ -202,6 +202,7 @@ func (s Settings) Gates() (map[string]bool, error) {
 const (
 	GateReservedCapacity = "ReservedCapacity"
 	GateStaticCapacity   = "StaticCapacity"
+	GateNodeOverlay      = "NodeOverlay"
 )
 
 // Gate tells whether a feature gate is on.
@@ -226,7 +227,7 @@ func (s Settings) Idle() []string {
 	note(!s.IgnoreDRARequests, "ignore-dra-requests")
 	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
 	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
-	for _, name := range []string{"NodeRepair", "NodeOverlay", "SpotToSpotConsolidation", "CapacityBuffer"} {
+	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation", "CapacityBuffer"} {
 		note(gates[name], "feature-gates "+name)
 	}
 	return out

@@ -109,7 +109,7 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
 		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
-		"--feature-gates=NodeRepair=true,NodeOverlay=true,SpotToSpotConsolidation=true,CapacityBuffer=true")
+		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true,CapacityBuffer=true")
 	if err != nil {
 		t.Fatal(err)
 	}

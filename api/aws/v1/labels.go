@@ -107,3 +107,11 @@ const (
 	// ConditionCapacityReservationsReady exists only while capacity reservations are in use.
 	ConditionCapacityReservationsReady = "CapacityReservationsReady"
 )
+
+// Resources are those that instance types have by themselves, beside the core's.
+func Resources() []corev1.ResourceName {
+	return []corev1.ResourceName{
+		ResourcePodENI, ResourceEFA, ResourcePrivateIPv4, ResourceNVIDIAGPU, ResourceAMDGPU, ResourceNeuron, ResourceNeuronCore,
+		ResourceHabanaGaudi, ResourceNitroSandbox, ResourceNitroSandboxSlots,
+	}
+}

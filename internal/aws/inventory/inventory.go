@@ -43,7 +43,10 @@ type Config struct {
 	Resolver *instancetype.Resolver
 	Prices   *pricing.Prices
 	Scarcity *scarcity.Memory
-	Now      func() time.Time
+	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
+	// them. Nil has none.
+	UserPrices func() (prices map[string]float64, version int)
+	Now        func() time.Time
 }
 
 // Source knows the instance types of a region. It is safe for concurrent use.
@@ -72,6 +75,7 @@ type composedKey struct {
 	version string // of the class object, status included
 	stock   int
 	marks   uint64
+	users   int // version of the user's prices
 }
 
 // New returns a Source that has listed nothing yet.
@@ -158,7 +162,8 @@ func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
 	}
-	key := composedKey{class: class.UID, version: class.ResourceVersion, stock: stock.version, marks: s.cfg.Scarcity.Marks()}
+	users, version := s.userPrices()
+	key := composedKey{class: class.UID, version: class.ResourceVersion, stock: stock.version, marks: s.cfg.Scarcity.Marks(), users: version}
 	cacheable := key.class != "" && key.version != ""
 	if known, ok := s.composed.Get(key); ok && cacheable {
 		return known, nil
@@ -167,7 +172,7 @@ func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
 	}
-	all := s.cfg.Resolver.All(stock.types, traits, s.market(stock, class))
+	all := s.cfg.Resolver.All(stock.types, traits, s.market(stock, class, users))
 	if cacheable {
 		s.composed.Put(key, all)
 	}
@@ -189,17 +194,36 @@ func (s *Source) loaded(ctx context.Context) (stock, error) {
 	return s.stock, nil
 }
 
+func (s *Source) userPrices() (prices map[string]float64, version int) {
+	if s.cfg.UserPrices == nil {
+		return nil, 0
+	}
+	return s.cfg.UserPrices()
+}
+
 // market is what holds of the stock for a class at the moment.
-func (s *Source) market(stock stock, class *awsv1.EC2NodeClass) instancetype.Market {
+func (s *Source) market(stock stock, class *awsv1.EC2NodeClass, users map[string]float64) instancetype.Market {
 	subnets := map[string][]string{}
 	for _, subnet := range class.Status.Subnets {
 		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
 	}
 	return instancetype.Market{
-		Zones:    stock.zones,
-		Offered:  func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
-		OnDemand: s.cfg.Prices.OnDemand,
-		Spot:     s.cfg.Prices.Spot,
+		Zones:   stock.zones,
+		Offered: func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
+		OnDemand: func(instanceType string) (float64, bool) {
+			if price, known := s.cfg.Prices.OnDemand(instanceType); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
+		Spot: func(instanceType, zone string) (float64, bool) {
+			if price, known := s.cfg.Prices.Spot(instanceType, zone); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
 		Unavailable: func(instanceType, zone, capacityType string) bool {
 			return s.cfg.Scarcity.Scarce(scarcity.Offering{CapacityType: capacityType, InstanceType: instanceType, Zone: zone}, subnets[zone])
 		},

@@ -85,7 +85,7 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 		capacityType: p.capacityType,
 		tags:         l.launchTags(o),
 		context:      o.Class.Spec.Context,
-		overlaid:     o.Claim.Annotations[karpv1.AnnotationPriceOverlayApplied] == "true",
+		overlaid:     o.Claim.Annotations[karpv1.AnnotationPriceOverlayApplied] == "true" || p.overlaid(),
 	}
 	if o.Claim.Annotations[karpv1.AnnotationMinValuesRelaxed] == "true" {
 		f.context = ""
@@ -114,6 +114,12 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 		return fleet{}, err
 	}
 	return f, nil
+}
+
+// overlaid tells whether a user has set the price of a type that may be launched. A claim that names no types, being of a
+// pool of fixed size, does not know.
+func (p plan) overlaid() bool {
+	return slices.ContainsFunc(p.candidates, func(c candidate) bool { return c.PriceOverlaid() })
 }
 
 // maxOverrides is how many overrides EC2 takes in one fleet.

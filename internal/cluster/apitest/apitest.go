@@ -25,8 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
@@ -41,7 +43,7 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		// Nobody applies on the server's side, and the tracker that could do it takes long over each write.
 		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
-		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{})
+		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.NodeOverlay{}, &bufferv1.CapacityBuffer{})
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	out := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme} {
 		if err := add(out); err != nil {
 			t.Fatal(err)
 		}

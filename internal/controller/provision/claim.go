@@ -3,11 +3,13 @@ package provision
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
@@ -23,6 +25,12 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	claim.Spec.Requirements = l.ClaimRequirements()
 	claim.Spec.Resources.Requests = l.Requests
 	claim.Annotations[karpv1.AnnotationMinValuesRelaxed] = fmt.Sprint(l.MinValuesRelaxed)
+	if slices.ContainsFunc(l.InstanceTypes, (*catalog.InstanceType).PriceOverlaid) {
+		claim.Annotations[karpv1.AnnotationPriceOverlayApplied] = "true"
+	}
+	if slices.ContainsFunc(l.InstanceTypes, func(t *catalog.InstanceType) bool { return t.CapacityOverlaid }) {
+		claim.Annotations[karpv1.AnnotationCapacityOverlayApplied] = "true"
+	}
 	var nominated []string
 	for _, pod := range l.Pods {
 		nominated = append(nominated, string(pod.UID))

@@ -232,6 +232,29 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// A claim says when the prices or the capacity of its types are a user's.
+func TestClaimOfOverlaidTypes(t *testing.T) {
+	pool, plain, priced, larger := fixture.Pool("general"), engine.Types()[0], engine.Types()[1], engine.Types()[2]
+	priced.Offerings[0].PriceOverlaid = true
+	larger.CapacityOverlaid = true
+	for _, tt := range []struct {
+		types           []*catalog.InstanceType
+		price, capacity string
+	}{
+		{[]*catalog.InstanceType{plain}, "", ""},
+		{[]*catalog.InstanceType{plain, priced}, "true", ""},
+		{[]*catalog.InstanceType{larger, plain}, "", "true"},
+	} {
+		claim, err := Claim(&schedule.Launch{Pool: pool, InstanceTypes: tt.types}, engine.World(nil).Labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, c := claim.Annotations[karpv1.AnnotationPriceOverlayApplied], claim.Annotations[karpv1.AnnotationCapacityOverlayApplied]; p != tt.price || c != tt.capacity {
+			t.Errorf("price %q, capacity %q; want %q, %q", p, c, tt.price, tt.capacity)
+		}
+	}
+}
+
 // A pool that has gone, or come again, since the plan was made gets no claim.
 func TestPoolGoesBeforeTheClaimComes(t *testing.T) {
 	for _, again := range []bool{false, true} {

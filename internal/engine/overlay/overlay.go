@@ -284,3 +284,24 @@ func cloned(list corev1.ResourceList) corev1.ResourceList {
 	}
 	return maps.Clone(list)
 }
+
+// Prices are those of overlays that require nothing but an instance type by name and say what it costs, in $/h. They are
+// all that is known of a type that the cloud has no price of.
+func (b Book) Prices() map[string]float64 {
+	out := map[string]float64{}
+	for _, r := range b.rules {
+		if r.price.how != replace || r.requirements.Len() != 1 {
+			continue
+		}
+		names := r.requirements.Get(corev1.LabelInstanceTypeStable)
+		if names.Operator() != corev1.NodeSelectorOpIn {
+			continue
+		}
+		for _, name := range names.Values() {
+			if _, heavier := out[name]; !heavier {
+				out[name] = r.price.value
+			}
+		}
+	}
+	return out
+}

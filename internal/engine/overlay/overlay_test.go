@@ -349,3 +349,18 @@ func TestOthersAreShared(t *testing.T) {
 		t.Error("want a copy of the first type and the second as it is")
 	}
 }
+
+// Prices for types that nobody else knows a price of come from overlays that name the types and nothing else.
+func TestPrices(t *testing.T) {
+	book, _ := overlay.Evaluate(all(t,
+		"a: {weight: 2, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large]}], price: '3'}",
+		"b: {weight: 1, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large, y.large]}], price: '4'}",
+		"c: {weight: 3, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large]}], priceAdjustment: '+1'}",
+		"d: {weight: 4, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large]}, {key: team, operator: In, values: [web]}], price: '5'}",
+		"e: {weight: 5, requirements: [{key: node.kubernetes.io/instance-type, operator: NotIn, values: [x.large]}], price: '6'}",
+		"f: {weight: 6, requirements: [], price: '7'}",
+	), pools(ten("m.large")), terms())
+	if diff := cmp.Diff(map[string]float64{"x.large": 3, "y.large": 4}, book.Prices()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -113,8 +113,8 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 10 {
-		t.Errorf("%d settings without effect, want 10", got)
+	if got := len(s.Idle()); got != 9 {
+		t.Errorf("%d settings without effect, want 9", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

@@ -35,6 +35,8 @@ type (
 	Weather       = wire.Weather
 	Storm         = wire.Storm
 	Pool          = ec2.Pool
+
+	CapacityReservation = ec2.CapacityReservation
 )
 
 // Options are the settings of an account; the zero value is usable.
@@ -141,6 +143,17 @@ func (s *Sim) ClearFaults() { s.server.ClearFaults() }
 
 // SetTiming changes how long things take from now on.
 func (s *Sim) SetTiming(t Timing) { s.ec2.SetTiming(t) }
+
+// AddCapacityReservation reserves capacity in the account, and returns the reservation's ID.
+func (s *Sim) AddCapacityReservation(r CapacityReservation) (string, error) {
+	return s.ec2.AddCapacityReservation(r)
+}
+
+// CancelCapacityReservation gives reserved capacity back. Instances in it run on as any others.
+func (s *Sim) CancelCapacityReservation(id string) error { return s.ec2.CancelCapacityReservation(id) }
+
+// CapacityReservations returns all reservations, ended ones included, in the order in which they were added.
+func (s *Sim) CapacityReservations() []CapacityReservation { return s.ec2.CapacityReservations() }
 
 // SetCapacity limits how many more instances the pools that p covers yield; see ec2.EC2.SetCapacity.
 func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }

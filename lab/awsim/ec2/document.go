@@ -76,6 +76,7 @@ type instanceInfo struct {
 	EBSOptimized    bool                `xml:"ebsOptimized"`
 	ENA             bool                `xml:"enaSupport"`
 	CPU             cpuInfo             `xml:"cpuOptions"`
+	Reserved        string              `xml:"capacityReservationId,omitempty"`
 	Reservation     *reservationSpec    `xml:"capacityReservationSpecification"`
 	Hibernation     hibernationSpec     `xml:"hibernationOptions"`
 	Metadata        metadataInfo        `xml:"metadataOptions"`
@@ -188,7 +189,7 @@ func (e *EC2) show(r *record) instanceInfo {
 		Architecture: r.Architecture, RootDeviceType: "ebs", RootDevice: o.image.RootDevice, Virtualization: "hvm",
 		Lifecycle: r.Lifecycle, SpotRequest: r.spotRequest, ClientToken: r.token, Tags: tagList(r.Tags), Hypervisor: "xen",
 		EBSOptimized: o.data.EBSOptimized != nil && *o.data.EBSOptimized || o.machine.EBSOptimized == "default", ENA: true,
-		CPU: showCPU(o), Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
+		CPU: showCPU(o), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
 		BootMode:    pick(o.machine.Hypervisor == "nitro", "uefi", "legacy-bios"),
 		Maintenance: maintenanceSpec{AutoRecovery: "default"}, Bandwidth: bandwidthSpec{Weighting: "default"},
 		DNS: &dnsSpec{HostnameType: "ip-name"},

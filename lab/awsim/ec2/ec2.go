@@ -74,7 +74,9 @@ type EC2 struct {
 	fleet     instances
 	pools     pools
 	volumes   map[string]*volume
-	tokens    map[string]remembered // by action and client token
+	// reservations of capacity, in the order in which they were added.
+	reservations []*reservation
+	tokens       map[string]remembered // by action and client token
 	// tokensSwept is how many tokens were left when those that ended were last removed.
 	tokensSwept int
 }

@@ -19,7 +19,7 @@ type createFleetInput struct {
 	Configs     []fleetConfig      `query:"LaunchTemplateConfigs,required"`
 	Spot        *fleetSpotOptions  `query:"SpotOptions"`
 	OnDemand    *fleetOnDemand     `query:"OnDemandOptions"`
-	Reserved    *unsupported       `query:"ReservedCapacityOptions,unsupported"`
+	Reserved    *fleetReserved     `query:"ReservedCapacityOptions"`
 	Tags        []tagSpecification `query:"TagSpecification"`
 	Excess      string             `query:"ExcessCapacityTerminationPolicy"`
 	Replace     *bool              `query:"ReplaceUnhealthyInstances"`
@@ -76,6 +76,13 @@ type fleetOnDemand struct {
 	MinTarget    *unsupported `query:"MinTargetCapacity,unsupported"`
 	SingleZone   *unsupported `query:"SingleAvailabilityZone,unsupported"`
 	SingleType   *unsupported `query:"SingleInstanceType,unsupported"`
+}
+
+type fleetReserved struct {
+	Types    []string     `query:"ReservationType"`
+	Strategy *unsupported `query:"AllocationStrategy,unsupported"`
+	Target   *unsupported `query:"CapacityReservationTarget,unsupported"`
+	Fallback *unsupported `query:"ReservedCapacityFallbackOptions,unsupported"`
 }
 
 type createFleetOutput struct {
@@ -139,11 +146,6 @@ func (in *createFleetInput) check() error {
 		return invalidValue("TotalTargetCapacity must be a positive number")
 	case *in.Target.Total > maxPerCall:
 		return wire.Errorf("MaxFleetCountExceeded", "The target capacity %d exceeds %d", *in.Target.Total, maxPerCall)
-	case in.Target.Default != "" && in.Target.Default != spotLifecycle && in.Target.Default != onDemandLifecycle:
-		if err := oneOf("DefaultTargetCapacityType", in.Target.Default, spotLifecycle, onDemandLifecycle, "capacity-block", "reserved-capacity"); err != nil {
-			return err
-		}
-		return wire.Errorf("UnsupportedOperation", "The simulator has no capacity reservations")
 	case in.Target.Unit != "" && in.Target.Unit != "units":
 		return wire.Errorf("UnsupportedOperation", "The simulator supports the target capacity unit type units only")
 	}
@@ -162,7 +164,34 @@ func (in *createFleetInput) check() error {
 	if overrides > maxOverrides {
 		return wire.Errorf("InvalidFleetConfiguration", "The fleet configuration has %d launch specifications, more than the %d allowed", overrides, maxOverrides)
 	}
-	return firstError(in.checkOptions(), checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...))
+	return firstError(in.checkReserved(), in.checkOptions(), checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...))
+}
+
+// reservedCapacity is the target capacity type of fleets that use reservations of several types.
+const reservedCapacity = "reserved-capacity"
+
+func (in *createFleetInput) checkReserved() error {
+	if err := oneOf("DefaultTargetCapacityType", in.Target.Default, spotLifecycle, onDemandLifecycle, capacityBlock, reservedCapacity); err != nil {
+		return err
+	}
+	if (in.Reserved != nil) != (in.Target.Default == reservedCapacity) {
+		return combination("ReservedCapacityOptions go with the DefaultTargetCapacityType reserved-capacity")
+	}
+	if in.Reserved == nil {
+		return nil
+	}
+	for _, t := range in.Reserved.Types {
+		if err := oneOf("ReservationType", t, "on-demand-capacity-reservation", capacityBlock, interruptible); err != nil {
+			return err
+		}
+		if t != interruptible {
+			return wire.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
+		}
+	}
+	if len(in.Reserved.Types) == 0 {
+		return missing("ReservedCapacityOptions.ReservationTypes")
+	}
+	return nil
 }
 
 func (in *createFleetInput) checkOptions() error {
@@ -209,9 +238,14 @@ func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOu
 		}
 		onDemand, spot := float64(in.share(in.Target.OnDemand)), float64(in.share(in.Target.Spot))
 		rest := float64(*in.Target.Total) - onDemand - spot
-		if in.Target.Default == spotLifecycle {
+		switch in.Target.Default {
+		case spotLifecycle:
 			spot += rest
-		} else {
+		case capacityBlock:
+			f.fill(capacityBlock, rest, candidates)
+		case reservedCapacity:
+			f.fill(interruptible, rest, candidates)
+		default:
 			onDemand += rest
 		}
 		f.fill(onDemandLifecycle, onDemand, candidates)
@@ -349,6 +383,9 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 		if c.order, err = f.e.resolve(q); err != nil {
 			return nil, err
 		}
+		if err := matchesMarket(c.order, lifecycle); err != nil {
+			return nil, err
+		}
 		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil && f.e.market.price(c.order.pool()) > *limit {
 			return nil, wire.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.",
 				*limit, f.e.market.price(c.order.pool()))
@@ -357,12 +394,21 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 	return f.e.launch(c.order, f.batch)
 }
 
+// matchesMarket refuses a template that is paid for in another way than the fleet.
+func matchesMarket(o *order, lifecycle string) error {
+	market := o.marketType()
+	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {
+		return combination("The market type %q of the launch template does not go with the target capacity type of the fleet", market)
+	}
+	return nil
+}
+
 func (f *fleetLaunch) group(c *candidate, i *record) fleetInstance {
 	choice := c.choice
 	choice.Overrides.InstanceType, choice.Overrides.SubnetID, choice.Overrides.ImageID = i.Type, i.SubnetID, i.ImageID
 	choice.Overrides.Zone, choice.Overrides.ZoneID = i.Zone, i.ZoneID
 	return fleetInstance{
-		Chosen: choice, Lifecycle: i.order.lifecycle, InstanceType: i.Type, Platform: i.order.image.Platform,
+		Chosen: choice, Lifecycle: cmp.Or(i.Lifecycle, onDemandLifecycle), InstanceType: i.Type, Platform: i.order.image.Platform,
 		SubnetID: i.SubnetID, Zone: i.Zone, ZoneID: i.ZoneID,
 	}
 }

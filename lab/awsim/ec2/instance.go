@@ -33,13 +33,16 @@ type Instance struct {
 	ImageID            string
 	InstanceProfileARN string
 	RoleARN            string // of the profile's role at launch; empty = none
-	Lifecycle          string // "" or "spot"
-	Architecture       string // "x86_64", "arm64"
-	UserData           []byte // decoded; empty = none
-	SecurityGroupIDs   []string
-	Tags               map[string]string
-	LaunchedAt         time.Time
-	StateChangedAt     time.Time
+	Lifecycle          string // "", "spot", "capacity-block" or "interruptible-capacity-reservation"
+	// CapacityReservationID is the reservation that the instance runs in; empty = none.
+	CapacityReservationID string
+
+	Architecture     string // "x86_64", "arm64"
+	UserData         []byte // decoded; empty = none
+	SecurityGroupIDs []string
+	Tags             map[string]string
+	LaunchedAt       time.Time
+	StateChangedAt   time.Time
 
 	VCPUs       int
 	MemoryMiB   int64

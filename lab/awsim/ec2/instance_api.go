@@ -101,7 +101,7 @@ func (e *EC2) instanceNoun() noun[*record] {
 			"block-device-mapping.volume-id":         func(r *record) []string { return r.volumes },
 			"client-token":                           one(func(r *record) string { return r.token }),
 			"dns-name":                               live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
-			"capacity-reservation-id":                func(*record) []string { return nil },             // the account has none
+			"capacity-reservation-id":                one(func(r *record) string { return r.CapacityReservationID }),
 			"hypervisor":                             func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
 			"virtualization-type":                    func(*record) []string { return []string{"hvm"} },
 			"metadata-options.http-tokens":           one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),

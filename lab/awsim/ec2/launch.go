@@ -23,14 +23,14 @@ type batch struct {
 // launch takes capacity and addresses for one instance and puts it into the pending state. The lock must be held; the
 // caller arms the timer.
 func (e *EC2) launch(o *order, b *batch) (*record, error) {
-	if err := e.shortage(o, 1); err != nil {
+	reserved, err := e.capacity(o, 1, b.now)
+	if err != nil {
 		return nil, err
 	}
 	nics, err := e.attach(o)
 	if err != nil {
 		return nil, err
 	}
-	e.pools.take(o.pool())
 	e.counter++
 	r := &record{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
@@ -38,6 +38,15 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 		Instance: e.instance(o, nics[0].ip, b.now),
 	}
 	b.count++
+	if reserved == nil {
+		e.pools.take(o.pool())
+	} else {
+		reserved.used++
+		r.CapacityReservationID = reserved.ID
+	}
+	if market := o.marketType(); market == capacityBlock || market == interruptible {
+		r.Lifecycle = market
+	}
 	if o.lifecycle == spotLifecycle {
 		r.Lifecycle = spotLifecycle
 		r.spotRequest = "sir-" + strings.TrimPrefix(e.newID("s"), "s-0")[:8]
@@ -50,6 +59,15 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 	e.attachDisks(r, o, b.now)
 	e.fleet.add(r)
 	return e.enter(r, Pending, b.now), nil
+}
+
+// capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the order.
+func (e *EC2) capacity(o *order, n int, now time.Time) (*reservation, error) {
+	r, err := e.reserve(o, n, now)
+	if err != nil || r != nil {
+		return r, err
+	}
+	return nil, e.shortage(o, n)
 }
 
 // instance describes the machine of an order.

@@ -214,13 +214,14 @@ func (f *instances) put(old *record, edit func(*record)) *record {
 func (e *EC2) settle() time.Time {
 	now := e.cfg.Clock.Now()
 	e.mu.RLock()
-	idle := len(e.fleet.due) == 0 || e.fleet.due[0].at.After(now)
+	idle := (len(e.fleet.due) == 0 || e.fleet.due[0].at.After(now)) && len(e.dueReservations(now)) == 0
 	e.mu.RUnlock()
 	if idle {
 		return now
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.settleReservations(now)
 	for len(e.fleet.due) > 0 && !e.fleet.due[0].at.After(now) {
 		e.happen(heap.Pop(&e.fleet.due).(transition))
 	}
@@ -252,7 +253,10 @@ func (e *EC2) enter(r *record, state string, at time.Time) *record {
 		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: ShuttingDown, to: Terminated})
 	case Stopping:
 		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: Stopping, to: Stopped})
+	case Stopped:
+		r = e.leave(r)
 	case Terminated:
+		r = e.leave(r)
 		e.detach(r)
 		e.detachDisks(r)
 		e.plan(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})

@@ -75,7 +75,7 @@ func (o *order) pool() Pool {
 func (e *EC2) resolve(q request) (*order, error) {
 	o := &order{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
 	steps := []func(*order, request) error{
-		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveGroups, e.resolveProfile, e.resolvePlacement, e.resolveDisks,
+		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement, e.resolveDisks,
 		e.resolveInterfaces,
 	}
 	for _, step := range steps {
@@ -175,13 +175,6 @@ func (e *EC2) resolveMarket(o *order, _ request) error {
 	}
 	if e.market.price(o.pool()) == 0 {
 		return wire.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
-	}
-	if r := o.data.Reservation; r != nil && r.Target != nil && r.Target.ID != "" {
-		return reservationIDs().absent(r.Target.ID)
-	}
-	if r := o.data.Reservation; r != nil && r.Preference == "capacity-reservations-only" {
-		return wire.Errorf("ReservationCapacityExceeded",
-			"The requested reservation does not have sufficient compatible and available capacity for this request.")
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package ec2
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -19,36 +21,91 @@ func groupUnknown(name string) error {
 	return wire.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
 }
 
-// capacityReservation stands for the reservations of the account, which has none.
-type capacityReservation struct{}
-
 type describeReservationsInput struct {
 	listInput
 	IDs []string `query:"CapacityReservationId"`
 }
 
 type describeReservationsOutput struct {
-	Reservations []struct{} `xml:"capacityReservationSet>item"`
-	Next         *string    `xml:"nextToken"`
+	Reservations []capacityReservationInfo `xml:"capacityReservationSet>item"`
+	Next         *string                   `xml:"nextToken"`
+}
+
+// capacityReservationInfo is a reservation as DescribeCapacityReservations shows it.
+type capacityReservationInfo struct {
+	ID            string `xml:"capacityReservationId"`
+	Owner         string `xml:"ownerId"`
+	ARN           string `xml:"capacityReservationArn"`
+	Zone          string `xml:"availabilityZone"`
+	ZoneID        string `xml:"availabilityZoneId"`
+	InstanceType  string `xml:"instanceType"`
+	Platform      string `xml:"instancePlatform"`
+	Tenancy       string `xml:"tenancy"`
+	Total         int    `xml:"totalInstanceCount"`
+	Available     int    `xml:"availableInstanceCount"`
+	EBSOptimized  bool   `xml:"ebsOptimized"`
+	State         string `xml:"state"`
+	Created       string `xml:"createDate"`
+	Start         string `xml:"startDate"`
+	End           string `xml:"endDate,omitempty"`
+	EndType       string `xml:"endDateType"`
+	Criteria      string `xml:"instanceMatchCriteria"`
+	Type          string `xml:"reservationType"`
+	Interruptible bool   `xml:"interruptible"`
+	Tags          []tag  `xml:"tagSet>item"`
+	tags          map[string]string
+}
+
+func (e *EC2) showReservation(r *reservation, now time.Time) capacityReservationInfo {
+	shown := r.at(now)
+	start := shown.Start
+	if start.IsZero() {
+		start = r.created
+	}
+	return capacityReservationInfo{
+		ID: shown.ID, Owner: shown.OwnerID, Zone: shown.Zone, ZoneID: e.zoneID(shown.Zone), InstanceType: shown.InstanceType,
+		ARN:      fmt.Sprintf("arn:aws:ec2:%s:%s:capacity-reservation/%s", e.cfg.Region, shown.OwnerID, shown.ID),
+		Platform: "Linux/UNIX", Tenancy: "default", Total: shown.Total, Available: shown.Available, State: shown.State,
+		Created: stamp(r.created), Start: stamp(start), End: stamp(shown.End), EndType: pick(shown.End.IsZero(), "unlimited", "limited"),
+		Criteria: pick(shown.Targeted, "targeted", "open"), Type: pick(shown.Block, capacityBlock, "default"),
+		Interruptible: shown.Interruptible, Tags: tagList(shown.Tags), tags: shown.Tags,
+	}
 }
 
 func (e *EC2) describeCapacityReservations(_ *wire.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
-	none := func(capacityReservation) []string { return nil }
-	known := properties[capacityReservation]{}
-	for _, name := range []string{
-		"availability-zone", "end-date", "end-date-type", "instance-match-criteria", "instance-type", "outpost-arn", "owner-id",
-		"placement-group-arn", "start-date", "state", "tenancy",
-	} {
-		known[name] = none
+	now := e.settle()
+	none := func(capacityReservationInfo) []string { return nil }
+	n := noun[capacityReservationInfo]{
+		id:   func(r capacityReservationInfo) string { return r.ID },
+		tags: func(r capacityReservationInfo) map[string]string { return r.tags },
+		ids:  reservationIDs(), minResults: 1, maxResults: 1000, idsExcludePages: true,
+		properties: properties[capacityReservationInfo]{
+			"availability-zone":       one(func(r capacityReservationInfo) string { return r.Zone }),
+			"end-date":                one(func(r capacityReservationInfo) string { return r.End }),
+			"end-date-type":           one(func(r capacityReservationInfo) string { return r.EndType }),
+			"instance-match-criteria": one(func(r capacityReservationInfo) string { return r.Criteria }),
+			"instance-platform":       one(func(r capacityReservationInfo) string { return r.Platform }),
+			"instance-type":           one(func(r capacityReservationInfo) string { return r.InstanceType }),
+			"outpost-arn":             none,
+			"owner-id":                one(func(r capacityReservationInfo) string { return r.Owner }),
+			"placement-group-arn":     none,
+			"start-date":              one(func(r capacityReservationInfo) string { return r.Start }),
+			"state":                   one(func(r capacityReservationInfo) string { return r.State }),
+			"tenancy":                 one(func(r capacityReservationInfo) string { return r.Tenancy }),
+		},
 	}
-	n := noun[capacityReservation]{
-		id: func(capacityReservation) string { return "" }, tags: func(capacityReservation) map[string]string { return nil },
-		ids: reservationIDs(), minResults: 1, maxResults: 1000, properties: known, idsExcludePages: true,
-	}
-	if _, err := n.list(in.listInput, in.IDs, nil); err != nil {
+	all := locked(e, func() []capacityReservationInfo {
+		out := make([]capacityReservationInfo, len(e.reservations))
+		for i, r := range e.reservations {
+			out[i] = e.showReservation(r, now)
+		}
+		return out
+	})
+	p, err := n.list(in.listInput, in.IDs, all)
+	if err != nil {
 		return nil, err
 	}
-	return &describeReservationsOutput{}, nil
+	return &describeReservationsOutput{Reservations: p.items, Next: p.next}, nil
 }
 
 // placementGroup stands for the placement groups of the account, which has none.

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -96,7 +97,7 @@ func (e *EC2) runRequest(in *runInstancesInput) (request, error) {
 		switch data.Market.Type {
 		case spotLifecycle:
 			q.spot = true
-		case "":
+		case "", capacityBlock, interruptible:
 		default:
 			return q, wire.Errorf("UnsupportedOperation", "The simulator does not support the market type %s", data.Market.Type)
 		}
@@ -110,7 +111,7 @@ func templateTags(t *template, v *templateVersion) map[string]string {
 
 // run launches between low and high instances of an order, as many as there is capacity for, or none. The lock must be held.
 func (e *EC2) run(r *wire.Request, o *order, b *batch, low, high int) (*reservationInfo, error) {
-	if err := e.canLaunch(o, low); err != nil {
+	if err := e.canLaunch(o, low, b.now); err != nil {
 		return nil, err
 	}
 	var launched []*record
@@ -131,8 +132,8 @@ func (e *EC2) run(r *wire.Request, o *order, b *batch, low, high int) (*reservat
 }
 
 // canLaunch says why n instances of an order do not fit.
-func (e *EC2) canLaunch(o *order, n int) error {
-	if err := e.shortage(o, n); err != nil {
+func (e *EC2) canLaunch(o *order, n int, now time.Time) error {
+	if _, err := e.capacity(o, n, now); err != nil {
 		return err
 	}
 	if left := e.network.addrs[o.subnet.ID].available(); left < n*o.addressesNeeded() {

@@ -63,6 +63,9 @@ func (f *fleetLaunch) appraise(c *candidate, lifecycle string) ranked {
 	if s := f.e.network.subnet(c.request.subnetID); s != nil {
 		zone = s.Zone
 	}
+	if lifecycle != spotLifecycle {
+		lifecycle = onDemandLifecycle // at whose price reservations are billed
+	}
 	pool := Pool{InstanceType: c.request.typ, Zone: zone, Lifecycle: lifecycle}
 	r := ranked{candidate: c, price: f.e.market.price(pool) / c.weight, depth: f.e.market.depth(pool), priority: unprioritized}
 	r.tie = f.e.market.roll("tie", f.batch.reservation, pool.InstanceType, pool.Zone)

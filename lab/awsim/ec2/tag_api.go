@@ -129,6 +129,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 		"vol":    {volumeIDs(), e.taggedVolume},
 		"eni":    {interfaceIDs(), e.taggedInterface},
 		"ami":    {imageIDs(), e.taggedImage},
+		"cr":     {reservationIDs(), taggedIn(&e.reservations, "capacity-reservation", func(r *reservation) (*string, *map[string]string) { return &r.ID, &r.Tags })},
 		"vpc":    {vpcIDs(), taggedIn(&e.network.vpcs, "vpc", func(v *VPC) (*string, *map[string]string) { return &v.ID, &v.Tags })},
 		"subnet": {subnetIDs(), taggedIn(&e.network.subnets, "subnet", func(s *Subnet) (*string, *map[string]string) { return &s.ID, &s.Tags })},
 		"sg":     {groupIDs(), taggedIn(&e.network.groups, "security-group", func(g *SecurityGroup) (*string, *map[string]string) { return &g.ID, &g.Tags })},

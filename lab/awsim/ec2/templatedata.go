@@ -266,8 +266,8 @@ func (d *templateData) checkOptions() error {
 	}
 	if r := d.Reservation; r != nil {
 		errs = append(errs, oneOf("CapacityReservationPreference", r.Preference, "open", "none", "capacity-reservations-only"))
-		if r.Preference == "none" && r.Target != nil {
-			errs = append(errs, combination("CapacityReservationTarget cannot be used with the preference none"))
+		if (r.Preference == "none" || r.Preference == "open") && r.Target != nil {
+			errs = append(errs, combination("CapacityReservationTarget cannot be used with the preference %s", r.Preference))
 		}
 	}
 	if c := d.Credit; c != nil {

@@ -33,6 +33,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
+	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -84,9 +85,11 @@ type Cloud struct {
 	profiles  *instanceprofile.Profiles
 	prices    *pricing.Prices
 	inventory *inventory.Source
-	instances *instance.Instances
-	templates *launch.Templates
-	launcher  *launch.Launcher
+	// reservations is nil while the feature gate is off.
+	reservations *reservation.Finder
+	instances    *instance.Instances
+	templates    *launch.Templates
+	launcher     *launch.Launcher
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
@@ -122,13 +125,22 @@ func New(cfg Config) (*Cloud, error) {
 	c.prices = pricing.New(pricing.Config{
 		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})
-	c.inventory = inventory.New(inventory.Config{EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, UserPrices: cfg.UserPrices, Now: cfg.Now})
+	if cfg.ReservedCapacity {
+		c.reservations = reservation.NewFinder(c.ec2, cfg.Now, cfg.Log)
+	}
+	c.inventory = inventory.New(inventory.Config{
+		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
+	})
 	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
-	c.launcher = launch.New(launch.Config{
+	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
-		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, ReservedCapacity: cfg.ReservedCapacity, Now: cfg.Now, Log: cfg.Log,
-	})
+		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, Now: cfg.Now, Log: cfg.Log,
+	}
+	if c.reservations != nil {
+		launching.Reservations = c.reservations
+	}
+	c.launcher = launch.New(launching)
 	return c, nil
 }
 
@@ -172,10 +184,14 @@ func (c *Cloud) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([
 
 // Price returns the present price of an offering in $/h.
 func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
-	if capacityType == karpv1.CapacityTypeSpot {
+	switch price, known := c.prices.OnDemand(instanceType); capacityType {
+	case karpv1.CapacityTypeSpot:
 		return c.prices.Spot(instanceType, zone)
+	case karpv1.CapacityTypeReserved:
+		return price / instancetype.ReservedDiscount, known
+	default:
+		return price, known
 	}
-	return c.prices.OnDemand(instanceType)
 }
 
 // Get returns an instance; cloud.ErrNotFound when it is gone for good.

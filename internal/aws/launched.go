@@ -3,6 +3,7 @@ package aws
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -59,6 +60,11 @@ func instanceLabels(i cloud.Instance, class *awsv1.EC2NodeClass, types []*catalo
 		corev1.LabelTopologyZone:       i.Zone,
 		karpv1.LabelCapacityType:       i.CapacityType,
 		awsv1.LabelInstanceTenancy:     i.Tenancy,
+	}
+	if r := i.Reservation; r.ID != "" {
+		labels[awsv1.LabelReservationID] = r.ID
+		labels[awsv1.LabelReservationType] = r.Type
+		labels[awsv1.LabelReservationInterruptible] = strconv.FormatBool(r.Interruptible)
 	}
 	if t := typeOf(i, types); t != nil {
 		for _, r := range t.Requirements.All() {

@@ -31,7 +31,7 @@ const (
 func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
 	r := &resolver{cloud: c, class: class, out: cloud.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
 	r.out.Status.Conditions = nil
-	for _, step := range []func(context.Context){r.images, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate} {
+	for _, step := range []func(context.Context){r.images, r.reservations, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate} {
 		step(ctx)
 	}
 	return r.out
@@ -86,6 +86,29 @@ func (r *resolver) images(ctx context.Context) {
 		return
 	}
 	r.ready(awsv1.ConditionAMIsReady, imagesAgain)
+}
+
+// reservations are found anew each time, so that their counts are: what a class may use changes with them.
+func (r *resolver) reservations(ctx context.Context) {
+	if r.cloud.reservations == nil {
+		return
+	}
+	found, err := r.cloud.reservations.Reservations(ctx, r.key(), r.class.Spec.CapacityReservationSelectorTerms)
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	r.out.Status.CapacityReservations = found
+	again := validatedAgain
+	if len(r.class.Spec.CapacityReservationSelectorTerms) > 0 {
+		again = soon
+	}
+	for _, f := range found {
+		if f.EndTime != nil {
+			again = min(again, max(time.Second, f.EndTime.Sub(r.cloud.cfg.Now())))
+		}
+	}
+	r.ready(awsv1.ConditionCapacityReservationsReady, again)
 }
 
 // placementGroup refuses a class that wants one: launching outside of it would be wrong.

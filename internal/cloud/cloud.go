@@ -20,6 +20,8 @@ type Instance struct {
 	Zone         string
 	ZoneID       string
 	CapacityType string
+	// Reservation that it runs in; zero unless the capacity type is reserved.
+	Reservation Reservation
 	// Tenancy is default or dedicated.
 	Tenancy  string
 	ImageID  string
@@ -34,6 +36,15 @@ type Instance struct {
 	// NodeClaimUID is that claim's UID; empty for instances that Dovetail did not launch.
 	NodeClaimUID string
 	Owner        Ownership
+}
+
+// Reservation is a capacity reservation.
+type Reservation struct {
+	ID string
+	// Type is default or capacity-block.
+	Type string
+	// Interruptible reservations may be taken back by their owner.
+	Interruptible bool
 }
 
 // State is an instance's place in its life.

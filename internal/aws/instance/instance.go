@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
@@ -212,6 +213,17 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 	}
 	if i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot
+	}
+	if id := aws.ToString(i.CapacityReservationId); id != "" && i.CapacityReservationSpecification != nil &&
+		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
+		// One that merely fell into an open reservation is not one that was asked for.
+		out.CapacityType = karpv1.CapacityTypeReserved
+		out.Reservation = cloud.Reservation{
+			ID: id, Type: reservation.Default, Interruptible: i.InstanceLifecycle == ec2types.InstanceLifecycleTypeInterruptibleCapacityReservation,
+		}
+		if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeCapacityBlock {
+			out.Reservation.Type = reservation.Block
+		}
 	}
 	for _, g := range i.SecurityGroups {
 		out.SecurityGroupIDs = append(out.SecurityGroupIDs, aws.ToString(g.GroupId))

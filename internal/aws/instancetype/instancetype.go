@@ -39,6 +39,8 @@ type Class struct {
 	ConnectionTracking   bool
 	NestedVirtualization bool
 	Subnets              []awsv1.Subnet
+	// Reservations are the capacity reservations that nodes may use.
+	Reservations []awsv1.CapacityReservation
 }
 
 // ClassOf reads a node class, whose AMI family the caller has resolved. It fails when spec.kubelet cannot be read.
@@ -57,6 +59,7 @@ func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 		ConnectionTracking:   spec.ConnectionTracking != nil,
 		NestedVirtualization: spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization == "enabled",
 		Subnets:              nodeClass.Status.Subnets,
+		Reservations:         nodeClass.Status.CapacityReservations,
 	}, nil
 }
 
@@ -72,6 +75,8 @@ type Market struct {
 	Spot     func(instanceType, zone string) (float64, bool)
 	// Unavailable tells whether EC2 lately had no capacity; nil = never.
 	Unavailable func(instanceType, zone, capacityType string) bool
+	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
+	Remaining func(reservation string) int
 	// Memory is what a node of the type with the class's images was seen to have; nil = nothing was seen.
 	Memory func(instanceType string) (resource.Quantity, bool)
 }

@@ -26,7 +26,7 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 		requirement.In(corev1.LabelTopologyZone, zones...),
 		requirement.In(corev1.LabelArchStable, m.arch()),
 		requirement.In(corev1.LabelOSStable, m.os()...),
-		requirement.In(karpv1.LabelCapacityType, m.capacityTypes()...),
+		requirement.In(karpv1.LabelCapacityType, m.allCapacityTypes()...),
 		optional(corev1.LabelWindowsBuild, m.class.Family.WindowsBuild),
 		requirement.In(awsv1.LabelInstanceTenancy, awsv1.TenancyDefault, awsv1.TenancyDedicated),
 		requirement.In(awsv1.LabelInstanceCPU, number(m.vcpus())),
@@ -40,10 +40,8 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 		optional(awsv1.LabelInstanceLocalNVMe, m.localNVMe()),
 		optional(awsv1.LabelInstanceEBSBandwidth, m.ebsBandwidth()),
 		optional(awsv1.LabelInstanceNetworkBandwidth, r.networkBandwidth(m.name)),
-		requirement.DoesNotExist(awsv1.LabelReservationID),
-		requirement.DoesNotExist(awsv1.LabelReservationType),
-		requirement.DoesNotExist(awsv1.LabelReservationInterruptible),
 	}
+	reqs = append(reqs, m.withoutReservations()...)
 	reqs = append(reqs, m.nameLabels()...)
 	reqs = append(reqs, m.processorLabels()...)
 	reqs = append(reqs, m.gpuLabels()...)
@@ -111,6 +109,15 @@ func (m machine) capacityTypes() []string {
 		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 spells them alike
 			types = append(types, t)
 		}
+	}
+	return types
+}
+
+// allCapacityTypes are those that everybody can buy, and reserved if the class has a reservation of the type.
+func (m machine) allCapacityTypes() []string {
+	types := m.capacityTypes()
+	if len(m.reservations()) > 0 {
+		types = append(types, karpv1.CapacityTypeReserved)
 	}
 	return types
 }

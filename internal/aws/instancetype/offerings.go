@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// offerings are one per zone of the market and capacity type of the type, in this order. zones are
+// offerings are one per zone of the market and capacity type of the type, in this order, then one per reservation. zones are
 // those that the class can launch the type in; offerings elsewhere are listed, and unavailable.
 func (m machine) offerings(zones []string, market Market) []catalog.Offering {
 	usable := m.compatible()
@@ -33,7 +33,7 @@ func (m machine) offerings(zones []string, market Market) []catalog.Offering {
 			})
 		}
 	}
-	return offerings
+	return append(offerings, m.reserved(zones, market)...)
 }
 
 func (m machine) price(capacityType, zone string, market Market) (float64, bool) {

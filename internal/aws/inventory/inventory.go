@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
+	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Resolver *instancetype.Resolver
 	Prices   *pricing.Prices
 	Scarcity *scarcity.Memory
+	// Reservations are counted; nil where the feature is off: there are none then, whatever a class's status says.
+	Reservations *reservation.Finder
 	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
 	// them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
@@ -75,7 +78,8 @@ type composedKey struct {
 	version string // of the class object, status included
 	stock   int
 	marks   uint64
-	users   int // version of the user's prices
+	users   int    // version of the user's prices
+	counts  uint64 // of reservations
 }
 
 // New returns a Source that has listed nothing yet.
@@ -164,6 +168,9 @@ func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	}
 	users, version := s.userPrices()
 	key := composedKey{class: class.UID, version: class.ResourceVersion, stock: stock.version, marks: s.cfg.Scarcity.Marks(), users: version}
+	if s.cfg.Reservations != nil {
+		key.counts = s.cfg.Reservations.Version()
+	}
 	cacheable := key.class != "" && key.version != ""
 	if known, ok := s.composed.Get(key); ok && cacheable {
 		return known, nil
@@ -171,6 +178,9 @@ func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	traits, err := instancetype.ClassOf(class, image.Family(class))
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
+	}
+	if s.cfg.Reservations == nil {
+		traits.Reservations = nil
 	}
 	all := s.cfg.Resolver.All(stock.types, traits, s.market(stock, class, users))
 	if cacheable {
@@ -207,7 +217,7 @@ func (s *Source) market(stock stock, class *awsv1.EC2NodeClass, users map[string
 	for _, subnet := range class.Status.Subnets {
 		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
 	}
-	return instancetype.Market{
+	market := instancetype.Market{
 		Zones:   stock.zones,
 		Offered: func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
 		OnDemand: func(instanceType string) (float64, bool) {
@@ -228,4 +238,8 @@ func (s *Source) market(stock stock, class *awsv1.EC2NodeClass, users map[string
 			return s.cfg.Scarcity.Scarce(scarcity.Offering{CapacityType: capacityType, InstanceType: instanceType, Zone: zone}, subnets[zone])
 		},
 	}
+	if s.cfg.Reservations != nil {
+		market.Remaining = s.cfg.Reservations.Remaining
+	}
+	return market
 }

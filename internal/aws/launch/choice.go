@@ -51,8 +51,8 @@ func Requirements(claim *karpv1.NodeClaim) (requirement.Set, error) {
 // errNothingFits is why an offering cannot be had though EC2 was not even asked.
 var errNothingFits = errors.New("no instance type that fits the claim has an available offering")
 
-// candidates are the types to ask for, cheapest first: those that suit the claim and can be had, without
-// exotic hardware and overpriced spot capacity where the claim does not need them.
+// candidates are the types to ask for, cheapest first: those that suit the claim and can be had, in reservations if that
+// can be, without exotic hardware and overpriced spot capacity where the claim does not need them.
 func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests corev1.ResourceList, strictMinValues bool) ([]candidate, error) {
 	var found []candidate
 	for _, t := range types {
@@ -61,7 +61,7 @@ func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests co
 		}
 		c := candidate{InstanceType: t}
 		for _, o := range t.Offerings {
-			if o.Available && o.CapacityType != karpv1.CapacityTypeReserved && reqs.Overlaps(o.Requirements) {
+			if o.Available && reqs.Overlaps(o.Requirements) {
 				c.offerings = append(c.offerings, o)
 			}
 		}
@@ -69,6 +69,7 @@ func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests co
 			found = append(found, c)
 		}
 	}
+	found = onlyReserved(found)
 	if !reqs.HasMinValues() {
 		found = withoutDearSpot(withoutExotic(found))
 	}
@@ -178,8 +179,11 @@ func enoughValues(all []candidate, reqs requirement.Set) error {
 	return nil
 }
 
-// capacityType is the one to ask for: spot if the claim allows it and some is to be had.
+// capacityType is the one to ask for: reserved, else spot, if the claim allows it and some is to be had.
 func capacityType(all []candidate, reqs requirement.Set) string {
+	if hasReserved(all) {
+		return karpv1.CapacityTypeReserved
+	}
 	spot := reqs.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeSpot)
 	if spot && slices.ContainsFunc(all, func(c candidate) bool { return c.has(karpv1.CapacityTypeSpot) }) {
 		return karpv1.CapacityTypeSpot

@@ -26,6 +26,20 @@ type fleet struct {
 	overlaid bool
 	configs  []ec2types.FleetLaunchTemplateConfigRequest
 	token    string
+	// places are where reservations are asked for; all are of one market, that of sample.
+	places map[place]cloud.Reservation
+	sample cloud.Reservation
+}
+
+// request is a call to make, with what its answer does not tell.
+type request struct {
+	*ec2.CreateFleetInput
+	capacityType string
+	places       map[place]cloud.Reservation
+}
+
+func (f fleet) request() *request {
+	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -35,7 +49,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 		LaunchTemplateConfigs: f.configs,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
 			TotalTargetCapacity:       aws.Int32(1),
-			DefaultTargetCapacityType: ec2types.DefaultTargetCapacityType(f.capacityType),
+			DefaultTargetCapacityType: target(f.capacityType, f.sample),
 		},
 		TagSpecifications: []ec2types.TagSpecification{
 			{ResourceType: ec2types.ResourceTypeInstance, Tags: instance.Tags(f.tags)},
@@ -54,6 +68,15 @@ func (f fleet) input() *ec2.CreateFleetInput {
 		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: strategy}
 		return in
 	}
+	switch in.TargetCapacitySpecification.DefaultTargetCapacityType {
+	case ec2types.DefaultTargetCapacityTypeCapacityBlock:
+		return in
+	case ec2types.DefaultTargetCapacityTypeReservedCapacity:
+		in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []ec2types.FleetReservationType{ec2types.FleetReservationTypeInterruptibleCapacityReservation},
+		}
+		return in
+	}
 	strategy := ec2types.FleetOnDemandAllocationStrategyLowestPrice
 	if f.overlaid {
 		strategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
@@ -63,7 +86,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 }
 
 // instanceOf reads the instance that an answer tells of. What the answer leaves out is taken from the request.
-func instanceOf(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) (cloud.Instance, bool) {
+func instanceOf(in *request, out *ec2.CreateFleetOutput) (cloud.Instance, bool) {
 	for _, i := range out.Instances {
 		if len(i.InstanceIds) == 0 {
 			continue
@@ -74,7 +97,7 @@ func instanceOf(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) (cloud.Ins
 			Zone:         aws.ToString(i.AvailabilityZone),
 			ZoneID:       aws.ToString(i.AvailabilityZoneId),
 			SubnetID:     aws.ToString(i.SubnetId),
-			CapacityType: string(in.TargetCapacitySpecification.DefaultTargetCapacityType),
+			CapacityType: in.capacityType,
 			State:        cloud.Pending,
 		}
 		if o := overrideOf(i.LaunchTemplateAndOverrides); o != nil {
@@ -83,7 +106,8 @@ func instanceOf(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) (cloud.Ins
 			fill(&bought.SubnetID, aws.ToString(o.SubnetId))
 			fill(&bought.ImageID, aws.ToString(o.ImageId))
 		}
-		fillFromRequest(&bought, in)
+		fillFromRequest(&bought, in.CreateFleetInput)
+		bought.Reservation = in.places[place{bought.Type, bought.Zone}]
 		return bought, true
 	}
 	return cloud.Instance{}, false
@@ -121,35 +145,41 @@ type Failure struct {
 	InstanceType   string
 	Zone, SubnetID string
 	CapacityType   string
+	// Reservation that was asked for; empty if none was.
+	Reservation string
 }
 
-func failures(in *ec2.CreateFleetInput, out *ec2.CreateFleetOutput) []Failure {
+func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 	all := make([]Failure, 0, len(out.Errors))
 	for _, e := range out.Errors {
 		f := Failure{
 			Code:         aws.ToString(e.ErrorCode),
 			Message:      aws.ToString(e.ErrorMessage),
-			CapacityType: string(in.TargetCapacitySpecification.DefaultTargetCapacityType),
+			CapacityType: in.capacityType,
 		}
 		if o := overrideOf(e.LaunchTemplateAndOverrides); o != nil {
 			f.InstanceType = string(o.InstanceType)
 			f.Zone = aws.ToString(o.AvailabilityZone)
 			f.SubnetID = aws.ToString(o.SubnetId)
+			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
 		}
 		all = append(all, f)
 	}
 	return all
 }
 
-// mark notes what the failures say about capacity. exhausted is told each subnet without addresses.
-func mark(all []Failure, memory *scarcity.Memory, exhausted func(subnetID string)) {
+// mark notes what the failures say about capacity. full is told each reservation without room, exhausted each subnet
+// without addresses.
+func mark(all []Failure, memory *scarcity.Memory, full, exhausted func(id string)) {
 	for _, f := range all {
 		switch {
 		case f.Code == fault.SpotRoleDenied:
 			memory.MarkCapacityType(karpv1.CapacityTypeSpot)
 		case !fault.Unfulfillable(f.Code):
 		default:
-			if f.InstanceType != "" && f.Zone != "" {
+			if f.Reservation != "" {
+				full(f.Reservation)
+			} else if f.InstanceType != "" && f.Zone != "" {
 				memory.MarkOffering(scarcity.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
 			}
 			if f.Code == fault.SubnetFull && f.SubnetID != "" {

@@ -62,7 +62,7 @@ func TestMarks(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			m := scarcity.New(func() time.Time { return now })
 			var exhausted []string
-			mark([]Failure{failure(tc.code)}, m, func(id string) { exhausted = append(exhausted, id) })
+			mark([]Failure{failure(tc.code)}, m, func(string) {}, func(id string) { exhausted = append(exhausted, id) })
 			if m.Scarce(spot, nil) != tc.offering || m.Scarce(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
 				t.Errorf("offering %v, all spot %v, exhausted %v", m.Scarce(spot, nil), m.Scarce(elsewhere, nil), exhausted)
 			}
@@ -76,7 +76,7 @@ func TestMarks(t *testing.T) {
 // EC2 may leave out which offering an error is about.
 func TestErrorWithoutOffering(t *testing.T) {
 	m := scarcity.New(time.Now)
-	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string) {})
+	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string) {}, func(string) {})
 	if m.Marks() != 0 {
 		t.Error("an offering without name was marked")
 	}

@@ -41,10 +41,10 @@ type Config struct {
 	Cluster func() bootstrap.Cluster
 	// StrictMinValues refuses a launch whose choice of types is narrower than the claim asks for.
 	StrictMinValues bool
-	// ReservedCapacity is the feature gate of that name.
-	ReservedCapacity bool
-	Now              func() time.Time
-	Log              *slog.Logger
+	// Reservations are kept informed; nil while capacity reservations are not used.
+	Reservations Reservations
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
 // Launcher buys instances.
@@ -148,13 +148,13 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloud.Instance, error) {
 		return cloud.Instance{}, err
 	}
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)
-	return l.call(ctx, o, fleet.input(), plan.choice)
+	return l.call(ctx, o, fleet.request(), plan.choice)
 }
 
 // call asks EC2 and notes in the ledger what is known of the outcome afterwards.
-func (l *Launcher) call(ctx context.Context, o Order, in *ec2.CreateFleetInput, choice *network.Choice) (cloud.Instance, error) {
+func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloud.Instance, error) {
 	claim := string(o.Claim.UID)
-	out, err := l.cfg.EC2.CreateFleet(ctx, in)
+	out, err := l.cfg.EC2.CreateFleet(ctx, in.CreateFleetInput)
 	switch {
 	case fault.Is(err, fault.TokenMismatch):
 		l.ledger.mismatched(claim)
@@ -165,12 +165,12 @@ func (l *Launcher) call(ctx context.Context, o Order, in *ec2.CreateFleetInput, 
 	case err != nil:
 		// Nothing came of this call. What an earlier one did is as it was.
 		if fault.Is(err, fault.LaunchTemplateNotFound) {
-			return cloud.Instance{}, l.forgetTemplates(in, err)
+			return cloud.Instance{}, l.forgetTemplates(in.CreateFleetInput, err)
 		}
 		return cloud.Instance{}, createError(fmt.Errorf("create fleet: %w", err))
 	}
 	failed := failures(in, out)
-	mark(failed, l.cfg.Scarcity, l.cfg.Addresses.Exhausted)
+	mark(failed, l.cfg.Scarcity, l.full, l.cfg.Addresses.Exhausted)
 	bought, ok := instanceOf(in, out)
 	if choice != nil {
 		choice.Settle(bought.SubnetID)
@@ -182,8 +182,17 @@ func (l *Launcher) call(ctx context.Context, o Order, in *ec2.CreateFleetInput, 
 		l.ledger.answered(claim)
 		return cloud.Instance{}, refusal(failed)
 	}
-	l.complete(&bought, o, in)
+	if id := bought.Reservation.ID; id != "" && l.cfg.Reservations != nil {
+		l.cfg.Reservations.Launched(id)
+	}
+	l.complete(&bought, o, in.CreateFleetInput)
 	return bought, nil
+}
+
+func (l *Launcher) full(id string) {
+	if l.cfg.Reservations != nil {
+		l.cfg.Reservations.Full(id)
+	}
 }
 
 // complete adds what the answer does not say about an instance.

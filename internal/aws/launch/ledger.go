@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 )
@@ -35,7 +33,7 @@ type entry struct {
 	// doubtful since the last call whose outcome is not known; zero if there is none.
 	doubtful time.Time
 	// replay is that call, to be made again as it was; nil if EC2 knows the token with other parameters.
-	replay *ec2.CreateFleetInput
+	replay *request
 }
 
 // remembered is longer than a claim without an instance lives.
@@ -67,7 +65,7 @@ func (l *ledger) answered(claim string) {
 }
 
 // lost notes a call whose outcome is not known.
-func (l *ledger) lost(claim string, call *ec2.CreateFleetInput) {
+func (l *ledger) lost(claim string, call *request) {
 	e, _ := l.entries.Get(claim)
 	l.entries.Put(claim, entry{number: e.number, doubtful: l.now(), replay: call})
 }

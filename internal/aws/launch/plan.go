@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -74,6 +75,8 @@ type group struct {
 	image   string
 	efas    int
 	maxPods int64
+	// reservation is what they are launched into, zero if into none.
+	reservation cloud.Reservation
 }
 
 // templatesAtATime is how many launch templates one launch makes sure of at a time.
@@ -93,6 +96,15 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	order, overrides, err := p.overrides(o)
 	if err != nil {
 		return fleet{}, err
+	}
+	f.places = map[place]cloud.Reservation{}
+	for _, g := range order {
+		for _, override := range overrides[g] {
+			if g.reservation.ID != "" {
+				f.places[place{string(override.InstanceType), aws.ToString(override.AvailabilityZone)}] = g.reservation
+				f.sample = g.reservation
+			}
+		}
 	}
 	f.configs = make([]ec2types.FleetLaunchTemplateConfigRequest, len(order))
 	templates, ctx := errgroup.WithContext(ctx)
@@ -150,6 +162,7 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 				continue
 			}
 			total++
+			g.reservation = reservationOf(&offering)
 			if _, seen := overrides[g]; !seen {
 				order = append(order, g)
 			}
@@ -216,12 +229,13 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 		UserData:         userData,
 		CapacityType:     p.capacityType,
 		Tenancy:          p.tenancy,
+		Reservation:      g.reservation,
 		EFAs:             g.efas,
 		Enclave:          enclave || slots,
 		IPv6:             cluster.IPv6(),
 		Region:           l.cfg.Identity.Region,
 		Tags:             l.sharedTags(o),
-		ReservedCapacity: l.cfg.ReservedCapacity,
+		ReservedCapacity: l.cfg.Reservations != nil,
 	})
 	if err != nil {
 		return "", createError(err)
@@ -241,7 +255,7 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 	family := image.Family(o.Class)
 	in := bootstrap.Input{
 		Cluster:               cluster,
-		Labels:                nodeLabels(o.Claim, p, family),
+		Labels:                nodeLabels(o.Claim, p, g.reservation, family),
 		Taints:                bootstrap.NodeTaints(o.Claim.Spec.Taints, o.Claim.Spec.StartupTaints),
 		Kubelet:               kubelet,
 		MaxPods:               g.maxPods,
@@ -266,8 +280,8 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 }
 
 // nodeLabels are the labels that the node registers with: the claim's, what its requirements leave no
-// choice about, and the capacity type.
-func nodeLabels(claim *karpv1.NodeClaim, p plan, family string) map[string]string {
+// choice about, the capacity type, and the reservation.
+func nodeLabels(claim *karpv1.NodeClaim, p plan, r cloud.Reservation, family string) map[string]string {
 	labels := map[string]string{}
 	for _, r := range p.requirements.All() {
 		if value, ok := r.Single(); ok {
@@ -278,6 +292,11 @@ func nodeLabels(claim *karpv1.NodeClaim, p plan, family string) map[string]strin
 		labels[key] = value
 	}
 	labels[karpv1.LabelCapacityType] = p.capacityType
+	if r.ID != "" {
+		labels[awsv1.LabelReservationID] = r.ID
+		labels[awsv1.LabelReservationType] = r.Type
+		labels[awsv1.LabelReservationInterruptible] = strconv.FormatBool(r.Interruptible)
+	}
 	if family != awsv1.AMIFamilyCustom {
 		labels[karpv1.LabelDoNotSyncTaints] = "true"
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 // Blueprint is all that a launch template is made of.
@@ -34,7 +35,9 @@ type Blueprint struct {
 	Region  string
 	// Tags of the template and of what is made from it.
 	Tags map[string]string
-	// ReservedCapacity tells EC2 to leave open capacity reservations alone.
+	// Reservation that instances are launched into; zero for none.
+	Reservation cloud.Reservation
+	// ReservedCapacity tells EC2 to leave open capacity reservations alone unless one is asked for.
 	ReservedCapacity bool
 }
 
@@ -87,9 +90,7 @@ func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
 		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(spec.CPUOptions.NestedVirtualization)}
 	}
 	if b.ReservedCapacity {
-		data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
-			CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone,
-		}
+		intoReservation(data, b.Reservation)
 	}
 	return data, nil
 }

@@ -178,7 +178,7 @@ func (w *ec2World) start(o Order) *process {
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
 		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(w, blue, nil, w.now),
-		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), ReservedCapacity: true,
+		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{},
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -238,3 +238,9 @@ func newOrder(types ...*catalog.InstanceType) Order {
 		},
 	}
 }
+
+// noted counts what a launch says about reservations, by ID.
+type noted map[string]string
+
+func (n noted) Launched(id string) { n[id] += "launched " }
+func (n noted) Full(id string)     { n[id] += "full " }

@@ -1,0 +1,136 @@
+package launch
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// within is an offering in a reservation with room for n.
+func within(r cloud.Reservation, price float64, zone string, n int) catalog.Offering {
+	o := offer("reserved", price, zone)
+	o.ReservationID, o.Remaining = r.ID, n
+	o.Requirements = o.Requirements.With(requirement.In(awsv1.LabelReservationID, r.ID), requirement.In(awsv1.LabelReservationType, r.Type),
+		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)))
+	return o
+}
+
+func plain(id string) cloud.Reservation { return cloud.Reservation{ID: id, Type: reservation.Default} }
+
+func block(id string) cloud.Reservation { return cloud.Reservation{ID: id, Type: reservation.Block} }
+
+func lent(id string) cloud.Reservation {
+	return cloud.Reservation{ID: id, Type: reservation.Default, Interruptible: true}
+}
+
+func TestWhichReservations(t *testing.T) {
+	const a, b = "us-east-1a", "us-east-1b"
+	all := []requirement.Requirement{requirement.In("karpenter.sh/capacity-type", "reserved", "spot", "on-demand")}
+	for _, tc := range []struct {
+		name  string
+		reqs  []requirement.Requirement
+		types []*catalog.InstanceType
+		want  string // type zone reservation, in order
+	}{
+		{"reserved comes first, and alone", all, []*catalog.InstanceType{
+			machine("x", nil, offer("on-demand", 0.1, a), offer("spot", 0.05, a)), machine("y", nil, offer("on-demand", 0.2, a), within(plain("cr-1"), 1e-8, a, 1)),
+		}, "y us-east-1a cr-1"},
+		{"both zones of a type", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, b, 1))}, "x us-east-1a cr-1, x us-east-1b cr-2"},
+		{"in a zone the one with most room", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, a, 5))}, "x us-east-1a cr-2"},
+		{"one kind only: the cheapest", all, []*catalog.InstanceType{
+			machine("x", nil, within(plain("cr-1"), 2e-8, a, 1)), machine("y", nil, within(lent("cr-2"), 1e-8, a, 1)),
+		}, "y us-east-1a cr-2"},
+		{"at one price plain ones, then blocks", all, []*catalog.InstanceType{
+			machine("x", nil, within(block("cr-1"), 1e-8, a, 1), within(lent("cr-2"), 1e-8, a, 1), within(plain("cr-3"), 1e-8, a, 1)),
+		}, "x us-east-1a cr-3"},
+		{"a single block", all, []*catalog.InstanceType{
+			machine("x", nil, within(block("cr-1"), 1e-8, a, 1), within(block("cr-2"), 1e-8, b, 1)), machine("y", nil, within(block("cr-3"), 1e-8, a, 1)),
+		}, "x us-east-1a cr-1"},
+		{"row 44: none is left", all, []*catalog.InstanceType{
+			machine("x", nil, offer("on-demand", 0.1, a), func() catalog.Offering { o := within(plain("cr-1"), 1e-8, a, 0); o.Available = false; return o }()),
+		}, "x us-east-1a "},
+		{"not allowed", []requirement.Requirement{requirement.In("karpenter.sh/capacity-type", "on-demand")}, []*catalog.InstanceType{
+			machine("x", nil, offer("on-demand", 0.1, a), within(plain("cr-1"), 1e-8, a, 1)),
+		}, "x us-east-1a "},
+		{"only the one that is asked for", []requirement.Requirement{requirement.In(awsv1.LabelReservationID, "cr-2")}, []*catalog.InstanceType{
+			machine("x", nil, within(plain("cr-1"), 1e-8, a, 9), within(plain("cr-2"), 1e-8, a, 1)),
+		}, "x us-east-1a cr-2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			found, err := candidates(tc.types, requirement.NewSet(tc.reqs...), nil, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range found {
+				for _, o := range c.offerings {
+					got = append(got, c.Name+" "+o.Zone+" "+o.ReservationID)
+				}
+			}
+			if s := strings.Join(got, ", "); s != tc.want {
+				t.Errorf("%q, want %q", s, tc.want)
+			}
+		})
+	}
+}
+
+func TestFleetOfReservations(t *testing.T) {
+	for _, tc := range []struct {
+		r        cloud.Reservation
+		target   ec2types.DefaultTargetCapacityType
+		onDemand bool
+		reserved bool
+		market   ec2types.MarketType
+	}{
+		{plain("cr-1"), "on-demand", true, false, ""},
+		{block("cr-1"), "capacity-block", false, false, "capacity-block"},
+		{lent("cr-1"), "reserved-capacity", false, true, "interruptible-capacity-reservation"},
+	} {
+		in := fleet{capacityType: "reserved", sample: tc.r}.input()
+		if in.TargetCapacitySpecification.DefaultTargetCapacityType != tc.target || (in.OnDemandOptions != nil) != tc.onDemand ||
+			(in.ReservedCapacityOptions != nil) != tc.reserved || in.SpotOptions != nil {
+			t.Errorf("%+v: %+v", tc.r, in)
+		}
+		data := &ec2types.RequestLaunchTemplateData{}
+		intoReservation(data, tc.r)
+		spec, market := data.CapacityReservationSpecification, ec2types.MarketType("")
+		if data.InstanceMarketOptions != nil {
+			market = data.InstanceMarketOptions.MarketType
+		}
+		if spec.CapacityReservationPreference != "capacity-reservations-only" || *spec.CapacityReservationTarget.CapacityReservationId != "cr-1" || market != tc.market {
+			t.Errorf("%+v: template %+v, market %q", tc.r, spec, market)
+		}
+	}
+}
+
+// What EC2 says of a reservation is about the reservation, not about what everybody can buy of the type.
+func TestReservationIsFull(t *testing.T) {
+	for code, want := range map[string]string{"ReservationCapacityExceeded": "cr-1 ", "InsufficientInstanceCapacity": "cr-1 ", "RequestLimitExceeded": ""} {
+		in := &request{
+			CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "reserved",
+			places: map[place]cloud.Reservation{{"m5.large", "a"}: plain("cr-1")},
+		}
+		out := &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{{
+			ErrorCode: aws.String(code), LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
+				Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: aws.String("a")},
+			},
+		}}}
+		m, full := scarcity.New(time.Now), ""
+		mark(failures(in, out), m, func(id string) { full += id + " " }, func(string) {})
+		if full != want || m.Marks() != 0 {
+			t.Errorf("%s: full %q, %d offerings scarce", code, full, m.Marks())
+		}
+	}
+}

@@ -59,23 +59,11 @@ func nodePoolGaps() []gap[*karpv1.NodePool] {
 				})
 			},
 		},
-		{
-			Field{"spec.template.spec.requirements[].values", "capacity type reserved is never launched; spot and on-demand are, where the pool allows them"},
-			func(p *karpv1.NodePool) bool {
-				return slices.ContainsFunc(p.Spec.Template.Spec.Requirements, func(r karpv1.Requirement) bool {
-					return r.Key == karpv1.LabelCapacityType && r.Operator == "In" && slices.Contains(r.Values, karpv1.CapacityTypeReserved)
-				})
-			},
-		},
 	}
 }
 
 func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
 	return []gap[*awsv1.EC2NodeClass]{
-		{
-			Field{"spec.capacityReservationSelectorTerms", "no reservation is used; nodes are bought as spot or on-demand"},
-			func(c *awsv1.EC2NodeClass) bool { return len(c.Spec.CapacityReservationSelectorTerms) > 0 },
-		},
 		{
 			Field{"spec.placementGroupSelector", "placement groups are not resolved: the class does not become Ready"},
 			func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil },

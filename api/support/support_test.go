@@ -34,8 +34,7 @@ func TestUnsupportedNodePool(t *testing.T) {
 		{"balanced policy", "{disruption: {consolidationPolicy: Balanced}}", []string{"spec.disruption.consolidationPolicy"}},
 		{"budget for drift", "{disruption: {budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty, Drifted]}]}}", []string{"spec.disruption.budgets[].reasons"}},
 		{"budget for underutilized nodes", "{disruption: {budgets: [{nodes: '0', reasons: [Underutilized]}]}}", []string{"spec.disruption.budgets[].reasons"}},
-		{"reserved capacity", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}", []string{"spec.template.spec.requirements[].values"}},
-		{"reserved capacity excluded", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: NotIn, values: [reserved]}]}}}", nil},
+		{"reserved capacity", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +56,7 @@ func TestUnsupportedNodeClass(t *testing.T) {
 	}{
 		{"nothing", "{}", nil},
 		{"what works", "{role: a, kubelet: {maxPods: 5, kubeReserved: {cpu: 100m}}, instanceStorePolicy: RAID0}", nil},
-		{"reservations", "{capacityReservationSelectorTerms: [{id: cr-1}]}", []string{"spec.capacityReservationSelectorTerms"}},
+		{"reservations", "{capacityReservationSelectorTerms: [{id: cr-1}]}", nil},
 		{"placement group", "{placementGroupSelector: {name: a}}", []string{"spec.placementGroupSelector"}},
 		{"pods by expression", "{kubelet: {maxPods: vcpus * 10}}", []string{"spec.kubelet.maxPods"}},
 		{"reservations by expression", "{kubelet: {kubeReserved: {cpu: vcpus * 10}, systemReserved: {memory: memory_mib / 2}}}", []string{"spec.kubelet.kubeReserved", "spec.kubelet.systemReserved"}},

@@ -68,7 +68,12 @@ const lifeOfCredentials = 365 * 24 * time.Hour
 
 // RoleCredentials returns session credentials of a role, without asking its trust policy. The session is called dovetail-lab.
 func (s *Sim) RoleCredentials(role string) (Credentials, error) {
-	return s.sessionCredentials(role, "dovetail-lab")
+	return s.SessionCredentials(role, "dovetail-lab")
+}
+
+// SessionCredentials is RoleCredentials for a session of another name, by which its calls are known from those of others.
+func (s *Sim) SessionCredentials(role, session string) (Credentials, error) {
+	return s.sessionCredentials(role, session)
 }
 
 // InstanceCredentials returns what the metadata service of an instance hands out: session credentials of the role in its

@@ -18,6 +18,8 @@ import (
 type Scenario struct {
 	Name    string
 	Summary string // one line
+	// Setting, if set, changes the world that the story is told in.
+	Setting func(*world.Config)
 	Steps   []Step
 }
 
@@ -43,7 +45,7 @@ func (w *World) Note(format string, args ...any) {
 // All are the stories, in the order in which they are best told. Each call makes them anew; a story is
 // told once.
 func All(m Mixes) []Scenario {
-	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController(), chaos(m)}
+	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController(), twoClustersOneName(), chaos(m)}
 }
 
 // Result is how a story went.
@@ -101,6 +103,9 @@ type telling struct {
 
 func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 	booted := t.step(ctx, Step{Name: "boot the world", Timeout: bootTimeout, Run: func(ctx context.Context, w *World) error {
+		if s.Setting != nil {
+			s.Setting(&cfg)
+		}
 		inside, err := world.Start(ctx, cfg)
 		if err != nil {
 			return err

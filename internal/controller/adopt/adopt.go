@@ -29,7 +29,7 @@ import (
 const (
 	// lookEvery is the pause between two looks at up to pageSize instances; more take as many times longer, so
 	// that the calls to EC2 do not grow with the fleet.
-	lookEvery = 5 * time.Second
+	lookEvery = 3 * time.Second
 	pageSize  = 1000
 	// remindEvery is how often an event says again what has not changed.
 	remindEvery = 5 * time.Minute

@@ -26,6 +26,31 @@ func (System) Now() time.Time { return time.Now() }
 // AfterFunc is time.AfterFunc.
 func (System) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
+// Fast runs at a multiple of the wall clock's speed.
+type Fast struct {
+	start, origin time.Time
+	speed         float64
+}
+
+// NewFast returns a clock that shows start now, and goes speed times as fast as the wall clock from then on. A speed that is
+// not positive counts as 1.
+func NewFast(start time.Time, speed float64) *Fast {
+	if speed <= 0 {
+		speed = 1
+	}
+	return &Fast{start: start, origin: time.Now(), speed: speed}
+}
+
+// Now returns the time on this clock.
+func (c *Fast) Now() time.Time {
+	return c.start.Add(time.Duration(float64(time.Since(c.origin)) * c.speed))
+}
+
+// AfterFunc calls f when d has passed on this clock.
+func (c *Fast) AfterFunc(d time.Duration, f func()) func() bool {
+	return time.AfterFunc(time.Duration(float64(d)/c.speed), f).Stop
+}
+
 // Fake stands still until Advance or Set moves it.
 type Fake struct {
 	mu      sync.Mutex

@@ -3,6 +3,7 @@ package clock_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
@@ -36,4 +37,26 @@ func TestFakeCallsInOrder(t *testing.T) {
 	if now := c.Now().Sub(start); now != 10*time.Second {
 		t.Errorf("clock went back to %s", now)
 	}
+}
+
+func TestFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		c := clock.NewFast(start, 10)
+		var rang time.Time
+		c.AfterFunc(time.Minute, func() { rang = time.Now() })
+		cancelled := c.AfterFunc(time.Minute, func() { t.Error("a call that was cancelled was made") })
+		began := time.Now()
+		time.Sleep(3 * time.Second)
+		if !cancelled() {
+			t.Error("the call was not to come any more after half a minute")
+		}
+		if got := c.Now().Sub(start); got != 30*time.Second {
+			t.Errorf("after 3 s the clock has moved %v", got)
+		}
+		time.Sleep(time.Minute)
+		if got := rang.Sub(began); got != 6*time.Second {
+			t.Errorf("a call after a minute came after %v", got)
+		}
+	})
 }

@@ -28,6 +28,12 @@ const (
 	// ChaosWorkload are Deployments without pods yet: web is spread over zones, batch asks for much, and the pods of keep
 	// may not be moved.
 	ChaosWorkload = "chaos-workload.yaml"
+	// Twin are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
+	// Variables: CLUSTER_NAME, AMI_ALIAS.
+	Twin = "twin.yaml"
+	// TwinWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
+	// nodes expire.
+	TwinWorkload = "twin-workload.yaml"
 	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
 	ArticlePool = "article-pool.yaml"

@@ -28,7 +28,9 @@ import (
 
 // Cluster is an EKS cluster of a world.
 type Cluster struct {
-	Name string
+	// Name is what EKS knows the cluster by, and its autoscaler is told. ID is its own even where clusters share a
+	// name; calls to AWS of its autoscaler are of a session of this name.
+	Name, ID string
 	// Client talks to the API server as its administrator.
 	Client client.Client
 	// Reader answers from what was watched: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
@@ -48,6 +50,8 @@ type Cluster struct {
 	controller *process.Process // nil while it is not to run
 	health     string           // URL that tells its readiness
 	started    int              // how often the controller was started
+	metrics    string           // where the controller shows its metrics
+	blind      bool             // the controller may not describe clusters
 	kept       bool             // the controller is started again when it ends
 }
 
@@ -84,7 +88,7 @@ func (c *Cluster) start(ctx, working context.Context) error {
 }
 
 func (c *Cluster) progress(part string, healthy bool) {
-	c.world.cfg.Progress(Progress{Cluster: c.Name, Part: part, Healthy: healthy})
+	c.world.cfg.Progress(Progress{Cluster: c.ID, Part: part, Healthy: healthy})
 }
 
 // connect makes the clients.
@@ -120,7 +124,7 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	}
 	w := c.world
 	authenticator, err := authn.New(authn.Config{
-		Cluster: c.Name, STSEndpoint: w.AWSURL, EKS: w.EKS(), EC2: w.EC2(), Log: w.log,
+		Cluster: c.Name, STSEndpoint: w.AWSURL, EKS: w.EKS(), EC2: w.EC2(), Log: w.log, Now: w.AWS.Now,
 		ConfigMaps: c.clientset.CoreV1().ConfigMaps("kube-system"),
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -31,6 +32,8 @@ const (
 	tokenLife = 365 * 24 * time.Hour
 )
 
+var errNoBinary = errors.New("start the controller: no binary of dovetail was given")
+
 // Variable is an environment variable.
 type Variable struct{ Name, Value string }
 
@@ -52,13 +55,76 @@ func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
 // Environment is what a node autoscaler of the cluster is told by its environment, besides KUBECONFIG: its
 // cluster and, with the credentials of its role, its AWS.
 func (c *Cluster) Environment() ([]Variable, error) {
-	credentials, err := c.world.AWS.RoleCredentials(awsim.ControllerRole(c.Name))
+	credentials, err := c.Credentials()
 	if err != nil {
 		return nil, err
 	}
 	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials),
 		Variable{"CLUSTER_NAME", c.Name},
 		Variable{"CLUSTER_ENDPOINT", c.Endpoint()}), nil
+}
+
+// Credentials are new ones of the role of the cluster's autoscaler, in the session of the cluster's ID.
+func (c *Cluster) Credentials() (awsim.Credentials, error) {
+	credentials, err := c.world.AWS.SessionCredentials(awsim.ControllerRole(c.Name), c.ID)
+	if err != nil {
+		return awsim.Credentials{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blind {
+		c.world.blind.Store(credentials.AccessKeyID, true)
+	}
+	return credentials, nil
+}
+
+// Blind takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
+func (c *Cluster) Blind() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blind = true
+}
+
+// RunController executes the product's controller until it ends by itself, and returns what it said last. It does
+// not count as the cluster's.
+func (c *Cluster) RunController(ctx context.Context) (string, error) {
+	if c.world.cfg.Dovetail == "" {
+		return "", errNoBinary
+	}
+	env, _, err := c.controllerEnvironment(ctx)
+	if err != nil {
+		return "", err
+	}
+	p, err := process.Start(process.Command{
+		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: filepath.Join(c.LogDir(), "ended.log"),
+	})
+	if err != nil {
+		return "", err
+	}
+	select {
+	case <-p.Done():
+		return p.LastWords(), nil
+	case <-ctx.Done():
+		return "", errors.Join(fmt.Errorf("the controller has not ended: %w", context.Cause(ctx)), p.Kill())
+	}
+}
+
+// Metrics is what the controller shows under /metrics.
+func (c *Cluster) Metrics(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	url := c.metrics
+	c.mu.Unlock()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("read the controller's metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
 }
 
 // ControllerLog is the file that the controller logs to, over all its lives.
@@ -87,7 +153,7 @@ func (c *Cluster) LaunchController(ctx context.Context) error {
 
 func (c *Cluster) launchController(ctx context.Context) (*process.Process, string, error) {
 	if c.world.cfg.Dovetail == "" {
-		return nil, "", errors.New("start the controller: no binary of dovetail was given")
+		return nil, "", errNoBinary
 	}
 	if err := c.releaseLease(ctx); err != nil {
 		return nil, "", err
@@ -147,6 +213,9 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	if err != nil {
 		return nil, "", err
 	}
+	c.mu.Lock()
+	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
+	c.mu.Unlock()
 	own = append(own,
 		Variable{"KUBECONFIG", kubeconfig},
 		Variable{"METRICS_PORT", strconv.Itoa(metrics)},

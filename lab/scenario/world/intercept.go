@@ -2,7 +2,10 @@ package world
 
 import (
 	"bytes"
+	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -11,6 +14,26 @@ import (
 // interceptor stands between the account and its callers.
 type interceptor struct {
 	hook atomic.Pointer[func(awsim.Call)]
+	// blind are the access keys that may not describe EKS clusters.
+	blind sync.Map
+}
+
+// refused answers a call that its caller has no right to, and reports whether it was one.
+func (i *interceptor) refused(rw http.ResponseWriter, r *http.Request) bool {
+	name, describes := strings.CutPrefix(r.URL.Path, "/clusters/")
+	if !describes || r.Method != http.MethodGet || strings.Contains(name, "/") {
+		return false
+	}
+	_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	key, _, _ = strings.Cut(key, "/")
+	if _, blind := i.blind.Load(key); !blind {
+		return false
+	}
+	rw.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(rw, `{"message":"User is not authorized to perform: eks:DescribeCluster"}`) // a caller that is gone is no matter
+	return true
 }
 
 // Intercept has hook called with every API call after it took effect and before its answer leaves, which
@@ -27,6 +50,9 @@ func (i *interceptor) Intercept(hook func(awsim.Call)) {
 // intercepted is the account behind the interceptor.
 func (w *World) intercepted() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.refused(rw, r) {
+			return
+		}
 		hook := w.hook.Load()
 		if hook == nil {
 			w.AWS.ServeHTTP(rw, r)

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/node"
 )
 
@@ -33,6 +34,11 @@ type Config struct {
 	Dir string
 	// Clusters is how many clusters there are. Default: one.
 	Clusters int
+	// OneName gives all clusters the same name. EKS knows the first of them by it.
+	OneName bool
+	// Clock is that of the account and of the machines in it; the control planes and the controllers have the
+	// machine's. Default: the machine's.
+	Clock clock.Clock
 	// Executable is the multi-call binary of the control plane. Default: the running program.
 	Executable string
 	// Dovetail is the product's binary. It is needed by StartController only.
@@ -55,7 +61,7 @@ type World struct {
 	// AWS is the account; AWSURL is where it answers.
 	AWS    *awsim.Sim
 	AWSURL string
-	// Clusters are in the order of their names.
+	// Clusters are in the order of their IDs.
 	Clusters []*Cluster
 
 	cfg        Config
@@ -74,6 +80,9 @@ type World struct {
 func Start(ctx context.Context, cfg Config) (*World, error) {
 	cfg.Clusters = max(1, cfg.Clusters)
 	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
 	if cfg.Progress == nil {
 		cfg.Progress = func(Progress) {}
 	}
@@ -107,7 +116,7 @@ func (w *World) start(ctx context.Context) error {
 	if err := w.startAWS(serving); err != nil {
 		return fmt.Errorf("start AWS: %w", err)
 	}
-	farm, err := node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Log: w.log})
+	farm, err := node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
 	if err != nil {
 		return fmt.Errorf("prepare the machines of instances: %w", err)
 	}
@@ -118,7 +127,7 @@ func (w *World) start(ctx context.Context) error {
 func (w *World) startAWS(ctx context.Context) error {
 	w.cfg.Progress(Progress{Part: "AWS"})
 	var err error
-	if w.AWS, err = awsim.New(awsim.Options{Region: w.cfg.Region, Log: w.log}); err != nil {
+	if w.AWS, err = awsim.New(awsim.Options{Region: w.cfg.Region, Clock: w.cfg.Clock, Log: w.log}); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,13 +154,16 @@ func (w *World) startClusters(ctx, working context.Context) error {
 	clusters := make([]*Cluster, w.cfg.Clusters)
 	for i := range clusters {
 		group.Go(func() error {
-			c := &Cluster{world: w, Name: clusterName(i, w.cfg.Clusters)}
-			c.dir = filepath.Join(w.cfg.Dir, c.Name)
+			id := clusterName(i, w.cfg.Clusters)
+			c := &Cluster{world: w, Name: id, ID: id, dir: filepath.Join(w.cfg.Dir, id)}
+			if w.cfg.OneName {
+				c.Name = clusterName(0, 1)
+			}
 			mu.Lock()
 			clusters[i] = c
 			mu.Unlock()
 			if err := c.start(ctx, working); err != nil {
-				return fmt.Errorf("cluster %s: %w", c.Name, err)
+				return fmt.Errorf("cluster %s: %w", c.ID, err)
 			}
 			return nil
 		})

@@ -1,0 +1,364 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+const (
+	steadyApp, briefApp = "steady", "brief"
+	// twinNodes and twinBrief are how many nodes each of the clusters has, and how many of them expire soon.
+	twinNodes, twinBrief = 100, 5
+	// twinSpeed is how fast the account's clock runs, twinLag how far it is behind that of the controllers at first: whatever
+	// is launched is older for them than any grace that they give.
+	twinSpeed, twinLag = 10, time.Hour
+	// twinPeace is for how long, on the account's clock, the clusters live side by side.
+	twinPeace = 10 * time.Minute
+	// clashWithin is when the clash must be named, and refusedWithin when a controller of the wrong name must have ended.
+	clashWithin, refusedWithin = 10 * time.Second, 5 * time.Second
+)
+
+// twinWorld are two clusters of one name in one account whose clock runs fast.
+func twinWorld(cfg *world.Config) {
+	cfg.Clusters, cfg.OneName = 2, true
+	cfg.Clock = clock.NewFast(time.Now().Add(-twinLag), twinSpeed)
+}
+
+// twinImages are the families of the two clusters' images. A cluster whose autoscaler may not ask EKS has to use one that
+// does without the service CIDR.
+var twinImages = []string{"al2023@latest", "bottlerocket@latest"}
+
+// twoClustersOneName has two clusters of one name live side by side.
+func twoClustersOneName() Scenario {
+	return Scenario{
+		Name:    "two-clusters-one-name",
+		Summary: fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", twinNodes),
+		Setting: twinWorld,
+		Steps: []Step{
+			{Name: "start the first cluster's controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error { return w.StartController(ctx) }},
+			{Name: "the second one's controller finds that the name is another cluster's, and ends within 5 s", Timeout: 30 * time.Second, Run: refused},
+			{Name: "where it may not ask EKS, it starts", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+				w.Clusters[1].Blind()
+				return w.Clusters[1].StartController(ctx)
+			}},
+			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: clashNamed},
+			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 4 * time.Minute, Run: func(ctx context.Context, w *World) error {
+				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
+			}},
+			{Name: "10 minutes of the account's clock, with expiration and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},
+			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+				if err := twinPodsRun(ctx, w, twinNodes-twinBrief, twinBrief); err != nil {
+					return err
+				}
+				return twinPairs(ctx, w)
+			}},
+			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, Run: func(ctx context.Context, w *World) error {
+				if err := scaleTwins(ctx, w, 0, 0); err != nil {
+					return err
+				}
+				return errors.Join(empty(ctx, w, steadyApp), trespass(w.AWS.Calls(), w.Clusters))
+			}},
+			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+				for n := range w.Clusters {
+					text, err := twinManifest(w, n, manifests.Twin)
+					if err != nil {
+						return err
+					}
+					if err := w.Clusters[n].Delete(ctx, text); err != nil {
+						return err
+					}
+				}
+				return errors.Join(nothingLeft(ctx, w.at(1)), nothingLeft(ctx, w), trespass(w.AWS.Calls(), w.Clusters))
+			}},
+		},
+	}
+}
+
+// at is the world as seen from another of its clusters.
+func (w *World) at(n int) *World { return &World{World: w.World, Cluster: w.Clusters[n]} }
+
+func twinManifest(w *World, n int, name string) ([]byte, error) {
+	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n]})
+}
+
+// refused starts the second controller, which must end and say why, without having changed anything.
+func refused(ctx context.Context, w *World) error {
+	second := w.Clusters[1]
+	begin := time.Now()
+	said, err := second.RunController(ctx)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	w.Note("after %.1f s: %s", took.Seconds(), said)
+	for _, part := range []string{"IdentityMismatch: this API server is " + second.Endpoint(), "settings.clusterName names", w.Endpoint()} {
+		if !strings.Contains(said, part) {
+			return fmt.Errorf("it does not say %q", part)
+		}
+	}
+	for _, c := range w.AWS.Calls() {
+		if strings.HasSuffix(c.Principal, "/"+second.ID) && len(c.Resources) > 0 {
+			return fmt.Errorf("it called %s on %s", c.Action, strings.Join(c.Resources, ", "))
+		}
+	}
+	if took > refusedWithin {
+		return fmt.Errorf("it took %v to end", took)
+	}
+	return nil
+}
+
+// clashNamed gives each cluster a pool and one pod, and waits until each names the other.
+func clashNamed(ctx context.Context, w *World) error {
+	for n, c := range w.Clusters {
+		for _, name := range []string{manifests.Twin, manifests.TwinWorkload} {
+			text, err := twinManifest(w, n, name)
+			if err != nil {
+				return err
+			}
+			if err := c.Apply(ctx, text); err != nil {
+				return err
+			}
+		}
+		if err := poolReady(ctx, w.at(n)); err != nil {
+			return err
+		}
+	}
+	if err := scaleTwins(ctx, w, 1, 0); err != nil {
+		return err
+	}
+	uids, err := identities(ctx, w)
+	if err != nil {
+		return err
+	}
+	for n := range w.Clusters {
+		other := 1 - n
+		var late time.Duration
+		err := world.Until(ctx, func() error {
+			if err := clashSaid(ctx, w.at(n), uids[other]); err != nil {
+				return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if late, err = clashDelay(ctx, w, n); err != nil {
+			return err
+		}
+		w.Note("%s named the clash %.1f s after the other's first instance", w.Clusters[n].ID, late.Seconds())
+		if late > clashWithin {
+			return fmt.Errorf("cluster %s: the clash was named %v after the other's first instance", w.Clusters[n].ID, late)
+		}
+	}
+	return nil
+}
+
+// identities are the UIDs by which the clusters are told apart.
+func identities(ctx context.Context, w *World) ([]string, error) {
+	var out []string
+	for _, c := range w.Clusters {
+		system := &corev1.Namespace{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+			return nil, err
+		}
+		out = append(out, string(system.UID))
+	}
+	return out, nil
+}
+
+// clashSaid looks for condition and event on every pool, and for the metric.
+func clashSaid(ctx context.Context, w *World, other string) error {
+	var pools karpv1.NodePoolList
+	var events corev1.EventList
+	if err := list(ctx, w, &pools, &events); err != nil {
+		return err
+	}
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		c, ok := condition.Get(pool, karpv1.ConditionClusterNameShared)
+		if !ok || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, other) {
+			return fmt.Errorf("NodePool %s does not say ClusterNameShared", pool.Name)
+		}
+		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.UID == pool.UID && e.Reason == karpv1.ConditionClusterNameShared
+		}) {
+			return fmt.Errorf("there is no event ClusterNameShared on NodePool %s", pool.Name)
+		}
+	}
+	metrics, err := w.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	if gauge := `dovetail_foreign_instances{cluster_uid="` + other + `"}`; !strings.Contains(metrics, gauge) {
+		return fmt.Errorf("there is no metric %s", gauge)
+	}
+	return nil
+}
+
+// clashDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch is dated by
+// the account's clock, which is put right by how far it is behind.
+func clashDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
+	var pools karpv1.NodePoolList
+	if err := list(ctx, w.at(n), &pools); err != nil {
+		return 0, err
+	}
+	var first time.Time
+	for _, c := range w.AWS.Calls() {
+		if strings.HasSuffix(c.Principal, "/"+w.Clusters[1-n].ID) && c.Action == "CreateFleet" && c.ErrorCode == "" {
+			first = c.Time
+			break
+		}
+	}
+	launched := time.Now().Add(-w.AWS.Now().Sub(first) / twinSpeed)
+	var late time.Duration
+	for i := range pools.Items {
+		c, _ := condition.Get(&pools.Items[i], karpv1.ConditionClusterNameShared)
+		late = max(late, c.LastTransitionTime.Sub(launched))
+	}
+	return late, nil
+}
+
+// scaleTwins scales the workloads of both clusters, and waits until all pods run.
+func scaleTwins(ctx context.Context, w *World, steady, brief int) error {
+	begin := time.Now()
+	for _, c := range w.Clusters {
+		if err := errors.Join(c.Scale(ctx, steadyApp, int32(steady)), c.Scale(ctx, briefApp, int32(brief))); err != nil {
+			return err
+		}
+	}
+	if err := twinPodsRun(ctx, w, steady, brief); err != nil {
+		return err
+	}
+	if steady+brief > 0 {
+		w.Note("%d nodes in both after %.0f s", len(w.Running()), time.Since(begin).Seconds())
+	}
+	return nil
+}
+
+func twinPodsRun(ctx context.Context, w *World, steady, brief int) error {
+	for n := range w.Clusters {
+		if err := errors.Join(podsRun(ctx, w.at(n), steadyApp, steady), podsRun(ctx, w.at(n), briefApp, brief)); err != nil {
+			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
+		}
+	}
+	return nil
+}
+
+// sideBySide lets time pass, and starts both controllers anew halfway: it is after a start that garbage is collected most.
+func sideBySide(ctx context.Context, w *World) error {
+	begin := w.AWS.Now()
+	pass := func(until time.Duration) error {
+		return world.Until(ctx, func() error {
+			if passed := w.AWS.Now().Sub(begin); passed < until {
+				return fmt.Errorf("%v of the account's clock have passed", passed.Round(time.Second))
+			}
+			return nil
+		})
+	}
+	if err := pass(twinPeace / 2); err != nil {
+		return err
+	}
+	for _, c := range w.Clusters {
+		if err := errors.Join(c.StopController(ctx), c.StartController(ctx)); err != nil {
+			return err
+		}
+	}
+	if err := pass(twinPeace); err != nil {
+		return err
+	}
+	for n, c := range w.Clusters {
+		own := callsOf(w.AWS.Calls(), c)
+		ended := 0
+		for _, claim := range c.History.Claims() {
+			if !claim.Ending.IsZero() {
+				ended++
+			}
+		}
+		w.Note("%s: %d instances launched, %d ended, %d tagged; %d listings of instances, %d NodeClaims expired", c.ID,
+			own["CreateFleet"], own["TerminateInstances"], own["CreateTags"], own["DescribeInstances"], ended)
+		if ended == 0 || own["TerminateInstances"] == 0 {
+			return fmt.Errorf("cluster %s: no node has expired: nothing was proven", w.Clusters[n].ID)
+		}
+	}
+	return trespass(w.AWS.Calls(), w.Clusters)
+}
+
+// callsOf counts the calls of a cluster's autoscaler that succeeded, by action.
+func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
+	out := map[string]int{}
+	for _, call := range calls {
+		if strings.HasSuffix(call.Principal, "/"+c.ID) && call.ErrorCode == "" {
+			out[call.Action]++
+		}
+	}
+	return out
+}
+
+// trespass names every call by which one cluster's autoscaler changed what another's has made; nil if there is none.
+func trespass(calls []awsim.Call, clusters []*world.Cluster) error {
+	madeBy := map[string]string{}
+	var errs []error
+	for _, call := range calls {
+		if call.ErrorCode != "" {
+			continue
+		}
+		caller := ""
+		for _, c := range clusters {
+			if strings.HasSuffix(call.Principal, "/"+c.ID) {
+				caller = c.ID
+			}
+		}
+		if caller == "" {
+			continue
+		}
+		for _, resource := range call.Resources {
+			if maker, known := madeBy[resource]; known && maker != caller {
+				errs = append(errs, fmt.Errorf("%s: %s on %s, which is of %s", caller, call.Action, resource, maker))
+			} else if !known {
+				madeBy[resource] = caller
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// twinPairs waits until each cluster's NodeClaims and the instances that its autoscaler has launched belong together.
+func twinPairs(ctx context.Context, w *World) error {
+	for n, c := range w.Clusters {
+		err := world.Until(ctx, func() error {
+			launched := map[string]bool{}
+			for _, call := range w.AWS.Calls() {
+				if strings.HasSuffix(call.Principal, "/"+c.ID) && call.Action == "CreateFleet" {
+					for _, id := range call.Resources {
+						launched[id] = true
+					}
+				}
+			}
+			own := slices.DeleteFunc(w.Running(), func(i awsim.Instance) bool { return !launched[i.ID] })
+			var claims karpv1.NodeClaimList
+			if err := list(ctx, w.at(n), &claims); err != nil {
+				return err
+			}
+			return unpaired(claims.Items, own)
+		})
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", c.ID, err)
+		}
+	}
+	return nil
+}

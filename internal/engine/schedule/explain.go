@@ -436,6 +436,11 @@ func (e *explainer) identifyTopology(q *question, l lift) obstacle {
 	}
 	culprit := culprits[0]
 	o := obstacle{code: Topology, words: e.sayView(culprit), lift: lift{}.withoutGroup(culprit.g)}
+	for _, v := range views { // whoever keeps away from its own kind is kept away by it, too
+		if v.g != culprit.g && v.keepsApart() && culprit.keepsApart() && v.g.key == culprit.g.key && v.g.selector.String() == culprit.g.selector.String() {
+			o.lift = o.lift.withoutGroup(v.g)
+		}
+	}
 	for _, v := range culprits[1:] {
 		o.words += ", and " + e.sayView(v)
 	}

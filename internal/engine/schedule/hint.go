@@ -30,18 +30,18 @@ func nearestWord(word string, known []string) (string, bool) {
 		}
 		_, own, qualified := strings.Cut(k, "/")
 		switch off := distance(strings.ToLower(word), strings.ToLower(k)); {
-		case off <= max(1, len(word)/4):
+		case off <= max(1, len(word)/4) && off < len(word):
 			near = append(near, candidate{k, off})
 		case qualified && name != "" && (own == name || strings.HasSuffix(own, "-"+name)):
 			near = append(near, candidate{k, len(word) + len(own) - len(name)})
 		}
 	}
-	if len(near) == 0 {
+	slices.SortFunc(near, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.word, b.word)) })
+	// Where many are as near, the word is one of their kind that does not exist, and none was meant.
+	if len(near) == 0 || len(near) > 2 && near[2].off == near[0].off {
 		return "", false
 	}
-	return slices.MinFunc(near, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.word, b.word))
-	}).word, true
+	return near[0].word, true
 }
 
 // distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.

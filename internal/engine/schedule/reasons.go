@@ -244,9 +244,9 @@ func (e *explainer) sayView(v view) string {
 			s += ": there are none"
 		}
 	case antiAffinity:
-		s += fmt.Sprintf(" to pods with %s, which are in %s", g.selector, g.distribution(false))
+		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.selector, g.distribution(false))
 	case inverse:
-		s += ", with pods in " + g.distribution(false)
+		s += ", which is or may come up in " + g.distribution(false)
 	}
 	return s
 }

@@ -159,18 +159,18 @@ func TestReasonsAreForPeople(t *testing.T) {
 			"Topology: fits m.small in z1, but pod affinity over kubernetes.io/hostname to pods with app=db: a new node has none, and the nodes that have some do not take the pod",
 		}},
 		{"anti-affinity, everywhere", withNodes(world(Pod("a", Apart(Zone, "db"))), running("z1", "db"), running("z2", "db"), running("z3", "db")), []string{
-			"Topology: fits m.small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=db, which are in z1 (1), z2 (1), z3 (1); a node of this pool for it can only be in z1, z2, z3",
+			"Topology: fits m.small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=db, which are or may come up in z1 (1), z2 (1), z3 (1); a node of this pool for it can only be in z1, z2, z3",
 		}},
 		{"another pod's anti-affinity", withNodes(World(inZ1(), Pod("a", labelled("web"))), Node("n", "other", full, func(n *snapshot.Node) {
 			n.Pods = []*corev1.Pod{Bound(Pod("old", Apart(Zone, "web")), "n")}
 		})), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, with pods in z1 (1)",
+			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1)",
 		}},
 		{"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}), []string{
 			`Volume: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and volume claim "data" can only be used in z2`,
 		}},
 		{"a volume in a zone that nobody has", storage(world(Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z9"))}), []string{
-			`Volume: fits m.small in z1, but volume claim "data" can only be used in topology.kubernetes.io/zone=z9, which no instance type has (did you mean "z1"?)`,
+			`Volume: fits m.small in z1, but volume claim "data" can only be used in topology.kubernetes.io/zone=z9, which no instance type has (there is only z1, z2, z3)`,
 		}},
 		{"no volume", world(Pod("a", Claims("data"))), []string{
 			`Volume: volume claim "data" does not exist`,

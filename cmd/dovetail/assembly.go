@@ -32,6 +32,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/expire"
 	"github.com/dovetail-k8s/dovetail/internal/controller/initialize"
+	"github.com/dovetail-k8s/dovetail/internal/controller/lapse"
 	"github.com/dovetail-k8s/dovetail/internal/controller/launch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/liveness"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
@@ -169,6 +170,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Claims{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
+		&lapse.Loop{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
 	} {

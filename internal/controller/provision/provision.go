@@ -174,6 +174,9 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
 			continue
 		}
+		if r.Reasons[0].Code == schedule.DeviceClaims {
+			p.Log.Info("pod with resource claims is not planned for", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
+		}
 		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))
 	}
 }

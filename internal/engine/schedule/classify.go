@@ -119,7 +119,7 @@ func (f *classifier) describe(pod *corev1.Pod) error {
 	f.text(pod.Namespace)
 	f.table(pod.Labels)
 	f.table(spec.NodeSelector)
-	f.key = binary.AppendUvarint(f.key, uint64(len(spec.ResourceClaims)))
+	f.key = append(f.key, byte(btoi(wantsDevices(spec))))
 	f.key = append(f.key, byte(btoi(spec.Affinity != nil)))
 	if spec.Affinity != nil {
 		if err := f.object(spec.Affinity); err != nil {

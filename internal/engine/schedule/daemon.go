@@ -20,7 +20,7 @@ type daemon struct {
 // newDaemon reads a DaemonSet; false when its pods could run on no node that we know of.
 func newDaemon(labels requirement.Labels, d *snapshot.DaemonSet) (*daemon, bool) {
 	pod := d.Pod
-	if pod == nil || len(pod.Spec.ResourceClaims) > 0 {
+	if pod == nil || wantsDevices(&pod.Spec) {
 		return nil, false
 	}
 	node, err := labels.FromPod(&pod.Spec)

@@ -86,6 +86,8 @@ const (
 	Volume        Code = "Volume"
 	VolumePending Code = "VolumeUnbound"
 	Unsupported   Code = "Unsupported"
+	// DeviceClaims: the pod asks for devices by dynamic resource allocation.
+	DeviceClaims Code = "ResourceClaims"
 	// Reserved: only capacity reservations would do, and nodes on their way take what they have left.
 	Reserved Code = "ReservedCapacity"
 )

@@ -162,7 +162,6 @@ func TestRequirements(t *testing.T) {
 			world(Pod("a", Needs(Expr("team", exists), Expr("team", notIn, "x")))),
 			[]string{"no place (Requirements): a"},
 		},
-		{"resource claims are refused, not ignored", world(Pod("a", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} })), []string{"no place (Unsupported): a"}},
 	})
 }
 

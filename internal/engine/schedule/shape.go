@@ -220,8 +220,8 @@ func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
 
 // validate returns what in the pod's spec keeps it from being considered at all.
 func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return requirement.Pod{}, []Reason{{Code: Unsupported, Message: "the pod has resource claims (dynamic resource allocation), which are not supported yet"}}
+	if wantsDevices(&pod.Spec) {
+		return requirement.Pod{}, []Reason{{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"}}
 	}
 	node, err := sv.s.Labels.FromPod(&pod.Spec)
 	if err != nil {

@@ -29,6 +29,7 @@ func Plan(s *snapshot.Snapshot, p schedule.Plan) error {
 	c.launches()
 	c.limits()
 	c.reservations()
+	c.devices()
 	c.topology()
 	return errors.Join(c.errs...)
 }
@@ -320,6 +321,9 @@ func (c *check) price(l *schedule.Launch, it *catalog.InstanceType) (float64, bo
 func (c *check) daemons(l *schedule.Launch, it *catalog.InstanceType) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, d := range c.s.DaemonSets {
+		if asksDevices(d.Pod) {
+			continue // needs not be counted: see schedule.DeviceClaims
+		}
 		before := len(c.errs)
 		c.mayRun(d.Pod, "", l.Pool.Spec.Template.Spec.Taints, func(r requirement.Requirement) bool { return c.launched(l, it, r) })
 		runs := len(c.errs) == before

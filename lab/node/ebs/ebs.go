@@ -152,7 +152,9 @@ func (c *Controller) sweep(ctx context.Context) error {
 }
 
 // ours reports whether a volume is the driver's.
-func ours(pv *corev1.PersistentVolume) bool { return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == Driver }
+func ours(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == Driver
+}
 
 // device is the first name for a volume that is not used; empty if there is none.
 func device(used []string) string {
@@ -167,4 +169,6 @@ func device(used []string) string {
 }
 
 // devicePath is where an attachment says what device its volume is.
-func devicePath(a *storagev1.VolumeAttachment) string { return a.Status.AttachmentMetadata["devicePath"] }
+func devicePath(a *storagev1.VolumeAttachment) string {
+	return a.Status.AttachmentMetadata["devicePath"]
+}

@@ -33,6 +33,8 @@ type Timing struct {
 	Status time.Duration
 	// Report is the interval at which the status is posted although nothing changed; default 5 min.
 	Report time.Duration
+	// Unmount is how long it takes to unmount a volume; default 1 s.
+	Unmount time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
@@ -44,6 +46,7 @@ func (t Timing) withDefaults() Timing {
 		{&t.Lease, 10 * time.Second},
 		{&t.Status, 10 * time.Second},
 		{&t.Report, 5 * time.Minute},
+		{&t.Unmount, time.Second},
 	} {
 		if *f.field == 0 {
 			*f.field = f.fallback

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type pods struct {
 	ips      *addresses
 	states   map[types.UID]*podState
 	events   chan podEvent
+	volumes  *volumes
+	mounted  chan types.UID
 }
 
 // podEvent says what the API server has for a pod.
@@ -49,7 +52,10 @@ type podState struct {
 }
 
 func newPods(cfg Config) *pods {
-	p := &pods{cfg: cfg, ips: newAddresses(cfg.PodIPs), states: map[types.UID]*podState{}, events: make(chan podEvent)}
+	p := &pods{
+		cfg: cfg, ips: newAddresses(cfg.PodIPs), states: map[types.UID]*podState{}, events: make(chan podEvent),
+		volumes: newVolumes(cfg), mounted: make(chan types.UID),
+	}
 	node := func(...any) string { return cfg.IP.String() }
 	nodes := func(...any) []string { return []string{cfg.IP.String()} }
 	p.renderer = gotpl.NewRenderer(gotpl.FuncMap{
@@ -99,13 +105,18 @@ func (p *pods) run(ctx context.Context) {
 			},
 		},
 	})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		informer.RunWithContext(ctx)
-	}()
+	var wg sync.WaitGroup
+	wg.Go(func() { informer.RunWithContext(ctx) })
+	wg.Go(func() {
+		p.volumes.run(ctx, func(uid types.UID) {
+			select {
+			case p.mounted <- uid:
+			case <-ctx.Done():
+			}
+		})
+	})
 	p.loop(ctx)
-	<-done
+	wg.Wait()
 }
 
 // selector is the only list of pods that the Node authorizer allows.
@@ -138,6 +149,10 @@ func (p *pods) loop(ctx context.Context) {
 			return
 		case e := <-p.events:
 			p.observe(ctx, e)
+		case uid := <-p.mounted:
+			if s := p.states[uid]; s != nil && s.admitted && s.stage == nil {
+				p.plan(ctx, s)
+			}
 		case <-wake:
 			p.play(ctx, next)
 		}
@@ -160,6 +175,7 @@ func (p *pods) next() *podState {
 
 // observe takes note of what the API server has.
 func (p *pods) observe(ctx context.Context, e podEvent) {
+	startable := p.volumes.see(e.pod, e.gone)
 	if e.gone {
 		p.ips.release(e.pod.UID)
 		delete(p.states, e.pod.UID)
@@ -176,7 +192,9 @@ func (p *pods) observe(ctx context.Context, e podEvent) {
 	if !s.admitted && !ended(s.pod) && s.pod.DeletionTimestamp == nil && !p.admit(ctx, s) {
 		return
 	}
-	p.plan(ctx, s)
+	if startable {
+		p.plan(ctx, s)
+	}
 }
 
 // plan finds the stage that matches the pod as it is. A stage that was due already keeps its time
@@ -277,6 +295,9 @@ func withUID(patch []byte, uid types.UID) ([]byte, error) {
 
 // deletePod removes the object of a pod whose containers have ended.
 func (p *pods) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	if why := p.volumes.blocked(pod.UID); why != "" {
+		return fmt.Errorf("unmount volumes: %s", why)
+	}
 	err := p.cfg.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})

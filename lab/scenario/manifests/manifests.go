@@ -34,6 +34,11 @@ const (
 	// TwinWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
 	// nodes expire.
 	TwinWorkload = "twin-workload.yaml"
+	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses, gp3 and gp3-immediate.
+	// Variable: TOLERATIONS of the daemon, in JSON.
+	Storage = "storage.yaml"
+	// Database is a StatefulSet of pods with a volume each. Variables: REPLICAS, STORAGE_CLASS.
+	Database = "database.yaml"
 	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
 	ArticlePool = "article-pool.yaml"

@@ -119,7 +119,7 @@ func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 // namespaced reports whether objects of a kind that manifests of the lab hold live in a namespace.
 func namespaced(kind string) bool {
 	switch kind {
-	case "Deployment", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job":
+	case "Deployment", "StatefulSet", "DaemonSet", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job", "PersistentVolumeClaim", "PodDisruptionBudget":
 		return true
 	default:
 		return false

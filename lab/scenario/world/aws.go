@@ -34,6 +34,15 @@ func (w *World) sdk() aws.Config {
 	}
 }
 
+// zones are those in which clusters have subnets.
+func (w *World) zones() []string {
+	var out []string
+	for _, z := range w.AWS.EC2().Zones()[:3] {
+		out = append(out, z.Name)
+	}
+	return out
+}
+
 // EC2 is a client of EC2 as the account's administrator.
 func (w *World) EC2() *ec2.Client { return ec2.NewFromConfig(w.sdk()) }
 

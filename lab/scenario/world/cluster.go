@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
 	"github.com/dovetail-k8s/dovetail/lab/node/authn"
 	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
+	"github.com/dovetail-k8s/dovetail/lab/node/ebs"
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
@@ -116,7 +117,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, errors.Join(errs...)
 }
 
-// startEKS runs what EKS runs beside a control plane: the authenticator and the cloud controller manager.
+// startEKS runs what EKS runs beside a control plane: the authenticator, the cloud controller manager, and the controller of
+// the EBS CSI driver, whose daemons are a workload of the cluster.
 func (c *Cluster) startEKS(ctx, working context.Context) error {
 	c.progress("EKS", false)
 	if err := authn.InstallRBAC(ctx, c.clientset); err != nil {
@@ -143,6 +145,8 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	}
 	clouds := ccm.New(ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
 	w.background.Go(func() error { return clouds.Run(working) })
+	storage := ebs.New(ebs.Config{Client: c.clientset, EC2: w.EC2(), Zones: w.zones(), Log: w.log})
+	w.background.Go(func() error { return storage.Run(working) })
 	c.progress("EKS", true)
 	return nil
 }

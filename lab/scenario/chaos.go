@@ -29,6 +29,10 @@ type Mixes struct {
 // DefaultMixes are few enough to be told with every other story.
 var DefaultMixes = Mixes{First: 1, Count: 3}
 
+// chaosTimeout is for one seed. Kubernetes' own controllers forget a creation whose answer a crash has swallowed after five
+// minutes only, and create no further pod for that workload before.
+const chaosTimeout = 8 * time.Minute
+
 // chaosBudget is how many nodes the pool of the story lets go at a time.
 const chaosBudget = 3
 
@@ -53,7 +57,7 @@ func chaos(m Mixes) Scenario {
 	}
 	for seed := m.First; seed < m.First+uint64(m.Count); seed++ {
 		steps = append(steps, Step{
-			Name: fmt.Sprintf("seed %d: a storm, then all is well", seed), Timeout: 4 * time.Minute,
+			Name: fmt.Sprintf("seed %d: a storm, then all is well", seed), Timeout: chaosTimeout,
 			Run: func(ctx context.Context, w *World) error {
 				err := newStorm(w, seed).rage(ctx)
 				return errors.Join(err, g.verdict(w))

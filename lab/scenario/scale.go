@@ -112,13 +112,16 @@ func balanced(ctx context.Context, w *World) error {
 	return nil
 }
 
-// noneIdle checks that each Node has a pod.
-func noneIdle(ctx context.Context, w *World) error {
+// noneIdle checks that each Node has a pod of the spread workload.
+func noneIdle(ctx context.Context, w *World) error { return idleNodes(ctx, w, spreadApp) }
+
+// idleNodes names a Node without a pod of an app.
+func idleNodes(ctx context.Context, w *World, app string) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return err
 	}
-	all, err := pods(ctx, w, spreadApp)
+	all, err := pods(ctx, w, app)
 	if err != nil {
 		return err
 	}

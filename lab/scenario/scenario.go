@@ -45,7 +45,10 @@ func (w *World) Note(format string, args ...any) {
 // All are the stories, in the order in which they are best told. Each call makes them anew; a story is
 // told once.
 func All(m Mixes) []Scenario {
-	return []Scenario{firstNode(), scaleUpDown(), articleConfig(), killedController(), twoClustersOneName(), chaos(m)}
+	return []Scenario{
+		firstNode(), scaleUpDown(), articleConfig(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
+		chaos(m),
+	}
 }
 
 // Result is how a story went.

@@ -1,6 +1,7 @@
 package terminate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,11 +37,24 @@ func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 	}
 	for _, pods := range tiers {
 		if len(pods) > 0 {
-			out.Evict = pods
+			out.Evict = stateful(pods)
 			break
 		}
 	}
 	return out
+}
+
+// stateful puts the pods with volumes first: unmounting and detaching then go on while the others end.
+func stateful(pods []*corev1.Pod) []*corev1.Pod {
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return rank(a) - rank(b) })
+	return pods
+}
+
+func rank(pod *corev1.Pod) int {
+	if hasVolume(pod) {
+		return 0
+	}
+	return 1
 }
 
 // tier is the rank of a pod's leave.

@@ -32,6 +32,8 @@ import (
 const (
 	// poll is how often a drain or a volume is looked after.
 	poll = time.Second
+	// observed is how long a write takes, at most, to come back through the watch in a healthy cluster.
+	observed = 200 * time.Millisecond
 	// minDrain leaves a scheduler that has not seen the taint yet the time to bind its last pod.
 	minDrain = 5 * time.Second
 )
@@ -72,7 +74,12 @@ type ending struct {
 	claim    *karpv1.NodeClaim
 	deadline *time.Time
 	pods     []*corev1.Pod
+	// gone is true once the instance is known not to run any more.
+	gone bool
 }
+
+// overdue reports whether the time that the node had is over.
+func (e *ending) overdue(now time.Time) bool { return e.deadline != nil && now.After(*e.deadline) }
 
 // Reconcile takes the node as far as it goes now.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -96,9 +103,15 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	e.gone = dead
 	if !dead {
 		wait, err := r.proceed(ctx, e)
 		if wait > 0 || err != nil {
+			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
+		}
+	}
+	if e.gone {
+		if wait, err := r.abandon(ctx, e); wait > 0 || err != nil {
 			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
 		}
 	}
@@ -142,14 +155,16 @@ func (r *NodeReconciler) dead(ctx context.Context, e *ending) (bool, error) {
 // proceed runs the steps in order and stops at the first that is not done. What they found out about the
 // claim is written once, at the end.
 func (r *NodeReconciler) proceed(ctx context.Context, e *ending) (wait time.Duration, err error) {
-	if err := r.closeNode(ctx, e); err != nil {
-		return 0, err
+	if written, err := r.closeNode(ctx, e); written || err != nil {
+		// Nobody is asked to go before the taint has come back through the watch: who looks at the pods before that may
+		// miss one that is being bound.
+		return observed, err
 	}
 	var before *karpv1.NodeClaim
 	if e.claim != nil {
 		before = e.claim.DeepCopy()
 	}
-	for _, s := range []step{r.drain, r.detach, r.terminate} {
+	for _, s := range []step{r.drain, r.detach, r.retire, r.terminate} {
 		if wait, err = s(ctx, e); wait > 0 || err != nil {
 			break
 		}
@@ -165,25 +180,25 @@ func (r *NodeReconciler) proceed(ctx context.Context, e *ending) (wait time.Dura
 	return wait, err
 }
 
-// closeNode keeps new pods and load balancers away from the node.
-func (r *NodeReconciler) closeNode(ctx context.Context, e *ending) error {
+// closeNode keeps new pods and load balancers away from the node, and reports whether it had to.
+func (r *NodeReconciler) closeNode(ctx context.Context, e *ending) (bool, error) {
 	before := e.node.DeepCopy()
 	taint := corev1.Taint{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}
 	if !slices.ContainsFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 		e.node.Spec.Taints = slices.DeleteFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
 		e.node.Spec.Taints = append(e.node.Spec.Taints, taint)
 	} else if e.node.Labels[corev1.LabelNodeExcludeBalancers] != "" {
-		return nil
+		return false, nil
 	}
 	metav1.SetMetaDataLabel(&e.node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "karpenter")
 	if err := r.Client.Patch(ctx, e.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
+		return false, err
 	}
 	r.Log.Info("tainted node", "Node", e.node.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
-	return nil
+	return true, nil
 }
 
-// drain drives the pods off, tier by tier.
+// drain drives the pods off, tier by tier, except the daemons that the others need to end well.
 func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, error) {
 	now := r.Now()
 	if e.claim != nil {
@@ -191,20 +206,9 @@ func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, err
 			condition.SetUnknown(e.claim, karpv1.ConditionDrained, "Draining", "", now)
 		}
 	}
-	d := nextDrain(e.pods, e.deadline, now)
-	reason := "Forceful Termination"
-	if e.claim != nil {
-		if c, ok := condition.Get(e.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
-			reason = c.Reason
-		}
-	}
-	for _, pods := range [][]*corev1.Pod{d.Force, d.Evict} {
-		for _, pod := range pods {
-			r.Evictor.Ask(pod, e.node, reason, e.deadline)
-		}
-	}
-	if d.Left > 0 {
-		r.Events.Warn(e.node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", d.Left)
+	pods, _ := split(e.pods)
+	if left := r.drive(e, pods, now); left > 0 {
+		r.Events.Warn(e.node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", left)
 		return poll, nil
 	}
 	if e.claim == nil {
@@ -219,30 +223,65 @@ func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, err
 	return 0, nil
 }
 
+// drive asks those of the pods to go whose turn it is, and returns how many are still there.
+func (r *NodeReconciler) drive(e *ending, pods []*corev1.Pod, now time.Time) int {
+	d := nextDrain(pods, e.deadline, now)
+	reason := "Forceful Termination"
+	if e.claim != nil {
+		if c, ok := condition.Get(e.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
+			reason = c.Reason
+		}
+	}
+	for _, pods := range [][]*corev1.Pod{d.Force, d.Evict} {
+		for _, pod := range pods {
+			r.Evictor.Ask(pod, e.node, reason, e.deadline)
+		}
+	}
+	return d.Left
+}
+
 // detach waits until the volumes of drained pods have left the node, or its deadline has passed.
 func (r *NodeReconciler) detach(ctx context.Context, e *ending) (time.Duration, error) {
-	names, err := r.blockingAttachments(ctx, e)
+	blocking, err := r.blockingAttachments(ctx, e)
 	if err != nil {
 		return 0, err
 	}
 	now := r.Now()
-	switch {
-	case len(names) == 0:
+	if len(blocking) == 0 {
 		if e.claim != nil {
 			condition.SetTrue(e.claim, karpv1.ConditionVolumesDetached, now)
 		}
 		return 0, nil
-	case e.deadline != nil && now.After(*e.deadline):
+	}
+	holders, err := r.holders(ctx, e, blocking)
+	if err != nil {
+		return 0, err
+	}
+	names := make([]string, len(blocking))
+	for i, a := range blocking {
+		names[i] = a.Name
+	}
+	if e.overdue(now) {
 		if e.claim != nil {
-			condition.SetFalse(e.claim, karpv1.ConditionVolumesDetached, "TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(names, ", "), now)
+			condition.SetFalse(e.claim, karpv1.ConditionVolumesDetached, "TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(holders, "; "), now)
 		}
 		return 0, nil
 	}
-	r.Events.Normal(e.node, "AwaitingVolumeDetachment", "Awaiting deletion of bound volumeattachments (%s)", strings.Join(names[:min(len(names), 5)], ", "))
+	r.Events.Normal(e.node, "AwaitingVolumeDetachment", "Awaiting deletion of bound volumeattachments (%s): %s", strings.Join(names[:min(len(names), 5)], ", "), strings.Join(holders[:min(len(names), 5)], "; "))
 	if e.claim != nil {
-		condition.SetUnknown(e.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(names, ", "), now)
+		condition.SetUnknown(e.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(holders, "; "), now)
 	}
 	return poll, nil
+}
+
+// retire drives off the daemons that the others needed. With the node's time over, nothing waits for them.
+func (r *NodeReconciler) retire(_ context.Context, e *ending) (time.Duration, error) {
+	now := r.Now()
+	_, last := split(e.pods)
+	if left := r.drive(e, last, now); left > 0 && !e.overdue(now) {
+		return poll, nil
+	}
+	return 0, nil
 }
 
 // terminate ends the instance and waits until it is gone.
@@ -252,6 +291,7 @@ func (r *NodeReconciler) terminate(ctx context.Context, e *ending) (time.Duratio
 	}
 	err := r.Cloud.Terminate(ctx, e.claim.Status.ProviderID)
 	if errors.Is(err, cloud.ErrNotFound) {
+		e.gone = true
 		return 0, nil
 	}
 	if err != nil {

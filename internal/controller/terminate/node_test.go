@@ -29,8 +29,14 @@ func nodeReconciler(f *fixture.Fixture, e *ec2) *NodeReconciler {
 func leaving(change ...func(*karpv1.NodeClaim)) []client.Object {
 	return []client.Object{
 		fixture.Claim("a", append([]func(*karpv1.NodeClaim){fixture.Initialized, fixture.Deleting}, change...)...),
-		fixture.Up("a", fixture.DeletingNode),
+		fixture.Up("a", fixture.DeletingNode, closed),
 	}
+}
+
+// closed keeps new pods and load balancers away from a Node.
+func closed(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}}
+	n.Labels[corev1.LabelNodeExcludeBalancers] = "karpenter"
 }
 
 func drainedBefore(c *karpv1.NodeClaim) {
@@ -65,7 +71,7 @@ func mounting(claim string) func(*corev1.Pod) {
 func TestLeavingNode(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 	pvc.Spec.VolumeName = "pv-1"
-	onlyNode := []client.Object{fixture.Up("a", fixture.DeletingNode)}
+	onlyNode := []client.Object{fixture.Up("a", fixture.DeletingNode, closed)}
 	silent := func(objects []client.Object) []client.Object {
 		fixture.NotReady(objects[len(objects)-1].(*corev1.Node))
 		return objects
@@ -95,9 +101,9 @@ func TestLeavingNode(t *testing.T) {
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
 		{
-			name: "row 204: a volume of a pod that stays, of another node, of no volume", cloud: ec2{terminate: errGone}, gone: true, ended: 1,
+			name: "row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, fixture.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
-			conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"},
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{
 			name: "row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
@@ -147,7 +153,9 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 // row 195: before the first pod is asked to go, nothing new comes.
 func TestLeavingNodeIsClosedFirst(t *testing.T) {
 	objects := append(leaving(), fixture.Pod("web", "node-a"))
-	objects[1].(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	node := objects[1].(*corev1.Node)
+	node.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	f := fixture.New(t, objects...)
 	r := nodeReconciler(f, &ec2{})
 	f.Reconcile(r, "node-a")
@@ -158,8 +166,14 @@ func TestLeavingNodeIsClosedFirst(t *testing.T) {
 	if n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
 		t.Errorf("labels %v", n.Labels)
 	}
+	if len(r.Evictor.asked) > 0 {
+		t.Error("a pod is asked to go before the taint was seen")
+	}
 	version := n.ResourceVersion
 	f.Reconcile(r, "node-a")
+	if len(r.Evictor.asked) != 1 {
+		t.Errorf("%d pods are asked to go, want one", len(r.Evictor.asked))
+	}
 	if f.Node("node-a").ResourceVersion != version {
 		t.Error("written again, though nothing has changed")
 	}
@@ -183,7 +197,7 @@ func TestDrainTakesItsTime(t *testing.T) {
 }
 
 func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
-	f := fixture.New(t, fixture.Claim("a", fixture.Initialized), fixture.Up("a", fixture.DeletingNode))
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized), fixture.Up("a", fixture.DeletingNode, closed))
 	e := &ec2{}
 	// The claim that was read is out of date once it is deleted: what was found out is written next time.
 	if _, err := f.Try(nodeReconciler(f, e), "node-a"); err != nil && !apierrors.IsConflict(err) {

@@ -2,41 +2,57 @@ package terminate
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// blockingAttachments names the VolumeAttachments that must go before the instance may: those of the node,
-// less those of pods that stay to the end.
-func (r *NodeReconciler) blockingAttachments(ctx context.Context, e *ending) ([]string, error) {
+// attachments are the VolumeAttachments of a node that are of a PersistentVolume, by name.
+func (r *NodeReconciler) attachments(ctx context.Context, node string) ([]*storagev1.VolumeAttachment, error) {
 	var list storagev1.VolumeAttachmentList
 	if err := r.Client.List(ctx, &list); err != nil {
 		return nil, err
 	}
-	staying, err := r.stayingVolumes(ctx, e)
+	var out []*storagev1.VolumeAttachment
+	for i := range list.Items {
+		if a := &list.Items[i]; a.Spec.NodeName == node && a.Spec.Source.PersistentVolumeName != nil {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// blockingAttachments are those that must go before the instance may: those of the node, less those of pods that stay to
+// the end.
+func (r *NodeReconciler) blockingAttachments(ctx context.Context, e *ending) ([]*storagev1.VolumeAttachment, error) {
+	all, err := r.attachments(ctx, e.node.Name)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	staying, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return !drainable(p, r.Now()) })
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for i := range list.Items {
-		a := &list.Items[i]
-		if a.Spec.NodeName != e.node.Name || a.Spec.Source.PersistentVolumeName == nil || staying[*a.Spec.Source.PersistentVolumeName] {
-			continue
-		}
-		names = append(names, a.Name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.DeleteFunc(all, func(a *storagev1.VolumeAttachment) bool {
+		_, stays := staying[*a.Spec.Source.PersistentVolumeName]
+		return stays
+	}), nil
 }
 
-// stayingVolumes are the volumes of pods that the drain leaves alone.
-func (r *NodeReconciler) stayingVolumes(ctx context.Context, e *ending) (map[string]bool, error) {
-	out := map[string]bool{}
-	for _, pod := range e.pods {
-		if drainable(pod, r.Now()) {
+// volumesOf are the PersistentVolumes of those pods that match, each with one of its pods.
+func (r *NodeReconciler) volumesOf(ctx context.Context, pods []*corev1.Pod, match func(*corev1.Pod) bool) (map[string]*corev1.Pod, error) {
+	out := map[string]*corev1.Pod{}
+	for _, pod := range pods {
+		if !match(pod) {
 			continue
 		}
 		for i := range pod.Spec.Volumes {
@@ -51,7 +67,7 @@ func (r *NodeReconciler) stayingVolumes(ctx context.Context, e *ending) (map[str
 				}
 				return nil, err
 			}
-			out[pvc.Spec.VolumeName] = true
+			out[pvc.Spec.VolumeName] = pod
 		}
 	}
 	return out, nil
@@ -66,4 +82,74 @@ func claimName(pod *corev1.Pod, v *corev1.Volume) string {
 		return pod.Name + "-" + v.Name
 	}
 	return ""
+}
+
+// holders says of each attachment who has to act before it goes.
+func (r *NodeReconciler) holders(ctx context.Context, e *ending, attachments []*storagev1.VolumeAttachment) ([]string, error) {
+	using, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return !snapshot.Terminal(p) })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(attachments))
+	for i, a := range attachments {
+		name := *a.Spec.Source.PersistentVolumeName
+		pv := &corev1.PersistentVolume{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pv); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		out[i] = "volume " + name + ": " + holder(e, a, pv, using[name])
+	}
+	return out, nil
+}
+
+// holder is who has to act before an attachment goes: a pod, the driver's daemon on the node, the attach-detach controller,
+// or the driver's controller, in the order in which they have to.
+func holder(e *ending, a *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, user *corev1.Pod) string {
+	switch csi := pv.Spec.CSI; {
+	case user != nil:
+		return fmt.Sprintf("pod %s/%s still runs with it", user.Namespace, user.Name)
+	case csi != nil && slices.Contains(e.node.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
+		if !slices.ContainsFunc(e.pods, func(p *corev1.Pod) bool { return csiDriver(p) == csi.Driver && snapshot.Active(p) }) {
+			return fmt.Sprintf("it is mounted, and the daemon of %s that has to unmount it does not run on the node", csi.Driver)
+		}
+		return "kubelet is unmounting it"
+	case a.DeletionTimestamp == nil:
+		return "waiting for kube-controller-manager to detach it"
+	case a.Status.DetachError != nil:
+		return fmt.Sprintf("%s cannot detach it: %s", a.Spec.Attacher, a.Status.DetachError.Message)
+	default:
+		return "waiting for " + a.Spec.Attacher + " to detach it"
+	}
+}
+
+// abandonTime bounds the wait for attachments of a machine that is gone. Without the taint Kubernetes detaches by force
+// after six minutes.
+const abandonTime = 6 * time.Minute
+
+// abandon frees what is still attached to a machine that certainly does not run any more: the taint out-of-service tells
+// Kubernetes that nothing there can write to the volumes, so that they need not wait for anybody to unmount them.
+func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration, error) {
+	left, err := r.attachments(ctx, e.node.Name)
+	if err != nil || len(left) == 0 {
+		return 0, err
+	}
+	i := slices.IndexFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	now := metav1.NewTime(r.Now())
+	if i < 0 {
+		before := e.node.DeepCopy()
+		e.node.Spec.Taints = append(e.node.Spec.Taints, corev1.Taint{
+			Key: corev1.TaintNodeOutOfService, Value: "terminated", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now,
+		})
+		if err := r.Client.Patch(ctx, e.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return 0, err
+		}
+		r.Events.Warn(e.node, "VolumesLeftAttached", "The instance is gone and %d volumes are still attached to it; taint %s has them detached by force", len(left), corev1.TaintNodeOutOfService)
+		return poll, nil
+	}
+	since := e.node.Spec.Taints[i].TimeAdded
+	if since == nil || now.Sub(since.Time) < abandonTime {
+		return poll, nil
+	}
+	r.Log.Warn("volumes of a terminated instance are still attached; its node is let go", "Node", e.node.Name, "volumeattachments", len(left))
+	return 0, nil
 }

@@ -136,6 +136,15 @@ func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int32) 
 	return nil
 }
 
+// DaemonSet is a DaemonSet as it is.
+func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	ds := &appsv1.DaemonSet{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds); err != nil {
+		return nil, fmt.Errorf("DaemonSet %s/%s: %w", namespace, name, err)
+	}
+	return ds, nil
+}
+
 // Replicas is how many pods a Deployment in the default namespace is to have.
 func (c *Cluster) Replicas(ctx context.Context, deployment string) (int, error) {
 	d := &appsv1.Deployment{}

@@ -1,0 +1,275 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// databaseApp is the workload whose pods have a volume each.
+const databaseApp = "database"
+
+// tolerations of the driver's daemon, as charts of different age have them.
+const (
+	toleratesAll  = `[{"operator":"Exists"}]`
+	toleratesNone = `[{"key":"CriticalAddonsOnly","operator":"Exists"}]`
+)
+
+// volumeDetach replaces nodes under pods with volumes.
+func volumeDetach() Scenario {
+	const replicas = 6
+	steps := []Step{startController(), installPool(manifests.Medium, nil)}
+	for _, daemon := range []struct{ name, tolerations string }{{"tolerates everything", toleratesAll}, {"does not tolerate the taint of ending nodes", toleratesNone}} {
+		steps = append(steps,
+			installStorage(daemon.name, daemon.tolerations),
+			runDatabase(replicas, "gp3"),
+			replaceNode(replicas))
+	}
+	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.Medium, nil))
+	return Scenario{
+		Name:    "volume-detach-on-disruption",
+		Summary: "nodes under pods with EBS volumes are replaced: no volume stays behind, whatever the driver's daemon tolerates",
+		Steps:   steps,
+	}
+}
+
+// immediateVolume are pods whose volumes are somewhere before the pods are.
+func immediateVolume() Scenario {
+	const many = 50
+	return Scenario{
+		Name:    "immediate-volume",
+		Summary: "volumes that are bound before their pods are placed: each pod gets one place, in the zone of its volume",
+		Steps: []Step{
+			startController(),
+			installPool(manifests.Medium, nil),
+			installStorage("tolerates everything", toleratesAll),
+			runDatabase(1, "gp3-immediate"),
+			{Name: "there is exactly one node, in the volume's zone", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+				if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != 1 || instances != 1 {
+					return fmt.Errorf("%d NodeClaims were created and %d instances launched, want one of each", claims, instances)
+				}
+				return inTheirZones(ctx, w)
+			}},
+			runDatabase(many, "gp3-immediate"),
+			{Name: "each pod was bought one place, in the zone of its volume, and no node is empty", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+				return errors.Join(inTheirZones(ctx, w), idleNodes(ctx, w, databaseApp), onceEach(w))
+			}},
+			removeDatabase("gp3-immediate"),
+			removeStorage(),
+			removePool(manifests.Medium, nil),
+		},
+	}
+}
+
+func installStorage(what, tolerations string) Step {
+	return Step{
+		Name: "install the EBS CSI driver: its daemon " + what, Timeout: time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": tolerations}); err != nil {
+				return err
+			}
+			return daemonsRolled(ctx, w)
+		},
+	}
+}
+
+// daemonsRolled waits until the driver's daemons are those of the present template.
+func daemonsRolled(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		ds, err := w.DaemonSet(ctx, "kube-system", "ebs-csi-node")
+		if err != nil {
+			return err
+		}
+		if s := ds.Status; s.ObservedGeneration < ds.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberReady < s.DesiredNumberScheduled {
+			return fmt.Errorf("%d of %d daemons are up to date, %d ready", s.UpdatedNumberScheduled, s.DesiredNumberScheduled, s.NumberReady)
+		}
+		return nil
+	})
+}
+
+func runDatabase(replicas int, class string) Step {
+	return Step{
+		Name: fmt.Sprintf("%d pods with a volume each of class %s: all run", replicas, class), Timeout: 3 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			if err := apply(ctx, w, manifests.Database, database(replicas, class)); err != nil {
+				return err
+			}
+			return podsRun(ctx, w, databaseApp, replicas)
+		},
+	}
+}
+
+func database(replicas int, class string) map[string]string {
+	return map[string]string{"REPLICAS": fmt.Sprint(replicas), "STORAGE_CLASS": class}
+}
+
+// replaceNode ends a node with volumes, and sees all of them arrive elsewhere.
+func replaceNode(replicas int) Step {
+	return Step{
+		Name: "end a node: its pods run elsewhere with their volumes, and nothing stays attached to it", Timeout: 90 * time.Second,
+		Run: func(ctx context.Context, w *World) error {
+			begin := time.Now()
+			node, claim, err := busiest(ctx, w)
+			if err != nil {
+				return err
+			}
+			if err := w.Client.Delete(ctx, claim); err != nil {
+				return err
+			}
+			err = world.Until(ctx, func() error {
+				err := w.Client.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{})
+				if client.IgnoreNotFound(err) == nil && err != nil {
+					return nil
+				}
+				return errors.Join(err, fmt.Errorf("node %s is still there: %s", node, attachedTo(ctx, w, node)))
+			})
+			if err != nil {
+				return err
+			}
+			w.Note("the node was gone after %.1f s", time.Since(begin).Seconds())
+			if err := podsRun(ctx, w, databaseApp, replicas); err != nil {
+				return err
+			}
+			w.Note("all pods ran again after %.1f s", time.Since(begin).Seconds())
+			if left := attachedTo(ctx, w, node); left != "" {
+				return fmt.Errorf("left behind on %s: %s", node, left)
+			}
+			return noMultiAttach(ctx, w)
+		},
+	}
+}
+
+// busiest is the node with most pods of the database, and its NodeClaim.
+func busiest(ctx context.Context, w *World) (string, *karpv1.NodeClaim, error) {
+	all, err := pods(ctx, w, databaseApp)
+	if err != nil {
+		return "", nil, err
+	}
+	on := map[string]int{}
+	node := ""
+	for _, p := range all {
+		if on[p.Spec.NodeName]++; on[p.Spec.NodeName] > on[node] {
+			node = p.Spec.NodeName
+		}
+	}
+	var claims karpv1.NodeClaimList
+	if err := w.Client.List(ctx, &claims); err != nil {
+		return "", nil, err
+	}
+	for i := range claims.Items {
+		if claims.Items[i].Status.NodeName == node {
+			return node, &claims.Items[i], nil
+		}
+	}
+	return "", nil, fmt.Errorf("node %q has no NodeClaim", node)
+}
+
+// attachedTo names the VolumeAttachments of a node.
+func attachedTo(ctx context.Context, w *World, node string) string {
+	var list storagev1.VolumeAttachmentList
+	if err := w.Client.List(ctx, &list); err != nil {
+		return err.Error()
+	}
+	var names []string
+	for _, a := range list.Items {
+		if a.Spec.NodeName == node {
+			names = append(names, a.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// noMultiAttach checks that no pod was ever told that its volume is attached elsewhere.
+func noMultiAttach(ctx context.Context, w *World) error {
+	var events corev1.EventList
+	if err := w.Client.List(ctx, &events); err != nil {
+		return err
+	}
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, "Multi-Attach error") {
+			return fmt.Errorf("pod %s: %s", e.InvolvedObject.Name, e.Message)
+		}
+	}
+	return nil
+}
+
+// inTheirZones checks that each pod of the database runs in the zone of its volume.
+func inTheirZones(ctx context.Context, w *World) error {
+	var nodes corev1.NodeList
+	var volumes corev1.PersistentVolumeList
+	if err := errors.Join(w.Client.List(ctx, &nodes), w.Client.List(ctx, &volumes)); err != nil {
+		return err
+	}
+	all, err := pods(ctx, w, databaseApp)
+	if err != nil {
+		return err
+	}
+	perZone := map[string]int{}
+	for _, p := range all {
+		n := slices.IndexFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == p.Spec.NodeName })
+		v := slices.IndexFunc(volumes.Items, func(v corev1.PersistentVolume) bool {
+			return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.Name == "data-"+p.Name
+		})
+		if n < 0 || v < 0 {
+			return fmt.Errorf("pod %s has no node, or no volume", p.Name)
+		}
+		want := volumes.Items[v].Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
+		if got := nodes.Items[n].Labels[corev1.LabelTopologyZone]; got != want {
+			return fmt.Errorf("pod %s runs in %s, its volume is in %s", p.Name, got, want)
+		}
+		perZone[want]++
+	}
+	w.Note("%d pods on %d nodes, volumes in %d zones", len(all), len(nodes.Items), len(perZone))
+	return nil
+}
+
+func removeDatabase(class string) Step {
+	return Step{
+		Name: "delete the workload: nodes, instances and volumes go", Timeout: 2 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			text, err := render(w, manifests.Database, database(0, class))
+			if err != nil {
+				return err
+			}
+			if err := w.Delete(ctx, text); err != nil {
+				return err
+			}
+			if err := empty(ctx, w, databaseApp); err != nil {
+				return err
+			}
+			return world.Until(ctx, func() error {
+				var volumes corev1.PersistentVolumeList
+				var attachments storagev1.VolumeAttachmentList
+				if err := errors.Join(w.Client.List(ctx, &volumes), w.Client.List(ctx, &attachments)); err != nil {
+					return err
+				}
+				left := w.AWS.EC2().Volumes()
+				if len(volumes.Items)+len(attachments.Items)+len(left) > 0 {
+					return fmt.Errorf("left: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func removeStorage() Step {
+	return Step{Name: "remove the EBS CSI driver", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+		text, err := render(w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesAll})
+		if err != nil {
+			return err
+		}
+		return w.Delete(ctx, text)
+	}}
+}

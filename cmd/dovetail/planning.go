@@ -12,5 +12,7 @@ func planSettings(p settings.Planning) (snapshot.Settings, error) {
 	if err != nil {
 		return snapshot.Settings{}, err
 	}
-	return snapshot.Settings{PreferencePolicy: p.PreferencePolicy, MinValuesPolicy: p.MinValuesPolicy, DefaultSpread: constraints}, nil
+	return snapshot.Settings{
+		PreferencePolicy: p.PreferencePolicy, MinValuesPolicy: p.MinValuesPolicy, DefaultSpread: constraints, NodeCost: p.NodeCost,
+	}, nil
 }

@@ -182,10 +182,14 @@ func (r *Report) total(b *strings.Builder) {
 	for _, p := range r.Plan.Placements {
 		found += len(p.Pods)
 	}
-	fmt.Fprintf(b, "Total: %s to buy for $%s/h ($%.2f a month)\n", plural(len(r.Plan.Launches), "node"),
-		dollars(r.Plan.Stats.HourlyCost), hoursPerMonth*r.Plan.Stats.HourlyCost)
+	total := r.Plan.Stats.HourlyCost + r.Plan.Stats.NodeCost
+	fmt.Fprintf(b, "Total: %s to buy for $%s/h ($%.2f a month)", plural(len(r.Plan.Launches), "node"), dollars(total), hoursPerMonth*total)
+	if extra := r.Plan.Stats.NodeCost; extra > 0 {
+		fmt.Fprintf(b, ", $%s/h of it beside their prices", dollars(extra))
+	}
+	fmt.Fprintln(b)
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		fmt.Fprintf(b, "Bound: $%s/h is the least that nodes for these pods can cost; this is %.1f %% more\n", dollars(bound), max(0, 100*(r.Plan.Stats.HourlyCost/bound-1)))
+		fmt.Fprintf(b, "Bound: $%s/h is the least that nodes for these pods can cost; this is %.1f %% more\n", dollars(bound), max(0, 100*(total/bound-1)))
 	}
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on nodes that are there, %d without a node\n", bought, found, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {

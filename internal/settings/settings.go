@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -69,6 +70,8 @@ type Planning struct {
 	PreferencePolicy, MinValuesPolicy string
 	// SchedulerConfig is YAML or JSON: what the scheduler does to pods that plans must know of.
 	SchedulerConfig string
+	// NodeCost is what each node costs beside its price, in $/h: licences, agents.
+	NodeCost float64
 }
 
 // Bind declares the flags on fs.
@@ -82,6 +85,7 @@ func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
 	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
 	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
 	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
+	fs.Float64Var(&p.NodeCost, "node-cost", e.float("NODE_COST", 0), "what each node costs per hour beside its price, in dollars (licences, agents): plans are chosen by both")
 }
 
 // Validate names every setting that cannot be worked with.
@@ -92,6 +96,7 @@ func (p Planning) Validate() error {
 		message string
 	}{
 		{p.VMMemoryOverheadPercent < 0 || p.VMMemoryOverheadPercent >= 1, fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
+		{p.NodeCost < 0 || math.IsInf(p.NodeCost, 0) || math.IsNaN(p.NodeCost), fmt.Sprintf("--node-cost %v is not an amount of dollars per hour", p.NodeCost)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
 		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},

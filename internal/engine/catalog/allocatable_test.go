@@ -20,13 +20,15 @@ func TestAllocatable(t *testing.T) {
 		{"all of it", Resources("cpu", "4", "memory", "8Gi"), nil, Resources("cpu", "4", "memory", "8Gi")},
 		{
 			"reservations add up",
-			Resources("cpu", "4", "memory", "8Gi"), []corev1.ResourceList{Resources("cpu", "100m", "memory", "1Gi"), Resources("cpu", "200m", "example.com/x", "1")},
+			Resources("cpu", "4", "memory", "8Gi"),
+			[]corev1.ResourceList{Resources("cpu", "100m", "memory", "1Gi"), Resources("cpu", "200m", "example.com/x", "1")},
 			Resources("cpu", "3700m", "memory", "7Gi"),
 		},
 		{"never less than nothing", Resources("memory", "1Gi"), []corev1.ResourceList{Resources("memory", "2Gi")}, Resources("memory", "0")},
 		{
 			"huge pages are taken off memory",
-			Resources("memory", "8Gi", "hugepages-2Mi", "2Gi", "hugepages-1Gi", "1Gi"), []corev1.ResourceList{Resources("memory", "1Gi")},
+			Resources("memory", "8Gi", "hugepages-2Mi", "2Gi", "hugepages-1Gi", "1Gi"),
+			[]corev1.ResourceList{Resources("memory", "1Gi")},
 			Resources("memory", "4Gi", "hugepages-2Mi", "2Gi", "hugepages-1Gi", "1Gi"),
 		},
 		{"row 83: as many huge pages as memory", Resources("memory", "4Gi", "hugepages-2Mi", "4Gi"), nil, Resources("memory", "0", "hugepages-2Mi", "4Gi")},

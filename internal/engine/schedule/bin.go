@@ -26,6 +26,8 @@ type bin struct {
 	ports []hostPort
 	// room is no less than what any type has that the bin may become without being pressed.
 	room vec
+	// cost is the price of the cheapest type.
+	cost float64
 	// target is the type that the bin was sized for; without being pressed it becomes nothing dearer than ceiling.
 	target  candidate
 	ceiling float64
@@ -95,6 +97,7 @@ func btoi(b bool) int {
 }
 
 func (sv *solver) newBin(t *template) *bin {
+	sv.steps += len(t.types)
 	return &bin{
 		index: len(sv.bins), t: t, on: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: candidate{t: -1}, ceiling: math.Inf(1),
 		reserved: make(vec, len(t.limits.names)), measured: -1,
@@ -365,6 +368,11 @@ func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.reserved = g.reserved
 	}
 	sv.seats.sit(b, g.seat)
+	if len(b.pods) > 0 {
+		sv.spent -= b.cost
+	}
+	b.cost = g.on.list[g.first].price
+	sv.spent += b.cost
 	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
 	for i, r := range c.requests {
 		b.total[i] += r
@@ -400,6 +408,7 @@ func (sv *solver) count(b *bin, c *class, n int) {
 			if !g.filter.admits(b.on.reqs, b.t.taints, sv.s.Labels.WellKnown) {
 				continue
 			}
+			sv.touchGroup(g)
 			if g.key == corev1.LabelHostname {
 				g.addInBin(b.index, n)
 				continue

@@ -88,10 +88,8 @@ func (sv *solver) appraise() {
 	byLists := map[string]*clientele{}
 	var key []byte
 	for _, c := range sv.classes {
-		if c.count == 0 {
-			continue
-		}
 		lists := sv.openTo(c)
+		c.client, c.heaviest = nil, nil
 		if len(lists) > 0 {
 			c.heaviest = lists[0]
 		}
@@ -113,6 +111,9 @@ func (sv *solver) appraise() {
 		}
 	}
 	if len(m.clients) == 0 {
+		for _, c := range sv.classes {
+			c.weight, c.bound, c.bucket, c.waits = 0, 0, -1, false
+		}
 		return
 	}
 	m.list(sv)
@@ -121,16 +122,30 @@ func (sv *solver) appraise() {
 	m.solve()
 	for _, c := range sv.classes {
 		c.weight = m.value(c)
-		c.bound = c.weight
+		c.bound, c.waits = c.weight, false
 		m.ahead += c.weight * float64(c.count)
 	}
 	m.appraised = m.ahead
-	m.rateRoom(sv.nodes, sv.classes)
+	m.rateRoom(sv.start.free, sv.classes)
 	if len(sv.templates) > 1 {
 		for _, c := range sv.classes {
 			c.waits = m.dearer(c)
 		}
 	}
+}
+
+// appraiseAgain is appraise for a queue that has been appraised before.
+func (sv *solver) appraiseAgain() {
+	m := sv.market
+	if len(m.buckets) == 0 {
+		return
+	}
+	m.fillBuckets(sv.classes)
+	m.solve()
+	for _, c := range sv.classes {
+		c.weight = m.value(c)
+	}
+	m.appraised = m.ahead
 }
 
 // patience is how much more than elsewhere a pod may have to pay in a pool that it must buy from.
@@ -268,14 +283,8 @@ func (m *market) value(c *class) float64 {
 // rateRoom finds what a unit of room that need not be bought is worth at most, for the bound: on nodes that exist, and in
 // reservations. A clientele's pods are worth no more than they would pay on any one column that holds the largest
 // of them, so the column is chosen that makes the least of it.
-func (m *market) rateRoom(nodes []*node, classes []*class) {
-	free, all := make(vec64, m.axes), make(vec64, m.axes)
-	for _, n := range nodes {
-		for i, x := range n.free {
-			free[i] += float64(max(0, x))
-		}
-	}
-	copy(all, free)
+func (m *market) rateRoom(free vec64, classes []*class) {
+	all := slices.Clone(free)
 	for _, c := range classes {
 		for i, x := range c.requests {
 			all[i] += float64(x) * float64(c.count)
@@ -327,8 +336,13 @@ func (v vec64) dot(o vec64) float64 {
 // lowerBound is what no plan that places the same pods costs less than: the worth of the pods placed, less that of all room
 // that existing nodes had; where there are none, at least the cheapest node for the dearest pod.
 func (sv *solver) lowerBound() float64 {
-	total := sv.joined - sv.market.existing
-	single := 0.0
+	if sv.market == nil {
+		return 0
+	}
+	total, single := -sv.market.existing, 0.0
+	for _, c := range sv.classes {
+		total += c.bound * float64(c.joined)
+	}
 	var dearest *class
 	for _, b := range sv.bins {
 		for _, h := range b.held {
@@ -339,7 +353,7 @@ func (sv *solver) lowerBound() float64 {
 		}
 	}
 	total -= sv.paidFor()
-	if dearest != nil && len(sv.nodes) == 0 && len(sv.seats.ids) == 0 {
+	if dearest != nil && sv.start.nodes == 0 && len(sv.seats.ids) == 0 {
 		single = sv.market.alone(dearest)
 	}
 	return max(total, single, 0)

@@ -153,7 +153,7 @@ func (f *classifier) describe(pod *corev1.Pod) error {
 	return nil
 }
 
-// classify groups pods into classes and returns them in the order of placement.
+// classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 	f := &classifier{kinds: map[string]*kind{}, classes: map[string]*class{}}
 	all := make([]queued, len(pods))
@@ -161,7 +161,9 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 	for i, p := range pods {
 		c, err := f.add(p)
 		if err != nil {
-			sv.rejected = append(sv.rejected, Rejection{Pod: p, Reasons: []Reason{{Code: InvalidPod, Message: err.Error()}}})
+			if sv.simulated[p.UID] {
+				sv.illegible = append(sv.illegible, Rejection{Pod: p, Reasons: []Reason{{Code: InvalidPod, Message: err.Error()}}})
+			}
 			continue
 		}
 		all[i] = queued{pod: p, class: c}
@@ -171,7 +173,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 	return queue
 }
 
-// order sorts the queue, and the classes by the first of their pods.
+// order sorts the queue, and works out what its pods need.
 func (sv *solver) order(queue []*queued) []*queued {
 	for _, c := range sv.proto {
 		c.requests = sv.axes.vec(c.list)
@@ -181,33 +183,44 @@ func (sv *solver) order(queue []*queued) []*queued {
 		q.cpu, q.memory = q.class.requests[cpu], q.class.requests[memory]
 	}
 	slices.SortFunc(queue, queueOrder)
-	out := queue[:0]
-	compiled := map[*kind]bool{}
+	var kinds []*kind
+	for _, q := range queue {
+		if k := q.class.kind; !k.compiled {
+			k.compiled = true
+			k.pod = q.pod // the first, whatever the order of the snapshot
+			k.refused = sv.compileKind(k)
+			kinds = append(kinds, k)
+		}
+	}
+	sv.countDeclared()
+	for _, k := range kinds {
+		sv.connect(k)
+	}
+	return queue
+}
+
+// begin sets out to place the pods of the queue, which it returns without those that cannot be considered.
+func (sv *solver) begin(queue []*queued) []*queued {
+	sv.generation++
+	sv.run++
+	sv.classes = sv.classes[:0]
+	sv.rejected = slices.Clone(sv.illegible)
+	out := make([]*queued, 0, len(queue))
 	for _, q := range queue {
 		c := q.class
-		if !compiled[c.kind] {
-			compiled[c.kind] = true
-			c.kind.pod = q.pod // the first, whatever the order of the snapshot
-			c.refused = sv.compileKind(c.kind)
-		}
 		if len(c.refused) > 0 {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.refused})
 			continue
 		}
-		if c.count == 0 {
-			c.tries = make([]try, len(c.shapes))
+		if c.run != sv.run {
+			c.run, c.count, c.next, c.joined, c.failedAt = sv.run, 0, 0, 0, 0
+			c.pods, c.tries = c.pods[:0], make([]try, len(c.shapes))
 			sv.classes = append(sv.classes, c)
 		}
+		q.done = false
 		c.count++
 		c.pods = append(c.pods, q)
 		out = append(out, q)
-	}
-	sv.countDeclared()
-	for _, c := range sv.classes {
-		if k := c.kind; compiled[k] {
-			compiled[k] = false
-			sv.connect(k)
-		}
 	}
 	return out
 }
@@ -226,6 +239,9 @@ func (sv *solver) connect(k *kind) {
 
 // compileKind works out what all pods of the kind need, or says why they cannot be considered.
 func (sv *solver) compileKind(k *kind) []Reason {
+	for _, term := range requiredAnti(k.pod) {
+		k.declares = append(k.declares, sv.affinityGroup(inverse, k.pod, &term))
+	}
 	node, reasons := sv.validate(k.pod)
 	if len(reasons) > 0 {
 		return reasons
@@ -240,8 +256,5 @@ func (sv *solver) compileKind(k *kind) []Reason {
 		k.volumes = append(k.volumes, sv.wish(alt))
 	}
 	k.shapes = sv.shapes(k.pod, node)
-	for _, term := range requiredAnti(k.pod) {
-		k.declares = append(k.declares, sv.affinityGroup(inverse, k.pod, &term))
-	}
 	return nil
 }

@@ -23,6 +23,11 @@ type node struct {
 	attached map[attachment]bool
 	inUse    map[string]int32
 	placed   []*corev1.Pod
+	// gone nodes do not exist in the question at hand.
+	gone bool
+	// before is what a run found, once it has touched the node.
+	before              nodeState
+	touched, ownVolumes bool
 }
 
 // nodeOrder puts nodes that are up before those on their way, then goes by name.
@@ -112,7 +117,7 @@ func (n *node) attachable(list []attachment) bool {
 
 // joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
 func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
-	if !n.open {
+	if !n.open || n.gone {
 		return false, true
 	}
 	if _, blocked := snapshot.Untolerated(sh.tolerations, n.src.Taints); blocked {
@@ -141,16 +146,21 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 
 // join places the pod on the node and counts it there.
 func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
+	sv.touch(n)
 	if n.free != nil {
 		n.free = n.free.minus(c.requests)
 	}
-	sv.joined += c.bound
+	c.joined++
 	n.ports = append(n.ports, c.ports...)
-	n.attach(c.attached)
+	if len(c.attached) > 0 {
+		sv.touchVolumes(n)
+		n.attach(c.attached)
+	}
 	n.placed = append(n.placed, pod)
 	for _, list := range [][]*group{c.matches, c.declares} {
 		for _, g := range list {
 			if g.filter.admits(n.labels, n.src.Taints, nil) {
+				sv.touchGroup(g)
 				sv.countOn(n, g)
 			}
 		}

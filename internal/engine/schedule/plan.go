@@ -94,11 +94,14 @@ const (
 
 // Stats tells what the plan cost to make and what it costs to run.
 type Stats struct {
-	Pods          int     `json:"pods"`
-	Classes       int     `json:"classes"`
-	InstanceTypes int     `json:"instanceTypes"`
-	Steps         int     `json:"steps"`
-	HourlyCost    float64 `json:"hourlyCost"`
-	// LowerBound is what no plan for the pods that were placed can cost less than, in $/h.
+	Pods          int `json:"pods"`
+	Classes       int `json:"classes"`
+	InstanceTypes int `json:"instanceTypes"`
+	Steps         int `json:"steps"`
+	// HourlyCost is the price of the new nodes, NodeCost what they cost besides (snapshot.Settings.NodeCost for each).
+	HourlyCost float64 `json:"hourlyCost"`
+	NodeCost   float64 `json:"nodeCost,omitempty"`
+	// LowerBound is what no plan for the pods that were placed can cost less than, in $/h, both kinds of cost together;
+	// zero if the budget left it out.
 	LowerBound float64 `json:"lowerBound"`
 }

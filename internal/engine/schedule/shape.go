@@ -28,7 +28,8 @@ type kind struct {
 	// heaviest are the candidates in the heaviest pool that takes the pods.
 	heaviest *candidates
 	// refused says why the pods cannot be considered at all.
-	refused []Reason
+	refused  []Reason
+	compiled bool
 
 	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the
 	// inverse ones that keep them out.
@@ -52,6 +53,8 @@ type class struct {
 	// waits tells that the pods buy nodes last: see market.dearer.
 	waits bool
 	norm  float64 // how large a pod is, as the market counts
+	// run is the last run that has pods of the class; joined is how many of them are on nodes that exist.
+	run, joined int
 	// failedAt is the solver's generation in which placing a pod of the class failed last.
 	failedAt int
 }

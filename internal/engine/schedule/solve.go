@@ -56,36 +56,87 @@ type solver struct {
 	full, taint, topology, limit plain
 
 	steps int
-	// joined is what pods placed on nodes that exist are worth, for the bound.
-	joined float64
+	// spent is what the bins cost as they are, which is no more than what they will cost; above most, a run is given up.
+	spent, most float64
 	// conceded counts preferences given up by pods that were placed.
 	conceded int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
 	generation int
 	rejected   []Rejection
+	illegible  []Rejection // pods that cannot be read
+
+	run           int
+	start         start
+	touchedNodes  []*node
+	touchedGroups []*group
 }
 
-// run makes a plan by one strategy.
-func run(s *snapshot.Snapshot, budget Budget, how strategy) *outcome {
-	sv := &solver{
-		s: s, budget: budget, how: how, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
+// start is what a run has found, as far as it is not kept where it is changed.
+type start struct {
+	left  []vec // per template
+	seats []int
+	free  vec64 // on nodes that exist, per axis
+	nodes int
+}
+
+func newSolver(s *snapshot.Snapshot) *solver {
+	return &solver{
+		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
-	queue := sv.compile()
-	queue = sv.honourNominations(queue)
-	sv.appraise()
-	queue = sv.placeAll(queue)
-	return &outcome{sv.plan(queue), sv.conceded}
 }
 
-// compile brings the snapshot into the form that placement works on, in an order that does not depend on the snapshot's.
-func (sv *solver) compile() []*queued {
+// attemptBy makes a plan for the queue by one strategy, and puts back what it has changed; nil if it would cost more than most.
+func (sv *solver) attemptBy(queue []*queued, budget Budget, how strategy, most float64) *outcome {
+	defer sv.rewind()
+	sv.budget, sv.how, sv.most = budget, how, most
+	left := sv.honourNominations(sv.begin(queue))
+	sv.measureFree()
+	switch {
+	case budget.Plain:
+	case sv.market == nil:
+		sv.appraise()
+	default:
+		sv.appraiseAgain()
+	}
+	left = sv.placeAll(left)
+	if sv.spent > sv.most {
+		return nil
+	}
+	p := sv.plan(left, len(queue))
+	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.conceded}
+}
+
+// measureFree notes what nodes that exist have left for others than those whom it is promised to.
+func (sv *solver) measureFree() {
+	for _, c := range sv.classes {
+		c.joined = 0
+	}
+	sv.start.free, sv.start.nodes = make(vec64, len(sv.axes.names)), 0
+	for _, n := range sv.nodes {
+		sv.start.nodes += btoi(!n.gone)
+		for i, x := range n.free {
+			if !n.gone && x > 0 {
+				sv.start.free[i] += float64(x)
+			}
+		}
+	}
+}
+
+// compile brings the snapshot, with more pods than are pending in it, into the form that placement works on, in an order that
+// does not depend on the snapshot's. It returns all pods in the order of the queue.
+func (sv *solver) compile(more []*corev1.Pod) []*queued {
 	s := sv.s
-	pods := make([]*corev1.Pod, 0, len(s.Pods))
+	pods := make([]*corev1.Pod, 0, len(s.Pods)+len(more))
 	for _, p := range s.Pods {
 		if !sv.simulated[p.UID] {
 			sv.simulated[p.UID] = true
+			pods = append(pods, p)
+		}
+	}
+	for _, p := range more {
+		if !sv.simulated[p.UID] {
 			pods = append(pods, p)
 		}
 	}
@@ -136,6 +187,10 @@ func (sv *solver) compile() []*queued {
 		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}
 	sv.seats.spokenFor(s.Nodes, s.Labels.ReservationID)
+	for _, t := range sv.templates {
+		sv.start.left = append(sv.start.left, t.left)
+	}
+	sv.start.seats = slices.Clone(sv.seats.left)
 	return sv.order(queue)
 }
 
@@ -150,7 +205,7 @@ func (sv *solver) honourNominations(queue []*queued) []*queued {
 		byUID[q.pod.UID] = q
 	}
 	for _, n := range sv.nodes {
-		if n.src.Deleting {
+		if n.src.Deleting || n.gone {
 			continue
 		}
 		for _, uid := range slices.Sorted(slices.Values(n.src.Nominated)) {
@@ -178,11 +233,14 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
 func (sv *solver) placeAll(queue []*queued) []*queued {
 	sv.waiting = slices.Clone(sv.classes)
-	for patient := len(sv.templates) > 1; ; patient = false {
+	for patient := sv.market != nil && sv.how != firstFit && len(sv.templates) > 1; ; patient = false {
 		before := sv.generation
 		for _, q := range queue {
 			if !q.done && !(patient && q.class.waits) && sv.attempt(q) {
 				sv.placePlanned()
+				if sv.spent > sv.most {
+					return queue
+				}
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
@@ -358,7 +416,7 @@ func (sv *solver) placeInNewBin(q *queued, i int) bool {
 }
 
 // plan turns the solver's state into the answer.
-func (sv *solver) plan(left []*queued) Plan {
+func (sv *solver) plan(left []*queued, pods int) Plan {
 	p := Plan{Rejected: sv.rejected}
 	why := map[*class][]Reason{}
 	for _, q := range left {
@@ -382,11 +440,12 @@ func (sv *solver) plan(left []*queued) Plan {
 		}
 		p.Launches = append(p.Launches, launch)
 		p.Stats.HourlyCost += launch.Offering.Price
+		p.Stats.NodeCost += sv.s.Settings.NodeCost
 	}
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = len(sv.simulated), len(sv.classes), sv.steps
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.illegible), len(sv.classes), sv.steps
 	p.Stats.LowerBound = sv.lowerBound()
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)

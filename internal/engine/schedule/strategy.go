@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -12,7 +14,12 @@ import (
 type Budget struct {
 	// Steps is the bound; zero means that there is none.
 	Steps int
+	// Plain makes a plan by first fit alone, with no lower bound: for many questions about small changes.
+	Plain bool
 }
+
+// alikePlans is the ratio up to which plans cost the same; the one with fewer nodes is better.
+const alikePlans = 1.01
 
 // strategy is a way of sizing and filling new nodes. Each leads to a correct plan.
 type strategy int
@@ -29,9 +36,11 @@ const (
 // fewPods is how many pods are worth more than one strategy: with more of them, what is left over at the end no longer decides.
 const fewPods = 500
 
-// outcome is a plan with what it asks of pods.
+// outcome is a plan with how it came about, what it costs with all that is paid per node, and what it asks of pods.
 type outcome struct {
 	Plan
+	how      strategy
+	cost     float64
 	conceded int
 }
 
@@ -39,16 +48,37 @@ type outcome struct {
 // heaviest pool that can take them. Soft constraints are respected as long as they can be. Whatever the
 // budget, every pod of the snapshot is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
-	best := run(s, budget, balanced)
+	sv := newSolver(s)
+	return sv.solve(sv.compile(nil), budget)
+}
+
+// solve makes plans for the queue and chooses. First fit is always among them, so nothing dearer is chosen; it is
+// given up as soon as it has cost more than could be.
+func (sv *solver) solve(queue []*queued, budget Budget) Plan {
+	sv.market = nil
+	if budget.Plain {
+		return sv.attemptBy(queue, budget, firstFit, math.Inf(1)).Plan
+	}
+	best := sv.attemptBy(queue, budget, balanced, math.Inf(1))
 	steps := best.Stats.Steps
-	if len(best.Launches) == 0 || len(s.Pods) > fewPods || budget.Steps > 0 && steps >= budget.Steps {
+	if len(best.Launches) == 0 {
 		return best.Plan
 	}
 	all := []*outcome{best}
 	for _, how := range []strategy{bySize, firstFit} {
-		o := run(s, budget, how)
-		steps += o.Stats.Steps
-		all = append(all, o)
+		if how == bySize && (len(queue) > fewPods || budget.Steps > 0 && steps >= budget.Steps) {
+			continue
+		}
+		// What places all pods can be bettered only in price. With many pods, one that gets its wish is no reason
+		// for all others to cost more.
+		most := math.Inf(1)
+		if len(best.Rejected) == 0 && (best.conceded == 0 || len(queue) > fewPods) {
+			most = best.cost * alikePlans
+		}
+		if o := sv.attemptBy(queue, budget, how, most); o != nil {
+			steps += o.Stats.Steps
+			all = append(all, o)
+		}
 	}
 	best = choose(all)
 	best.Stats.Steps = steps
@@ -56,26 +86,24 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 }
 
 // choose takes the outcome that places most pods and gives up fewest of their preferences; of those the cheapest, or one of
-// at most 1 % more that has fewer nodes. The last outcome is first fit, which nothing that is chosen may exceed.
+// about that price that has fewer nodes, but none that is dearer than first fit.
 func choose(all []*outcome) *outcome {
 	best := slices.MinFunc(all, func(a, b *outcome) int {
-		switch {
-		case len(a.Rejected) != len(b.Rejected):
-			return len(a.Rejected) - len(b.Rejected)
-		case a.conceded != b.conceded:
-			return a.conceded - b.conceded
-		case a.Stats.HourlyCost < b.Stats.HourlyCost:
-			return -1
-		case a.Stats.HourlyCost > b.Stats.HourlyCost:
-			return 1
-		}
-		return len(a.Launches) - len(b.Launches)
+		return cmp.Or(cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.conceded, b.conceded),
+			cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.Launches), len(b.Launches)))
 	})
 	cheapest := best
-	limit := min(cheapest.Stats.HourlyCost*1.01, max(cheapest.Stats.HourlyCost, all[len(all)-1].Stats.HourlyCost))
+	equal := func(o *outcome) bool {
+		return len(o.Rejected) == len(cheapest.Rejected) && o.conceded == cheapest.conceded
+	}
+	limit := cheapest.cost * alikePlans
 	for _, o := range all {
-		if len(o.Rejected) == len(cheapest.Rejected) && o.conceded == cheapest.conceded &&
-			o.Stats.HourlyCost <= limit*(1+1e-9) && len(o.Launches) < len(best.Launches) {
+		if o.how == firstFit && equal(o) {
+			limit = min(limit, o.cost)
+		}
+	}
+	for _, o := range all {
+		if equal(o) && o.cost <= limit*(1+1e-9) && len(o.Launches) < len(best.Launches) {
 			best = o
 		}
 	}
@@ -83,4 +111,4 @@ func choose(all []*outcome) *outcome {
 }
 
 // priced is what a node of an offering costs the plan.
-func (sv *solver) priced(price float64) float64 { return price }
+func (sv *solver) priced(price float64) float64 { return price + sv.s.Settings.NodeCost }

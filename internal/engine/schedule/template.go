@@ -200,7 +200,6 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	sv.listed++
 	for i := range t.types {
 		ti := &t.types[i]
-		sv.steps++
 		c.price[i] = math.Inf(1)
 		if !reqs.Overlaps(ti.Requirements) {
 			continue

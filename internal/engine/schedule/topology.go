@@ -50,6 +50,9 @@ type group struct {
 	usable []string
 	// floating pods are in bins that have not settled on a domain.
 	floating int
+	// before are the counts that a run found, once it has touched them.
+	before  map[string]int
+	touched bool
 }
 
 // nodeFilter says which nodes a spread constraint counts.
@@ -223,20 +226,31 @@ func (sv *solver) countDeclared() {
 
 // universe lists the values of the group's key on the nodes there are and on those that could be bought.
 func (sv *solver) universe(g *group) []string {
-	var out []string
+	out := sv.forSale(g)
 	for _, n := range sv.nodes {
-		if v, ok := n.domain(g.key); ok && !n.src.Deleting && g.filter.admits(n.labels, n.src.Taints, nil) {
+		if v, ok := sv.lends(n, g); ok {
 			out = append(out, v)
 		}
 	}
-	for _, t := range sv.templates {
-		if t.exhausted() || !g.filter.admitsTaints(t.taints) {
-			continue
-		}
-		out = append(out, t.values(g.key)...)
-	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// lends tells of which domain of the group the node is.
+func (sv *solver) lends(n *node, g *group) (string, bool) {
+	v, ok := n.domain(g.key)
+	return v, ok && !n.src.Deleting && g.filter.admits(n.labels, n.src.Taints, nil)
+}
+
+// forSale lists the group's domains on nodes that could be bought.
+func (sv *solver) forSale(g *group) []string {
+	var out []string
+	for _, t := range sv.templates {
+		if !t.exhausted() && g.filter.admitsTaints(t.taints) {
+			out = append(out, t.values(g.key)...)
+		}
+	}
+	return out
 }
 
 func (g *group) addInBin(index, n int) {

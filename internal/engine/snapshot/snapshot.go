@@ -50,6 +50,8 @@ type Settings struct {
 	// DefaultSpread holds for pods without spread constraints of their own. Whoever cuts a Snapshot has added them to
 	// its Pods, each with the selector that suits the pod.
 	DefaultSpread []corev1.TopologySpreadConstraint
+	// NodeCost is what each node costs per hour beside its price, in $: licences, agents. Plans are chosen by both.
+	NodeCost float64
 }
 
 // Pool is a NodePool together with what its node class can launch.

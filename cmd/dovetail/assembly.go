@@ -43,6 +43,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
 	"github.com/dovetail-k8s/dovetail/internal/controller/static"
+	"github.com/dovetail-k8s/dovetail/internal/controller/tag"
 	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
@@ -118,6 +119,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&initialize.Reconciler{Client: c, Log: log, Now: now},
 		&liveness.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&tag.Reconciler{Client: c, Cloud: ec2, Log: log},
 		&disrupt.Consolidatable{Client: c, Log: log, Now: now},
 		&disrupt.PodEvents{Client: c},
 		&terminate.ClaimReconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},

@@ -39,6 +39,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
@@ -109,15 +110,17 @@ func (a *assembly) assemble(ctx context.Context) error {
 // reconcilers react to single objects.
 func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	health := poolhealth.NewTracker(c, now)
 	return []registrar{
+		&poolhealth.Reconciler{Client: c, Tracker: health, Log: log},
 		&nodeclass.Reconciler{Client: c, Cloud: ec2, Events: a.events, Log: log, Now: now},
 		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity)},
 		&provision.PodTrigger{Client: c, Batch: a.batch},
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&register.Reconciler{Client: c, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&register.Reconciler{Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&initialize.Reconciler{Client: c, Log: log, Now: now},
-		&liveness.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&tag.Reconciler{Client: c, Cloud: ec2, Log: log},
 		&disrupt.Consolidatable{Client: c, Log: log, Now: now},

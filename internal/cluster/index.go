@@ -103,3 +103,20 @@ func ClaimRequests(r client.Reader) func(context.Context, client.Object) []recon
 		return out
 	}
 }
+
+// PoolRequests maps a node class to reconcile requests for the NodePools that launch from it.
+func PoolRequests(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, class client.Object) []reconcile.Request {
+		var pools karpv1.NodePoolList
+		if err := r.List(ctx, &pools); err != nil {
+			return nil
+		}
+		var out []reconcile.Request
+		for _, p := range pools.Items {
+			if ref := p.Spec.Template.Spec.NodeClassRef; awsv1.IsEC2NodeClass(ref) && ref.Name == class.GetName() {
+				out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
+			}
+		}
+		return out
+	}
+}

@@ -25,9 +25,17 @@ const (
 	RegistrationTimeout = 15 * time.Minute
 )
 
+// health counts the claims of a pool that came to nothing.
+type health interface {
+	Failed(ctx context.Context, claim *karpv1.NodeClaim) error
+}
+
 // Reconciler deletes NodeClaims that are late.
 type Reconciler struct {
-	Client  client.Client
+	Client client.Client
+	Health health
+	// LaunchTimeout is how long a launch may take.
+	LaunchTimeout time.Duration
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -47,7 +55,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	d, ok := next(claim)
+	d, ok := next(claim, r.LaunchTimeout)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
@@ -59,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Metrics.Disrupted(claim, d.reason)
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, r.Health.Failed(ctx, claim)
 }
 
 // deadline is when a claim counts as late, and for what.
@@ -70,13 +78,13 @@ type deadline struct {
 }
 
 // next returns the claim's next deadline; none once it is registered.
-func next(claim *karpv1.NodeClaim) (deadline, bool) {
+func next(claim *karpv1.NodeClaim, launchTimeout time.Duration) (deadline, bool) {
 	steps := []struct {
 		condition string
 		timeout   time.Duration
 		reason    string
 	}{
-		{karpv1.ConditionLaunched, LaunchTimeout, "launch_timeout"},
+		{karpv1.ConditionLaunched, launchTimeout, "launch_timeout"},
 		{karpv1.ConditionRegistered, RegistrationTimeout, "registration_timeout"},
 	}
 	for _, s := range steps {

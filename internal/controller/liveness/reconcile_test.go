@@ -6,13 +6,19 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 )
+
+func reconciler(f *fixture.Fixture) *Reconciler {
+	return &Reconciler{Client: f.API, Health: poolhealth.NewTracker(f.API, f.Now), LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
 
 func TestLateClaims(t *testing.T) {
 	tests := []struct {
@@ -22,20 +28,20 @@ func TestLateClaims(t *testing.T) {
 		wait   time.Duration
 		reason string
 	}{
-		{"row 6: four minutes without instance", fixture.Claim("a"), 4 * time.Minute, time.Minute, ""},
-		{"row 7: six minutes without instance", fixture.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
-		{"row 9: the condition's time decides, not the claim's", fixture.Claim("a", func(c *karpv1.NodeClaim) {
+		{"lifecycle row 6: four minutes without instance", fixture.Claim("a"), 4 * time.Minute, time.Minute, ""},
+		{"lifecycle row 7: six minutes without instance", fixture.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
+		{"lifecycle row 9: the condition's time decides, not the claim's", fixture.Claim("a", func(c *karpv1.NodeClaim) {
 			condition.SetFalse(c, karpv1.ConditionLaunched, "X", "", fixture.Start.Add(time.Hour))
 		}), time.Hour, LaunchTimeout, ""},
-		{"row 10: twenty minutes without Node", fixture.Claim("a", fixture.Launched), 20 * time.Minute, 0, "registration_timeout"},
-		{"row 11: registered, never initialized", fixture.Claim("a", fixture.Registered), 20 * time.Minute, 0, ""},
-		{"row 1: another provider's", fixture.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
+		{"lifecycle row 10: twenty minutes without Node", fixture.Claim("a", fixture.Launched), 20 * time.Minute, 0, "registration_timeout"},
+		{"lifecycle row 11: registered, never initialized", fixture.Claim("a", fixture.Registered), 20 * time.Minute, 0, ""},
+		{"lifecycle row 1: another provider's", fixture.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := fixture.New(t, tt.claim)
 			f.Clock = f.Clock.Add(tt.age)
-			result := f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+			result := f.Reconcile(reconciler(f), "a")
 			if ended := f.Claim("a").DeletionTimestamp != nil; ended != (tt.reason != "") || result.RequeueAfter != tt.wait {
 				t.Errorf("ended %v, comes back after %v; want %q, %v", ended, result.RequeueAfter, tt.reason, tt.wait)
 			}
@@ -54,13 +60,48 @@ func TestLaunchedAtTheLastMoment(t *testing.T) {
 	fixture.Launched(c)
 	f.Do(f.API.Status().Update(f.Context(), c))
 	f.Clock = f.Clock.Add(LaunchTimeout)
-	r := &Reconciler{Client: interceptor.NewClient(f.API, interceptor.Funcs{
+	r := reconciler(f)
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 			stale.DeepCopyInto(o.(*karpv1.NodeClaim))
 			return nil
 		},
-	}), Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	})
 	if _, err := f.Try(r, "a"); !apierrors.IsConflict(err) || f.Claim("a").DeletionTimestamp != nil {
 		t.Errorf("error %v: a claim that has its instance was ended for having none", err)
+	}
+}
+
+// lifecycle row 8: another time to launch.
+func TestLaunchTimeout(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a"))
+	r := reconciler(f)
+	r.LaunchTimeout = 45 * time.Second
+	f.Clock = f.Clock.Add(30 * time.Second)
+	if result := f.Reconcile(r, "a"); result.RequeueAfter != 15*time.Second || f.Claim("a").DeletionTimestamp != nil {
+		t.Errorf("after 30 s: comes back after %v", result.RequeueAfter)
+	}
+	f.Clock = f.Clock.Add(30 * time.Second)
+	f.Reconcile(r, "a")
+	if f.Claim("a").DeletionTimestamp == nil || f.Counted("launch_timeout") != 1 {
+		t.Error("after 60 s the claim is still there, or was not counted")
+	}
+}
+
+// Failures are counted for the pool, and successes of others weigh against them.
+func TestPoolsHearOfFailures(t *testing.T) {
+	pool := fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
+	owned := func(c *karpv1.NodeClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-pool"}}
+	}
+	f := fixture.New(t, pool, fixture.Claim("a", owned, fixture.Launched), fixture.Claim("b", owned))
+	f.Clock = f.Clock.Add(20 * time.Minute)
+	r := reconciler(f)
+	for n, name := range []string{"a", "b"} {
+		f.Reconcile(r, name)
+		f.Get(pool)
+		if unhealthy := condition.IsFalse(pool, karpv1.ConditionNodeRegistrationHealthy); unhealthy != (n == 1) {
+			t.Errorf("lifecycle row 12: after %d failures the pool is unhealthy: %v", n+1, unhealthy)
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/support"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 )
@@ -42,24 +42,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodepool.readiness").
 		For(&karpv1.NodePool{}).
-		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(r.poolsOf)).
+		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
 		Complete(conflict.Retry(r))
-}
-
-// poolsOf maps a node class to the pools that launch from it.
-func (r *Reconciler) poolsOf(ctx context.Context, class client.Object) []reconcile.Request {
-	var pools karpv1.NodePoolList
-	if err := r.Client.List(ctx, &pools); err != nil {
-		r.Log.Error("listing the pools of a node class", "EC2NodeClass", class.GetName(), "error", err)
-		return nil
-	}
-	var out []reconcile.Request
-	for _, p := range pools.Items {
-		if ref := p.Spec.Template.Spec.NodeClassRef; awsv1.IsEC2NodeClass(ref) && ref.Name == class.GetName() {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
-		}
-	}
-	return out
 }
 
 // Reconcile validates the pool, looks at its node class, and warns of fields that do nothing yet.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,9 +27,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
 
+// health counts the claims of a pool that have registered.
+type health interface {
+	Registered(ctx context.Context, claim *karpv1.NodeClaim) error
+}
+
 // Reconciler registers the Nodes of launched NodeClaims.
 type Reconciler struct {
-	Client  client.Client
+	Client client.Client
+	// Hooks are asked before a Node counts as registered. There may be none.
+	Hooks   []Hook
+	Health  health
 	Events  *event.Recorder
 	Metrics *metric.Metrics
 	Log     *slog.Logger
@@ -62,12 +71,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// A Node that is being deleted cannot be given a finalizer any more, and will not be a node.
 	nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return n.DeletionTimestamp != nil })
 	before := claim.DeepCopy()
+	var asked answers
 	switch len(nodes) {
 	case 0:
 		condition.SetUnknown(claim, karpv1.ConditionRegistered, "NodeNotFound", "Node not registered with cluster", r.Now())
 	case 1:
-		if err := r.adopt(ctx, claim, &nodes[0]); err != nil {
+		asked, err = r.adopt(ctx, claim, &nodes[0])
+		if err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		before.ObjectMeta = *claim.ObjectMeta.DeepCopy() // adopt has written it
+		if asked.pending() {
+			condition.SetUnknown(claim, karpv1.ConditionRegistered, "RegistrationHookPending", asked.message(), r.Now())
+			break
 		}
 		claim.Status.NodeName = nodes[0].Name
 		condition.SetTrue(claim, karpv1.ConditionRegistered, r.Now())
@@ -80,40 +96,65 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if condition.IsTrue(claim, karpv1.ConditionRegistered) {
 		r.Metrics.NodesCreated.WithLabelValues(claim.Labels[karpv1.LabelNodePool], claim.Labels[corev1.LabelTopologyZone]).Inc()
 		r.Log.Info("registered nodeclaim", "NodeClaim", claim.Name, "Node", claim.Status.NodeName, "provider-id", claim.Status.ProviderID)
+		return reconcile.Result{}, r.Health.Registered(ctx, claim)
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: asked.wait}, asked.err
 }
 
 // adopt writes onto the node what its claim says, in one patch that fails if the node has changed since
 // it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back.
-func (r *Reconciler) adopt(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
+// While a hook is not satisfied the node keeps the taint that holds pods off.
+func (r *Reconciler) adopt(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (answers, error) {
 	if node.Labels[karpv1.LabelRegistered] == "true" {
 		// The status write after an earlier patch was lost. The node is done, and taints removed since stay removed.
-		return nil
+		return answers{}, nil
 	}
 	if !slices.ContainsFunc(node.Spec.Taints, unregistered) {
 		r.Log.Error("node joined without the taint that keeps pods off until it is registered", "NodeClaim", claim.Name, "Node", node.Name, "taint", karpv1.TaintKeyUnregistered)
 		r.Events.Warn(claim, "UnregisteredTaintMissing", "Node %s joined without taint %s: pods may have landed before its labels and taints were in place", node.Name, karpv1.TaintKeyUnregistered)
 	}
+	asked := ask(ctx, r.Hooks, claim, node)
+	if err := r.label(ctx, claim, asked); err != nil {
+		return asked, err
+	}
 	before := node.DeepCopy()
-	syncNode(claim, node)
-	return r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	syncNode(claim, node, !asked.pending())
+	if equality.Semantic.DeepEqual(before, node) {
+		return asked, nil
+	}
+	return asked, r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// syncNode makes node bear its claim's finalizer, owner, labels, annotations and taints, and marks it registered.
-func syncNode(claim *karpv1.NodeClaim, node *corev1.Node) {
-	controllerutil.AddFinalizer(node, karpv1.FinalizerTermination)
+// label gives the claim the labels that hooks want it to have.
+func (r *Reconciler) label(ctx context.Context, claim *karpv1.NodeClaim, asked answers) error {
+	before := claim.DeepCopy()
+	for key, value := range asked.labels {
+		metav1.SetMetaDataLabel(&claim.ObjectMeta, key, value)
+	}
+	if maps.Equal(before.Labels, claim.Labels) {
+		return nil
+	}
+	return r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// syncNode makes node bear its claim's finalizer, owner, labels, annotations and taints, and marks it registered
+// if all is well with it.
+func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
+	first := controllerutil.AddFinalizer(node, karpv1.FinalizerTermination)
 	own(claim, node)
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
 	}
-	if node.Labels[karpv1.LabelDoNotSyncTaints] != "true" {
+	// Taints are written once: one that somebody has removed since, while a hook was pending, stays removed.
+	if first && node.Labels[karpv1.LabelDoNotSyncTaints] != "true" {
 		addMissing(node, claim.Spec.Taints)
 		addMissing(node, claim.Spec.StartupTaints)
 	}
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, unregistered)
 	maps.Copy(node.Labels, claim.Labels)
-	node.Labels[karpv1.LabelRegistered] = "true"
+	if registered {
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, unregistered)
+		node.Labels[karpv1.LabelRegistered] = "true"
+	}
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 )
 
 const (
@@ -33,7 +34,7 @@ func theClaim(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 }
 
 func reconciler(f *fixture.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, Health: poolhealth.NewTracker(f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 func TestRegister(t *testing.T) {
@@ -73,16 +74,16 @@ func TestRegistration(t *testing.T) {
 		taints []string
 		event  string
 	}{
-		{"row 17: no unregistered taint", fixture.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
-		{"row 18: taints are not to be synced", fixture.Joined("a", doNotSync("true")), nil, ""},
-		{"row 19: any other value", fixture.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
+		{"lifecycle row 17: no unregistered taint", fixture.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
+		{"lifecycle row 18: taints are not to be synced", fixture.Joined("a", doNotSync("true")), nil, ""},
+		{"lifecycle row 19: any other value", fixture.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
 		{"what is there already keeps its value", fixture.Joined("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule})
 		}), []string{dedicated, starting, "theirs:NoSchedule"}, ""},
-		{"row 16: the owner is not named twice", fixture.Joined("a", func(n *corev1.Node) {
+		{"lifecycle row 16: the owner is not named twice", fixture.Joined("a", func(n *corev1.Node) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated, starting}, ""},
-		{"row 20: registered before, the answer was lost: a startup taint that went stays away", fixture.Up("a", func(n *corev1.Node) {
+		{"lifecycle row 20: registered before, the answer was lost: a startup taint that went stays away", fixture.Up("a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated}, ""},
@@ -124,7 +125,7 @@ func TestNotRegistered(t *testing.T) {
 		{"two Nodes", theClaim(), []client.Object{fixture.Joined("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
 		{"not launched", fixture.Claim("a"), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
 		{"being deleted", theClaim(fixture.Deleting), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"row 1: another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"lifecycle row 1: another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{fixture.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

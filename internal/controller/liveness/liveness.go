@@ -36,9 +36,9 @@ type Reconciler struct {
 	Health health
 	// LaunchTimeout is how long a launch may take.
 	LaunchTimeout time.Duration
-	Metrics *metric.Metrics
-	Log     *slog.Logger
-	Now     func() time.Time
+	Metrics       *metric.Metrics
+	Log           *slog.Logger
+	Now           func() time.Time
 }
 
 // Register adds the reconciler to mgr.

@@ -35,13 +35,6 @@ func UnsupportedNodePool(p *karpv1.NodePool) []Field { return used(nodePoolGaps(
 // UnsupportedNodeClass returns the fields that c uses in vain.
 func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClassGaps(), c) }
 
-// UnsupportedKinds returns the kinds that nothing happens by at all, with what happens instead.
-func UnsupportedKinds() map[string]string {
-	return map[string]string{
-		"CapacityBuffer": "no room is kept free; the feature gate `CapacityBuffer` has no effect",
-	}
-}
-
 func nodePoolGaps() []gap[*karpv1.NodePool] {
 	return []gap[*karpv1.NodePool]{
 		{

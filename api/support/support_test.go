@@ -2,9 +2,7 @@ package support
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -85,10 +83,6 @@ func TestDocumentation(t *testing.T) {
 	}
 	for _, g := range nodeClassGaps() {
 		add("EC2NodeClass", "`"+g.Path+"`", g.Message)
-	}
-	kinds := UnsupportedKinds()
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		add(kind, "all", kinds[kind])
 	}
 	page, err := os.ReadFile("../../docs/compatibility.md")
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/adopt"
+	"github.com/dovetail-k8s/dovetail/internal/controller/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -92,6 +93,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		Types:            ec2,
 		Settings:         a.planning,
 		Overlays:         a.overlays,
+		CapacityBuffers:  a.settings.Gate(settings.GateCapacityBuffer),
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,
@@ -135,6 +137,9 @@ func (a *assembly) optional(ec2 *aws.Cloud, state *cluster.State) (out []registr
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	if a.settings.Gate(settings.GateStaticCapacity) {
 		out = append(out, &static.Reconciler{Client: c, State: state, Labels: labels(), Metrics: a.metrics, Log: log, Now: now})
+	}
+	if a.settings.Gate(settings.GateCapacityBuffer) {
+		out = append(out, &buffer.Reconciler{Client: c, Batch: a.batch, Log: log, Now: now})
 	}
 	if a.overlays != nil {
 		terms := overlay.Terms{Labels: labels(), Resources: awsv1.Resources()}

@@ -179,6 +179,9 @@ func reach(config *rest.Config, s settings.Settings) error {
 	if s.Gate(settings.GateNodeOverlay) {
 		kinds = append(kinds, v1alpha1.GroupVersion)
 	}
+	if s.Gate(settings.GateCapacityBuffer) {
+		kinds = append(kinds, bufferv1.GroupVersion)
+	}
 	for _, gv := range kinds {
 		_, err := client.ServerResourcesForGroupVersion(gv.String())
 		switch {

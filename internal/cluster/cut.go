@@ -34,6 +34,8 @@ type Objects struct {
 	StorageClasses         []*storagev1.StorageClass
 	PDBs                   []*policyv1.PodDisruptionBudget
 	Namespaces             []*corev1.Namespace
+	// Buffers are those that are to have room.
+	Buffers []Buffer
 	Owners
 }
 
@@ -58,6 +60,8 @@ type Facts struct {
 	Condemned map[types.UID]bool
 	// Nominated are nodes (by the snapshot's name) that were promised to a pod, and until when.
 	Nominated map[string]time.Time
+	// Room is how many virtual pods the last plan has put on which node; nil if there was none yet.
+	Room map[string]int
 }
 
 // Cut makes a Snapshot of a world. Equal worlds make equal Snapshots, in whatever order they are told.
@@ -66,7 +70,7 @@ func Cut(o Objects, f Facts) *snapshot.Snapshot {
 		Objects: o, facts: f,
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
-	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies, w.spreadByDefault} {
+	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies, w.spreadByDefault, w.cutBuffers} {
 		step()
 	}
 	return w.snap

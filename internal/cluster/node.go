@@ -32,7 +32,7 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 		Launched:       condition.IsTrue(claim, karpv1.ConditionLaunched),
 		Consolidatable: condition.IsTrue(claim, karpv1.ConditionConsolidatable),
 		CreatedAt:      claim.CreationTimestamp.Time,
-		Nominated:      nominatedPods(claim, f.NominationWindow, f.Now),
+		Nominated:      nominatedPods(claim, karpv1.AnnotationNominatedPods, f.NominationWindow, f.Now),
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}
@@ -47,6 +47,12 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	}
 	out.Disrupting = !out.Deleting && condition.IsTrue(claim, karpv1.ConditionDisruptionReason)
+	if virtual := nominatedPods(claim, karpv1.AnnotationNominatedBuffers, f.NominationWindow, f.Now); len(virtual) > 0 {
+		out.Virtual = len(virtual)
+		if !out.Launched {
+			out.NominatedVirtual = virtual
+		}
+	}
 	if node == nil && condition.IsTrue(claim, karpv1.ConditionRegistered) {
 		// Its Node has joined and was removed since. What the claim promises will not come any more.
 		out.Allocatable, out.Nominated = nil, nil
@@ -103,11 +109,11 @@ func promised(seen, expected corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// nominatedPods reads which pods a claim was bought for. The promise ends a while after the node was
+// nominatedPods reads from an annotation which pods a claim was bought for. The promise ends a while after the node was
 // initialized: a pod that still waits then was kept off for a reason that the plan did not see, and
 // must be planned afresh.
-func nominatedPods(claim *karpv1.NodeClaim, window time.Duration, now time.Time) []types.UID {
-	list := claim.Annotations[karpv1.AnnotationNominatedPods]
+func nominatedPods(claim *karpv1.NodeClaim, annotation string, window time.Duration, now time.Time) []types.UID {
+	list := claim.Annotations[annotation]
 	if list == "" || claim.DeletionTimestamp != nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	facts := s.facts()
 	objects := &Objects{}
-	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readOwners} {
+	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readBuffers, s.readOwners} {
 		if err := step(ctx, objects); err != nil {
 			return nil, fmt.Errorf("cut a snapshot: %w", err)
 		}
@@ -47,6 +47,7 @@ func (s *State) mark(f *Facts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.Condemned, f.Nominated = maps.Clone(s.condemned), maps.Clone(s.nominated)
+	f.Room = maps.Clone(s.room)
 }
 
 // list reads all objects of a kind from the cache. The objects are shared with it and only read.

@@ -36,6 +36,8 @@ type Config struct {
 	Types       InstanceTypes
 	// Overlays change prices and capacity of what Types says. Nil changes nothing.
 	Overlays *Overlays
+	// CapacityBuffers is the feature gate of that name.
+	CapacityBuffers bool
 	// PoolLeftOut is told of a pool whose instance types could not be listed.
 	PoolLeftOut func(pool *karpv1.NodePool, err error)
 	Settings    snapshot.Settings
@@ -58,6 +60,8 @@ type State struct {
 	condemned map[types.UID]bool
 	// nominated holds nodes (by the snapshot's name) that were promised to a pod, and until when.
 	nominated map[string]time.Time
+	// room holds how many virtual pods the last plan has put on which node; nil before the first.
+	room map[string]int
 	// reserved are places under a pool's limit on nodes that are set aside for claims about to be created.
 	reserved map[string]int64
 	// primed is true once a read of the API server itself has been merged. doubts counts the calls of

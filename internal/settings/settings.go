@@ -208,6 +208,7 @@ const (
 	GateReservedCapacity = "ReservedCapacity"
 	GateStaticCapacity   = "StaticCapacity"
 	GateNodeOverlay      = "NodeOverlay"
+	GateCapacityBuffer   = "CapacityBuffer"
 )
 
 // Gate tells whether a feature gate is on.
@@ -232,7 +233,7 @@ func (s Settings) Idle() []string {
 	note(!s.IgnoreDRARequests, "ignore-dra-requests")
 	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
 	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
-	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation", "CapacityBuffer"} {
+	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation"} {
 		note(gates[name], "feature-gates "+name)
 	}
 	return out

@@ -110,12 +110,12 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
 		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
-		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true,CapacityBuffer=true")
+		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 9 {
-		t.Errorf("%d settings without effect, want 9", got)
+	if got := len(s.Idle()); got != 8 {
+		t.Errorf("%d settings without effect, want 8", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

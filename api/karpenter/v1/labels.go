@@ -56,6 +56,8 @@ const (
 	AnnotationCapacityBufferNamespace = Group + "/capacity-buffer-namespace"
 	// AnnotationNominatedPods lists, comma-separated, the UIDs of the pods that a claim was bought for.
 	AnnotationNominatedPods = "dovetail.sh/nominated-pods"
+	// AnnotationNominatedBuffers does the same for the virtual pods of CapacityBuffers.
+	AnnotationNominatedBuffers = "dovetail.sh/nominated-buffers"
 )
 
 // Keys of taints.

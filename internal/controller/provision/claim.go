@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -31,11 +32,18 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	if slices.ContainsFunc(l.InstanceTypes, func(t *catalog.InstanceType) bool { return t.CapacityOverlaid }) {
 		claim.Annotations[karpv1.AnnotationCapacityOverlayApplied] = "true"
 	}
-	var nominated []string
+	var pods, virtual []string
 	for _, pod := range l.Pods {
-		nominated = append(nominated, string(pod.UID))
+		if buffer.IsVirtual(pod) {
+			virtual = append(virtual, string(pod.UID))
+		} else {
+			pods = append(pods, string(pod.UID))
+		}
 	}
-	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(nominated, ",")
+	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(pods, ",")
+	if len(virtual) > 0 {
+		claim.Annotations[karpv1.AnnotationNominatedBuffers] = strings.Join(virtual, ",")
+	}
 	return claim, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -40,6 +41,8 @@ type world interface {
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
+	// KeepRoom says how many virtual pods each node holds.
+	KeepRoom(nodes map[string]int)
 	// Forget makes the next snapshot read the API server itself.
 	Forget()
 }
@@ -117,9 +120,15 @@ func (p *Provisioner) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	plan, err := p.place(ctx, snap)
+	return errors.Join(err, p.keepRoom(ctx, snap, plan))
+}
+
+// place plans the pods and creates the claims that they need.
+func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (schedule.Plan, error) {
 	if len(snap.Pods) == 0 {
 		p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(0)
-		return nil
+		return schedule.Plan{}, nil
 	}
 	start := p.Now()
 	plan := schedule.Solve(snap, schedule.Budget{})
@@ -130,7 +139,7 @@ func (p *Provisioner) pass(ctx context.Context) error {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
 	p.tellPods(plan, snap.Closed)
-	return p.launch(ctx, plan.Launches, snap.Labels)
+	return plan, p.launch(ctx, plan.Launches, snap.Labels)
 }
 
 // unschedulable counts the pods that have no place, and will have none as things are.
@@ -265,7 +274,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	p.Log.Info("created nodeclaim", "NodePool", pool.Name, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
 		"instance-types", typeNames(l), "pods", len(l.Pods))
 	for _, pod := range l.Pods {
-		if pod.Spec.NodeName == "" {
+		if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
 			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", claim.Name)
 		}
 	}

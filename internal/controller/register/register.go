@@ -160,7 +160,7 @@ func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
 	}
 	for key, value := range claim.Annotations {
 		// Which pods the claim was bought for is between us and the claim.
-		if key != karpv1.AnnotationNominatedPods {
+		if key != karpv1.AnnotationNominatedPods && key != karpv1.AnnotationNominatedBuffers {
 			node.Annotations[key] = value
 		}
 	}

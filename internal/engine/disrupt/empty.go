@@ -49,6 +49,7 @@ const (
 	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
 	PDB               Reason = "PDB"
 	NotEmpty          Reason = "NotEmpty"
+	BufferPods        Reason = "BufferPods"
 	Disabled          Reason = "ConsolidationDisabled"
 	NotConsolidatable Reason = "NotConsolidatable"
 	Budget            Reason = "Budget"
@@ -142,6 +143,8 @@ func why(n *snapshot.Node, pool *Allowance, budgets []snapshot.Budget, now time.
 		return NotEmpty, fmt.Sprintf("pod %s/%s would have to move", n.Pods[at].Namespace, n.Pods[at].Name)
 	}
 	switch {
+	case n.Virtual > 0:
+		return BufferPods, fmt.Sprintf("node %q has buffer pods", n.Name)
 	case pool.Pool.Spec.Replicas != nil:
 		return Disabled, fmt.Sprintf("NodePool %q keeps a fixed number of nodes", n.Pool)
 	case pool.Pool.Spec.Disruption.ConsolidateAfter.IsNever():

@@ -33,6 +33,9 @@ type Snapshot struct {
 	Nodes []Node
 	// Pods are those to be placed: provisionable ones, and those of nodes that are going away.
 	Pods []*corev1.Pod
+	// Virtual are pods that stand for the room which CapacityBuffers keep. They are planned after Pods and around them, see
+	// package buffer.
+	Virtual []*corev1.Pod
 	// DaemonSets weigh on every node that they would run on.
 	DaemonSets []DaemonSet
 	// What pods refer to. Keys are namespace/name for namespaced objects.
@@ -89,6 +92,11 @@ type Node struct {
 	Pods []*corev1.Pod
 	// Nominated are pending pods promised to this claim. They use resources here and nowhere else.
 	Nominated []types.UID
+	// NominatedVirtual are virtual pods that the claim was bought for, while it has no instance: until its size is known
+	// they have their room here and nowhere else.
+	NominatedVirtual []types.UID
+	// Virtual is how many virtual pods have their room here. A node with any is not empty.
+	Virtual int
 	// Launched is false for a claim that has no instance yet: its size is known only by what it
 	// promised its nominated pods, so it takes no others. It says nothing about nodes without a claim.
 	Launched    bool

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
+)
+
+// Buffer is a CapacityBuffer with the shape of its pods.
+type Buffer struct {
+	*bufferv1.CapacityBuffer
+	Shape
+}
+
+// Shape is what the pods of a buffer look like.
+type Shape struct {
+	Template *corev1.PodTemplateSpec
+	// Generation is that of the PodTemplate, Scalable the replicas of the workload: the shape is of one or the other.
+	Generation *int64
+	Scalable   *int32
+}
+
+// ShapeError says why a buffer has no shape. Reason is one of the condition ReadyForProvisioning.
+type ShapeError struct{ Reason, Message string }
+
+func (e *ShapeError) Error() string { return e.Message }
+
+// ShapeOf finds what the pods of a buffer look like. What the user has to mend is a *ShapeError.
+func ShapeOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
+	switch {
+	case b.Spec.PodTemplateRef != nil:
+		t := &corev1.PodTemplate{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.PodTemplateRef.Name}, t)
+		if apierrors.IsNotFound(err) {
+			return Shape{}, &ShapeError{bufferv1.ReasonPodTemplateNotFound, fmt.Sprintf("PodTemplate %q does not exist in namespace %q", b.Spec.PodTemplateRef.Name, b.Namespace)}
+		}
+		return Shape{Template: &t.Template, Generation: &t.Generation}, err
+	case b.Spec.ScalableRef != nil:
+		return scalable(ctx, r, b.Namespace, b.Spec.ScalableRef)
+	}
+	return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is given"}
+}
+
+func scalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
+	if ref.APIGroup != "" && ref.APIGroup != appsv1.GroupName {
+		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}
+	}
+	var out Shape
+	var err error
+	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
+	switch ref.Kind {
+	case "Deployment":
+		o := &appsv1.Deployment{}
+		err = r.Get(ctx, key, o)
+		out.Template, out.Scalable = &o.Spec.Template, o.Spec.Replicas
+	case "StatefulSet":
+		o := &appsv1.StatefulSet{}
+		err = r.Get(ctx, key, o)
+		out.Template, out.Scalable = &o.Spec.Template, o.Spec.Replicas
+	case "ReplicaSet":
+		o := &appsv1.ReplicaSet{}
+		err = r.Get(ctx, key, o)
+		out.Template, out.Scalable = &o.Spec.Template, o.Spec.Replicas
+	default:
+		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: kind %q is none of Deployment, StatefulSet, ReplicaSet", ref.Kind)}
+	}
+	if apierrors.IsNotFound(err) {
+		return Shape{}, &ShapeError{bufferv1.ReasonScalableRefNotFound, fmt.Sprintf("%s %q does not exist in namespace %q", ref.Kind, ref.Name, namespace)}
+	}
+	if out.Scalable == nil {
+		one := int32(1)
+		out.Scalable = &one
+	}
+	return out, err
+}
+
+// readBuffers reads the buffers that are to have room. One whose shape is gone since it was resolved has none.
+func (s *State) readBuffers(ctx context.Context, o *Objects) error {
+	if !s.cfg.CapacityBuffers {
+		return nil
+	}
+	var list bufferv1.CapacityBufferList
+	if err := s.list(ctx, &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if b.DeletionTimestamp != nil || b.Status.Replicas == nil || *b.Status.Replicas <= 0 ||
+			!meta.IsStatusConditionTrue(b.Status.Conditions, bufferv1.ConditionReadyForProvisioning) {
+			continue
+		}
+		shape, err := ShapeOf(ctx, s.cfg.Cache, b)
+		if _, mendable := err.(*ShapeError); mendable {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("capacity buffer %s/%s: %w", b.Namespace, b.Name, err)
+		}
+		o.Buffers = append(o.Buffers, Buffer{b, shape})
+	}
+	return nil
+}
+
+// cutBuffers makes the virtual pods, and says on which nodes the last plan has put them. As long as there was no plan
+// every node of ours may hold one.
+func (w *world) cutBuffers() {
+	for _, b := range w.Buffers {
+		w.snap.Virtual = append(w.snap.Virtual, buffer.Pods(b.CapacityBuffer, b.Template, *b.Status.Replicas)...)
+	}
+	slices.SortFunc(w.snap.Virtual, byNamespacedName)
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		n.Virtual = max(n.Virtual, w.facts.Room[n.Name], w.facts.Room[n.Claim])
+		if w.facts.Room == nil && len(w.snap.Virtual) > 0 {
+			n.Virtual = max(n.Virtual, 1)
+		}
+	}
+}
+
+// KeepRoom says how many virtual pods each node (by the snapshot's name) holds, in place of what was said before.
+func (s *State) KeepRoom(nodes map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = maps.Clone(nodes)
+}

@@ -1,0 +1,118 @@
+// Package buffer is the arithmetic of CapacityBuffers: how many chunks one has, which virtual pods stand for them, and
+// where there is room for these.
+//
+// A virtual pod exists in plans only. It comes after all real pods and around them: room is kept in what they leave, and what
+// is bought for it is bought beside what they need.
+package buffer
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// MaxChunks is how many virtual pods stand for one buffer at most, however large it is.
+const MaxChunks = 10_000
+
+// Chunks is how many pods of the shape of template the buffer has room for. scalable are the replicas of the workload that
+// the shape was taken from, nil if it was not taken from one.
+//
+// The larger of spec.replicas and spec.percentage counts, as far as spec.limits allow; with neither, the limits alone
+// decide, and without any bound there is nothing to keep.
+func Chunks(spec *bufferv1.CapacityBufferSpec, template *corev1.PodTemplateSpec, scalable *int32) int32 {
+	wanted, given := int64(0), false
+	if spec.Replicas != nil {
+		wanted, given = int64(*spec.Replicas), true
+	}
+	if spec.Percentage != nil && scalable != nil {
+		share := int64(*scalable) * int64(*spec.Percentage)
+		wanted, given = max(wanted, (share+99)/100), true
+	}
+	allowed, bounded := within(spec.Limits, template)
+	switch {
+	case given && bounded:
+		wanted = min(wanted, allowed)
+	case bounded:
+		wanted = allowed
+	}
+	return int32(min(max(wanted, 0), math.MaxInt32))
+}
+
+// within is how many pods the limits have room for; false if the limits name nothing that the pods ask for.
+func within(limits corev1.ResourceList, template *corev1.PodTemplateSpec) (allowed int64, bounded bool) {
+	allowed = math.MaxInt64
+	requests := snapshot.Requests(&corev1.Pod{Spec: specOf(template)})
+	for name, limit := range limits {
+		if each := requests[name]; each.MilliValue() > 0 {
+			allowed, bounded = min(allowed, max(0, limit.MilliValue())/each.MilliValue()), true
+		}
+	}
+	return allowed, bounded
+}
+
+// Pods are the virtual pods of a buffer with n chunks. They share all but their metadata.
+func Pods(b *bufferv1.CapacityBuffer, template *corev1.PodTemplateSpec, n int32) []*corev1.Pod {
+	annotations := map[string]string{}
+	maps.Copy(annotations, template.Annotations)
+	annotations[karpv1.AnnotationCapacityBufferFakePod] = "true"
+	annotations[karpv1.AnnotationCapacityBufferName] = b.Name
+	annotations[karpv1.AnnotationCapacityBufferNamespace] = b.Namespace
+	spec := specOf(template)
+	out := make([]*corev1.Pod, 0, min(n, MaxChunks))
+	for i := range min(n, MaxChunks) {
+		out = append(out, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: b.Namespace, Name: fmt.Sprintf("capacity-buffer-%s-%d", b.Name, i+1), UID: types.UID(fmt.Sprintf("%s-%d", b.UID, i+1)),
+				CreationTimestamp: b.CreationTimestamp, Labels: template.Labels, Annotations: annotations,
+			},
+			Spec: spec,
+			Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			}}},
+		})
+	}
+	return out
+}
+
+// specOf is the template's spec as a pod that holds no more than room would have it: of lowest priority, on no node yet, and
+// without volumes that somebody would have to provide.
+func specOf(template *corev1.PodTemplateSpec) corev1.PodSpec {
+	spec := *template.Spec.DeepCopy()
+	snapshot.RequestLimits(&spec)
+	lowest := int32(math.MinInt32)
+	spec.NodeName, spec.Priority, spec.PriorityClassName = "", &lowest, ""
+	gone := map[string]bool{}
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
+		gone[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		return gone[v.Name]
+	})
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return gone[m.Name] })
+			c.VolumeDevices = slices.DeleteFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return gone[d.Name] })
+		}
+	}
+	return spec
+}
+
+// IsVirtual tells whether a pod is one of a buffer's.
+func IsVirtual(p *corev1.Pod) bool {
+	return p.Annotations[karpv1.AnnotationCapacityBufferFakePod] == "true"
+}
+
+// Of is the buffer that a virtual pod is of.
+func Of(p *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: p.Annotations[karpv1.AnnotationCapacityBufferNamespace], Name: p.Annotations[karpv1.AnnotationCapacityBufferName],
+	}
+}

@@ -34,13 +34,12 @@ type Outcome struct {
 
 // Message is fit for a condition.
 func (o Outcome) Message() string {
-	all := o.Here + o.Coming + o.Nowhere
-	if o.Here == all {
-		return fmt.Sprintf("%d of %d pods fit nodes that exist", o.Here, all)
+	text := fmt.Sprintf("fit nodes that exist: %d of %d pods", o.Here, o.Here+o.Coming+o.Nowhere)
+	if o.Coming > 0 {
+		text += fmt.Sprintf("; need new ones: %d", o.Coming)
 	}
-	text := fmt.Sprintf("%d of %d pods fit nodes that exist, %d need new ones", o.Here, all, o.Coming)
 	if o.Nowhere > 0 {
-		text += fmt.Sprintf(", %d have no place: %s", o.Nowhere, o.Why)
+		text += fmt.Sprintf("; have no place: %d (%s)", o.Nowhere, o.Why)
 	}
 	return text
 }

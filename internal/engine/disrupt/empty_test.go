@@ -76,6 +76,8 @@ func TestEmpty(t *testing.T) {
 		{"row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
 		{"row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
 		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
+		{"row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `node "n" has buffer pods`},
+		{"row 120: their room is given up", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
 		{"row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
 		{"row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
 		{"row 87: do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
@@ -230,5 +232,12 @@ func TestEvictionCost(t *testing.T) {
 				t.Errorf("cost %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Row 251: room for a buffer keeps a node from being ended as empty, and from nothing else.
+func TestBuffersBlockEmptinessOnly(t *testing.T) {
+	if (Decision{Kept: []Kept{{Reason: BufferPods}}}).Blocked() != nil {
+		t.Error("a node with virtual pods counts as one that nothing may disrupt")
 	}
 }

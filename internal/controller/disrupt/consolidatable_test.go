@@ -49,6 +49,17 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
+// Row 85: a claim of a pool of fixed size is never consolidatable, however long its node was left alone.
+func TestFixedPoolIsNeverLeftAlone(t *testing.T) {
+	replicas := int64(1)
+	claim, pool := &karpv1.NodeClaim{}, &karpv1.NodePool{}
+	pool.Spec.Replicas = &replicas
+	condition.SetTrue(claim, karpv1.ConditionInitialized, start)
+	if quiet, wait := leftAlone(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
+		t.Errorf("quiet %v, wait %v", quiet, wait)
+	}
+}
+
 func TestLastEvent(t *testing.T) {
 	grace := int64(30)
 	tests := []struct {

@@ -31,9 +31,9 @@ type Requirement struct {
 	// complement tells whether values are the excluded ones (true) or the only ones (false).
 	complement bool
 	values     []string
-	// present is true when the label must exist although some values are excluded. It tells
-	// "Exists and not a" from "not a", which a node without the label satisfies too. Only
-	// meaningful on complements.
+	// present is true when the label must exist. On complements it tells "Exists and not a" from "not a", which
+	// a node without the label satisfies too; on an empty list of values, what nothing satisfies from DoesNotExist.
+	// It is false on a list of values.
 	present bool
 	// Inclusive integer bounds; with either, non-integers are no members. Only on complements.
 	min, max       int64
@@ -56,6 +56,9 @@ func Exists(key string) Requirement { return Requirement{key: key, complement: t
 
 // DoesNotExist allows only the label's absence.
 func DoesNotExist(key string) Requirement { return Requirement{key: key} }
+
+// nothing is satisfied by no node, with or without the label.
+func nothing(key string) Requirement { return Requirement{key: key, present: true} }
 
 // AtLeast allows integers n and above.
 func AtLeast(key string, n int64) Requirement {
@@ -100,7 +103,7 @@ func newBound(key string, op corev1.NodeSelectorOperator, values []string) (Requ
 	}
 	switch {
 	case op == corev1.NodeSelectorOpGt && n == math.MaxInt64, op == corev1.NodeSelectorOpLt && n == math.MinInt64:
-		return DoesNotExist(key), nil
+		return nothing(key), nil
 	case op == corev1.NodeSelectorOpGt:
 		return AtLeast(key, n+1), nil
 	case op == corev1.NodeSelectorOpLt:
@@ -138,7 +141,8 @@ func (r Requirement) Bounds() (lowest, highest *int64) {
 	return lowest, highest
 }
 
-// Operator is the one of In, NotIn, Exists and DoesNotExist that describes r best; bounds do not show in it.
+// Operator is the one of In, NotIn, Exists and DoesNotExist that describes r best; bounds do not show in it. A
+// contradiction is described as DoesNotExist; Impossible tells.
 func (r Requirement) Operator() corev1.NodeSelectorOperator {
 	switch {
 	case r.complement && len(r.values) > 0:
@@ -157,8 +161,11 @@ func (r Requirement) AllowsAbsent() bool {
 	if r.complement {
 		return !r.present
 	}
-	return len(r.values) == 0
+	return len(r.values) == 0 && !r.present
 }
+
+// Impossible tells whether r is a contradiction: no node satisfies it, with or without the label.
+func (r Requirement) Impossible() bool { return !r.complement && len(r.values) == 0 && r.present }
 
 // Has tells whether the label may have this value.
 func (r Requirement) Has(value string) bool {
@@ -215,7 +222,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 	out := Requirement{key: r.key, minValues: max(r.minValues, o.minValues), complement: r.complement && o.complement}
 	out.min, out.hasMin, out.max, out.hasMax = commonBounds(r, o)
 	if out.hasMin && out.hasMax && out.min > out.max {
-		return DoesNotExist(r.key).WithMinValues(out.minValues)
+		return nothing(r.key).WithMinValues(out.minValues)
 	}
 	if out.complement {
 		out.present = r.present || o.present
@@ -232,6 +239,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 		out.values = filter(concrete.values, other.Has)
 	}
 	out.min, out.hasMin, out.max, out.hasMax = 0, false, 0, false
+	out.present = len(out.values) == 0 && !(r.AllowsAbsent() && o.AllowsAbsent())
 	return out
 }
 

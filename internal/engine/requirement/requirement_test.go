@@ -25,19 +25,26 @@ func parse(t *testing.T, op corev1.NodeSelectorOperator, values ...string) requi
 
 func TestIntersect(t *testing.T) {
 	const gt, lt = corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt
+	nothing := parse(t, gt, strconv.Itoa(math.MaxInt64))
+	if nothing.Operator() != corev1.NodeSelectorOpDoesNotExist || nothing.AllowsAbsent() || !nothing.Impossible() {
+		t.Errorf("%v: allows absence %v, impossible %v", nothing, nothing.AllowsAbsent(), nothing.Impossible())
+	}
 	for _, c := range []struct {
 		name string
 		a, b requirement.Requirement
 		want requirement.Requirement
 	}{
-		{"row 55: bounds that contradict leave nothing", parse(t, gt, "10"), parse(t, lt, "5"), requirement.DoesNotExist("k")},
+		{"row 55: bounds that contradict leave nothing", parse(t, gt, "10"), parse(t, lt, "5"), nothing},
 		{"row 56: values outside bounds or not integers go", parse(t, gt, "0"), requirement.In("k", "a", "3"), requirement.In("k", "3")},
 		{"row 57: bounds vanish once values are listed", requirement.In("k", "1", "9"), parse(t, gt, "4"), requirement.In("k", "9")},
 		{"row 58: exclusions add up", requirement.NotIn("k", "a"), requirement.NotIn("k", "b"), requirement.NotIn("k", "b", "a")},
-		{"row 59: exists and does not", requirement.Exists("k"), requirement.DoesNotExist("k"), requirement.DoesNotExist("k")},
+		{"row 59: exists and does not", requirement.Exists("k"), requirement.DoesNotExist("k"), nothing},
+		{"one value and none", requirement.In("k", "a"), requirement.DoesNotExist("k"), nothing},
+		{"different values", requirement.In("k", "a"), requirement.In("k", "b"), nothing},
+		{"absence twice", requirement.DoesNotExist("k"), requirement.NotIn("k", "a"), requirement.DoesNotExist("k")},
 		{"more minValues win", requirement.In("k", "a").WithMinValues(2), requirement.Exists("k").WithMinValues(3), requirement.In("k", "a").WithMinValues(3)},
-		{"minValues survive a contradiction", parse(t, gt, "10").WithMinValues(2), parse(t, lt, "5"), requirement.DoesNotExist("k").WithMinValues(2)},
-		{"greater than the greatest", parse(t, gt, strconv.Itoa(math.MaxInt64)), requirement.Exists("k"), requirement.DoesNotExist("k")},
+		{"minValues survive a contradiction", parse(t, gt, "10").WithMinValues(2), parse(t, lt, "5"), nothing.WithMinValues(2)},
+		{"greater than the greatest", parse(t, gt, strconv.Itoa(math.MaxInt64)), requirement.Exists("k"), nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, got := range []requirement.Requirement{c.a.Intersect(c.b), c.b.Intersect(c.a)} {
@@ -293,11 +300,13 @@ func TestAlgebraAgreesWithTheOracle(t *testing.T) {
 				t.Fatalf("%v: Has(%q) = %v", got, v, got.Has(v))
 			}
 		}
-		// Absence: all must allow it. An empty set of values is spelt DoesNotExist, so there the
-		// algebra cannot tell "nothing satisfies this" from "the label must be absent".
+		// Absence: all must allow it.
 		allAbsent := !slices.ContainsFunc(rules, func(o rule) bool { return !o.absent })
-		if got.Operator() != corev1.NodeSelectorOpDoesNotExist && got.AllowsAbsent() != allAbsent {
+		if got.AllowsAbsent() != allAbsent {
 			t.Fatalf("%v: AllowsAbsent() = %v", got, got.AllowsAbsent())
+		}
+		if _, some := got.Example(); got.Impossible() && (some || allAbsent) {
+			t.Fatalf("%v is called impossible", got)
 		}
 		if v, ok := got.Example(); ok && !got.Has(v) {
 			t.Fatalf("%v: example %q does not satisfy it", got, v)

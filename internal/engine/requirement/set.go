@@ -160,6 +160,9 @@ type Conflict struct {
 // Conflict explains why s is not Compatible with incoming; unknown labels come first.
 func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) {
 	for _, q := range incoming.list {
+		if q.Impossible() {
+			return Conflict{Incoming: q}, true
+		}
 		if undefined[q.key] || q.AllowsAbsent() || s.Defines(q.key) {
 			continue
 		}

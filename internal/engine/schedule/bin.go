@@ -414,7 +414,7 @@ func (sv *solver) count(b *bin, c *class, n int) {
 				continue
 			}
 			if d, ok := b.on.domain(g.key); ok {
-				g.counts[d] += n
+				g.add(d, n, g.filter.sure(b.on.reqs, b.t, sv.s.Labels.WellKnown))
 				continue
 			}
 			domains := sv.domainsOf(g, b.on.reqs)

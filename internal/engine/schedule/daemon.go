@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -41,9 +43,14 @@ func newDaemon(labels requirement.Labels, d *snapshot.DaemonSet) (*daemon, bool)
 	return out, len(out.alternatives) > 0
 }
 
+// softly is tolerations with one of all soft taints: these do not keep a DaemonSet's pods off a node.
+func softly(tolerations []corev1.Toleration) []corev1.Toleration {
+	return append(slices.Clone(tolerations), corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule})
+}
+
 // runsOn tells whether the daemon's pods run on a node that exists.
 func (d *daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
-	if _, blocked := snapshot.Untolerated(d.tolerations, taints); blocked {
+	if _, blocked := snapshot.Untolerated(softly(d.tolerations), taints); blocked {
 		return false
 	}
 	for _, alt := range d.alternatives {

@@ -362,6 +362,9 @@ func (e *explainer) identifyLabels(q *question, l lift) obstacle {
 		return e.identifyTypes(q, l, t, asked)
 	}
 	r := conflict.Incoming
+	if r.Impossible() {
+		return e.blamePod(q, l, r.Key(), "contradictory things of "+r.Key())
+	}
 	if conflict.Undefined {
 		return e.blamePod(q, l, r.Key(), fmt.Sprintf("%s, a label that neither the pool nor its instance types have%s", terse(r), e.hintKey(r.Key())))
 	}

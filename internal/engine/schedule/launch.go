@@ -106,8 +106,16 @@ func (l *Launch) CapacityTypes() []string {
 // ClaimRequirements spells the requirements of the NodeClaim to create, sorted by key: those of the launch, with
 // the instance types by name (cheapest first) and the capacity types that can be had.
 func (l *Launch) ClaimRequirements() []karpv1.Requirement {
-	capacity := requirement.In(karpv1.LabelCapacityType, l.CapacityTypes()...).
-		WithMinValues(l.Requirements.Get(karpv1.LabelCapacityType).MinValues())
+	asked := l.Requirements.Get(karpv1.LabelCapacityType)
+	kinds := l.CapacityTypes()
+	if len(kinds) < asked.MinValues() {
+		// minValues counts what types come as, wherever and whenever; a list shorter than it would be invalid.
+		for _, it := range l.InstanceTypes {
+			kinds = append(kinds, it.Requirements.Get(karpv1.LabelCapacityType).Values()...)
+		}
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !asked.Has(kind) })
+	}
+	capacity := requirement.In(karpv1.LabelCapacityType, kinds...).WithMinValues(asked.MinValues())
 	out := l.Requirements.Replace(capacity).Without(corev1.LabelInstanceTypeStable).API()
 	types := karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn}
 	for _, it := range l.InstanceTypes {

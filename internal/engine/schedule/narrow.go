@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -46,11 +48,28 @@ func (sv *solver) narrow(on *candidates, w wish) (*candidates, *refusal) {
 		n.why = &refusal{Requirement, true} // a new node has a name of its own
 	} else if !on.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
 		n.why = &refusal{Requirement, true}
-	} else if n.on = sv.candidates(on.t, on.reqs.Intersect(w.set.Without(corev1.LabelHostname))); n.on.reqs.Equal(on.reqs) {
+	} else if n.on = sv.candidates(on.t, on.reqs.Intersect(sv.lasting(on, w.set))); n.on.reqs.Equal(on.reqs) {
 		n.on = on
 	}
 	on.narrowed[w.id] = n
 	return n.on, n.why
+}
+
+// lasting is what of the wish a claim must say. A label that nobody gives to nodes is missing, which is all that the wish asks
+// of it, or it would be refused. Saying so would have the claim made up a value, which DaemonSets might go by.
+func (sv *solver) lasting(on *candidates, set requirement.Set) requirement.Set {
+	drop := []string{corev1.LabelHostname}
+	for _, r := range set.All() {
+		if key := r.Key(); !on.reqs.Defines(key) && !sv.s.Labels.WellKnown[key] && !on.t.typed(key) {
+			drop = append(drop, key)
+		}
+	}
+	return set.Without(drop...)
+}
+
+// typed tells whether the template's types give nodes the label.
+func (t *template) typed(key string) bool {
+	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.Requirements.Defines(key) })
 }
 
 // settled is the one value that a label can have, if there is one.

@@ -159,7 +159,7 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	n.placed = append(n.placed, pod)
 	for _, list := range [][]*group{c.matches, c.declares} {
 		for _, g := range list {
-			if g.filter.admits(n.labels, n.src.Taints, nil) {
+			if sv.counts(g, n) {
 				sv.touchGroup(g)
 				sv.countOn(n, g)
 			}
@@ -173,10 +173,10 @@ func (sv *solver) countOn(n *node, g *group) {
 	domain, ok := n.domain(g.key)
 	switch {
 	case ok:
-		g.counts[domain]++
+		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.sure(n.labels, nil, nil))
 	case n.src.Launched || n.src.Claim == "": // the node has no such label
 	case g.kind == spread || g.kind == affinity:
-		g.floating++
+		g.floating += btoi(len(sv.domainsOf(g, n.labels)) > 0)
 	default:
 		for _, d := range sv.domainsOf(g, n.labels) {
 			g.counts[d]++

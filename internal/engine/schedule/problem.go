@@ -203,7 +203,7 @@ func (sv *solver) rewind() {
 		n.placed, n.touched, n.ownVolumes = nil, false, false
 	}
 	for _, g := range sv.touchedGroups {
-		g.counts, g.inBins, g.floating, g.touched = g.before, g.inBins[:0], 0, false
+		g.counts, g.unsure, g.inBins, g.floating, g.touched = g.before, nil, g.inBins[:0], 0, false
 	}
 	for i, t := range sv.templates {
 		t.left = sv.start.left[i]

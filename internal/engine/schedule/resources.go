@@ -137,8 +137,8 @@ type hostPort struct {
 
 func hostPorts(pod *corev1.Pod) []hostPort {
 	var out []hostPort
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
+	add := func(ports []corev1.ContainerPort) {
+		for _, p := range ports {
 			if p.HostPort == 0 {
 				continue
 			}
@@ -151,6 +151,14 @@ func hostPorts(pod *corev1.Pod) []hostPort {
 			}
 			out = append(out, hp)
 		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c.Ports) // a sidecar runs as long as the pod
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(pod.Spec.Containers[i].Ports)
 	}
 	return out
 }

@@ -234,7 +234,7 @@ func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
 		return node, []Reason{{Code: InvalidPod, Message: "required node affinity has only empty terms, which no node matches"}}
 	}
 	effective := newWants(pod, node, true)
-	if nodePool := effectiveRequirements(node, effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist {
+	if nodePool := effectiveRequirements(node, effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist && !nodePool.Impossible() {
 		return node, []Reason{{Code: NotManaged, Message: "the pod asks for nodes that belong to no NodePool"}}
 	}
 	var reasons []Reason

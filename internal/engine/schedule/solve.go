@@ -204,7 +204,9 @@ func (sv *solver) honourNominations(queue []*queued) []*queued {
 	for _, q := range queue {
 		byUID[q.pod.UID] = q
 	}
-	for _, n := range sv.nodes {
+	nodes := slices.Clone(sv.nodes) // those first that keep their pods whatever else is where
+	slices.SortStableFunc(nodes, func(a, b *node) int { return btoi(a.src.Initialized) - btoi(b.src.Initialized) })
+	for _, n := range nodes {
 		if n.src.Deleting || n.gone {
 			continue
 		}
@@ -244,7 +246,7 @@ func (sv *solver) placeAll(queue []*queued) []*queued {
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
-		if len(queue) == 0 || sv.generation == before && !patient {
+		if len(queue) == 0 || sv.generation == before && !patient && !sv.commit() {
 			return queue
 		}
 	}
@@ -430,6 +432,7 @@ func (sv *solver) plan(left []*queued, pods int) Plan {
 			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed})
 		}
 	}
+	bins := sv.bins[:0]
 	for _, b := range sv.bins {
 		launch, why := sv.launch(b)
 		if why.Code != "" {
@@ -438,10 +441,12 @@ func (sv *solver) plan(left []*queued, pods int) Plan {
 			}
 			continue
 		}
+		bins = append(bins, b)
 		p.Launches = append(p.Launches, launch)
 		p.Stats.HourlyCost += launch.Offering.Price
 		p.Stats.NodeCost += sv.s.Settings.NodeCost
 	}
+	sv.bins = bins
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})

@@ -121,7 +121,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	switch {
 	case len(types) == 0:
 		t.broken = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
-	case len(t.types) == 0:
+	case len(t.types) == 0 || slices.ContainsFunc(t.reqs.All(), requirement.Requirement.Impossible):
 		t.broken = Reason{Code: Requirement, NodePool: np.Name, Message: "its own requirements filtered out all instance types: " + t.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized).String()}
 	}
 	return t
@@ -143,10 +143,8 @@ func (sv *solver) groupDaemons(t *template) {
 		alternatives []requirement.Set
 	}
 	var daemons []compiled
-	soft := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule}
 	for _, d := range sv.daemons {
-		tolerations := append(slices.Clone(d.tolerations), soft)
-		if _, blocked := snapshot.Untolerated(tolerations, t.taints); blocked {
+		if _, blocked := snapshot.Untolerated(softly(d.tolerations), t.taints); blocked {
 			continue
 		}
 		c := compiled{daemon: d}

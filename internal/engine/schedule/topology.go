@@ -41,6 +41,8 @@ type group struct {
 	filter              *nodeFilter
 
 	counts map[string]int
+	// unsure are those of counts that may turn out not to count, since it is not known what else their nodes are.
+	unsure map[string]int
 	// inBins counts by bin, for groups over hostnames.
 	inBins []int
 	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
@@ -87,6 +89,36 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 		return false
 	}
 	return len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+}
+
+// sure tells whether every node of these labels counts, as far as affinity goes. Of the template, known are labels that its
+// types may give a node; without one, nothing is known of labels that are not there.
+func (f *nodeFilter) sure(node requirement.Set, t *template, known map[string]bool) bool {
+	if f == nil || !f.affinity {
+		return true
+	}
+	certain := func(set requirement.Set) bool {
+		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
+			if key := r.Key(); !node.Defines(key) {
+				missing := !known[key] && t != nil && !t.typed(key)
+				return !missing || !r.AllowsAbsent()
+			}
+			have := node.Get(r.Key())
+			return !have.Equal(have.Intersect(r.WithMinValues(0)))
+		})
+	}
+	return certain(f.node.Selector) && (len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, certain))
+}
+
+// add counts n pods in a domain.
+func (g *group) add(domain string, n int, sure bool) {
+	g.counts[domain] += n
+	if !sure {
+		if g.unsure == nil {
+			g.unsure = map[string]int{}
+		}
+		g.unsure[domain] += n
+	}
 }
 
 // reaches tells whether a pod may run in a domain by any of its alternatives, as far as the domain's own label goes.
@@ -182,7 +214,7 @@ func (sv *solver) intern(g *group, filter string) *group {
 	}
 	for _, n := range sv.nodes {
 		domain, ok := n.domain(g.key)
-		if !ok || !g.filter.admits(n.labels, n.src.Taints, nil) {
+		if !ok || !sv.counts(g, n) {
 			continue
 		}
 		for _, pod := range n.src.Pods {
@@ -205,6 +237,16 @@ func (g *group) reachable() []string {
 		}
 	}
 	return out
+}
+
+// counts tells whether pods on the node count for the group. A claim without an instance may yet get any label that nodes
+// of this cloud have.
+func (sv *solver) counts(g *group, n *node) bool {
+	var undefined map[string]bool
+	if n.src.Claim != "" && !n.src.Launched {
+		undefined = sv.s.Labels.WellKnown
+	}
+	return g.filter.admits(n.labels, n.src.Taints, undefined)
 }
 
 // countDeclared adds the required anti-affinity of pods that are bound already.
@@ -239,7 +281,7 @@ func (sv *solver) universe(g *group) []string {
 // lends tells of which domain of the group the node is.
 func (sv *solver) lends(n *node, g *group) (string, bool) {
 	v, ok := n.domain(g.key)
-	return v, ok && !n.src.Deleting && g.filter.admits(n.labels, n.src.Taints, nil)
+	return v, ok && !n.src.Deleting && sv.counts(g, n)
 }
 
 // forSale lists the group's domains on nodes that could be bought.
@@ -293,9 +335,9 @@ func (g *group) floor() int {
 	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
 		return 0
 	}
-	lowest := g.counts[g.usable[0]]
+	lowest := g.counts[g.usable[0]] - g.unsure[g.usable[0]]
 	for _, d := range g.usable[1:] {
-		lowest = min(lowest, g.counts[d])
+		lowest = min(lowest, g.counts[d]-g.unsure[d])
 	}
 	return lowest
 }
@@ -408,7 +450,7 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 			}
 			continue
 		}
-		if v.keepsApart() && !reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] {
+		if v.keepsApart() && (!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
 			continue // the node will have no such label: outside all domains there is nobody to keep away from
 		}
 		byKey[v.g.key] = append(byKey[v.g.key], v)

@@ -68,6 +68,12 @@ catalog-check: ## Test the generator, and that the committed catalog is what it 
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
+FUZZTIME ?= 10m
+
+.PHONY: fuzz
+fuzz: ## Look for worlds whose plan is wrong, for FUZZTIME (10m)
+	go test -run '^$$' -fuzz FuzzWorlds -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/proof
+
 .PHONY: clean
 clean: ## Remove build output
 	rm -rf $(BIN)

@@ -16,17 +16,10 @@ func asksDevices(pod *corev1.Pod) bool {
 
 // devices: no plan places a pod that has such claims.
 func (c *check) devices() {
-	for _, pl := range c.p.Placements {
-		for _, pod := range pl.Pods {
+	for _, pl := range c.places {
+		for _, pod := range pl.pods {
 			if asksDevices(pod) {
-				c.fail("pod %s has resource claims, and is placed on node %s", name(pod), pl.Node)
-			}
-		}
-	}
-	for i, l := range c.p.Launches {
-		for _, pod := range l.Pods {
-			if asksDevices(pod) {
-				c.fail("pod %s has resource claims, and is placed in launch %d", name(pod), i)
+				c.failAt([]*place{pl}, "pod %s has resource claims, and is placed on %s", name(pod), pl.name)
 			}
 		}
 	}

@@ -1,30 +1,24 @@
 package validate
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"maps"
+	"slices"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // reservations: whichever offering each launch is bought from, and each claim of earlier plans, no capacity reservation is
 // asked for more instances than any pool says it has.
 func (c *check) reservations() {
-	has := map[string]int{}
+	left := map[string]int{}
 	for _, pool := range c.s.Pools {
 		for _, it := range pool.InstanceTypes {
 			for i := range it.Offerings {
 				o := &it.Offerings[i]
-				if n, known := has[o.ReservationID]; o.ReservationID != "" && (!known || o.Remaining < n) {
-					has[o.ReservationID] = max(0, o.Remaining)
+				if n, known := left[o.ReservationID]; o.ReservationID != "" && (!known || o.Remaining < n) {
+					left[o.ReservationID] = max(0, o.Remaining)
 				}
 			}
-		}
-	}
-	asked, promised := map[string]int{}, map[string]int{}
-	for i := range c.p.Launches {
-		for id := range c.mayTake(&c.p.Launches[i]) {
-			asked[id]++
 		}
 	}
 	for i := range c.s.Nodes {
@@ -34,37 +28,21 @@ func (c *check) reservations() {
 				continue
 			}
 			for _, id := range r.Values {
-				promised[id]++
+				left[id] = max(0, left[id]-1)
 			}
 		}
 	}
-	for id, n := range asked {
-		if left := max(0, has[id]-promised[id]); n > left {
-			c.fail("reservation %s has %d instances left, %d launches may take one", id, left, n)
-		}
-	}
-}
-
-// mayTake are the reservations that a launch can be bought from.
-func (c *check) mayTake(l *schedule.Launch) map[string]bool {
-	out := map[string]bool{}
-	for _, it := range l.InstanceTypes {
-		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && admits(l, o) {
-				out[o.ReservationID] = true
+	askers := map[string][]*place{}
+	for _, pl := range c.places {
+		for _, out := range pl.outcomes {
+			if id := out.o.ReservationID; id != "" && out.o.Available && !slices.Contains(askers[id], pl) {
+				askers[id] = append(askers[id], pl)
 			}
 		}
 	}
-	return out
-}
-
-// admits tells whether every label of the offering is one that the launch allows.
-func admits(l *schedule.Launch, o *catalog.Offering) bool {
-	for _, r := range o.Requirements.All() {
-		have := l.Requirements.Get(r.Key())
-		if value, ok := r.Single(); ok && !have.Has(value) || !ok && !have.AllowsAbsent() && l.Requirements.Defines(r.Key()) {
-			return false
+	for _, id := range slices.Sorted(maps.Keys(askers)) {
+		if n := len(askers[id]); n > left[id] {
+			c.failAt(askers[id], "reservation %s has %d instances left, %d launches may take one", id, left[id], n)
 		}
 	}
-	return true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
@@ -88,7 +89,7 @@ func TestPlanFindsWhatIsBroken(t *testing.T) {
 		{"a type too small", func(_ *snapshot.Snapshot, p *schedule.Plan) {
 			l := find(p, "web")
 			l.InstanceTypes = append(slices.Clone(l.InstanceTypes), Type("m.tiny", 9, "cpu", "100m", "memory", "1Gi"))
-		}, "m.tiny: "},
+		}, "m.tiny is not one of its pool's"},
 		{"a type out of order", func(_ *snapshot.Snapshot, p *schedule.Plan) {
 			l := find(p, "web")
 			l.InstanceTypes = append(slices.Clone(l.InstanceTypes), Types()[0])
@@ -107,13 +108,13 @@ func TestPlanFindsWhatIsBroken(t *testing.T) {
 			l := find(p, "web")
 			Claims("data")(l.Pods[0])
 			s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{
-				{Namespace: "default", Name: "data"}: {Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}},
+				{Namespace: "default", Name: "data"}: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}},
 			}
 			s.Volumes.Volumes = map[string]*corev1.PersistentVolume{"pv": {Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{
 				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, corev1.NodeSelectorOpIn, "z9")}}}},
 			}}}}
 		}, "cannot be attached"},
-		{"a limit exceeded", func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Pools[0].Used = Resources("cpu", "19") }, "the limit is"},
+		{"a limit exceeded", func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Pools[0].Used = Resources("cpu", "19") }, "above the limit of"},
 		{"neighbours that must not be", func(s *snapshot.Snapshot, p *schedule.Plan) {
 			s.Nodes[0].Taints = nil
 			move(s, p, "apart-000", "n1")

@@ -1,0 +1,236 @@
+package validate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// label is what may become of one label of a node: any of values, or none at all.
+type label struct {
+	values []string
+	absent bool
+}
+
+func (l label) single() (string, bool) {
+	if l.absent || len(l.values) != 1 {
+		return "", false
+	}
+	return l.values[0], true
+}
+
+func (l *label) add(o label) {
+	for _, v := range o.values {
+		if !slices.Contains(l.values, v) {
+			l.values = append(l.values, v)
+		}
+	}
+	l.absent = l.absent || o.absent
+}
+
+// expr is one match expression, its key in canonical spelling.
+type expr struct {
+	key    string
+	op     corev1.NodeSelectorOperator
+	values []string
+	set    map[string]bool // values, where there are many
+	number int64           // of the operators that compare
+}
+
+// manyValues is from where on a set is faster than looking at each.
+const manyValues = 16
+
+func newExpr(key string, op corev1.NodeSelectorOperator, values []string) (expr, error) {
+	e := expr{key: key, op: op, values: values}
+	switch op {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+		if len(values) == 0 {
+			return e, fmt.Errorf("label %q: operator %s without values", key, op)
+		}
+		if len(values) >= manyValues {
+			e.set = make(map[string]bool, len(values))
+			for _, v := range values {
+				e.set[v] = true
+			}
+		}
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, karpv1.OperatorGte, karpv1.OperatorLte:
+		if len(values) != 1 {
+			return e, fmt.Errorf("label %q: operator %s with %d values", key, op, len(values))
+		}
+		n, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil {
+			return e, fmt.Errorf("label %q: operator %s with %q", key, op, values[0])
+		}
+		e.number = n
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+	default:
+		return e, fmt.Errorf("label %q: operator %q", key, op)
+	}
+	return e, nil
+}
+
+func (e *expr) lists(v string) bool {
+	if e.set != nil {
+		return e.set[v]
+	}
+	return slices.Contains(e.values, v)
+}
+
+// has tells whether the label may have this value.
+func (e *expr) has(v string) bool {
+	switch e.op {
+	case corev1.NodeSelectorOpIn:
+		return e.lists(v)
+	case corev1.NodeSelectorOpNotIn:
+		return !e.lists(v)
+	case corev1.NodeSelectorOpExists:
+		return true
+	case corev1.NodeSelectorOpDoesNotExist:
+		return false
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return false
+	}
+	switch e.op {
+	case corev1.NodeSelectorOpGt:
+		return n > e.number
+	case corev1.NodeSelectorOpLt:
+		return n < e.number
+	case karpv1.OperatorGte:
+		return n >= e.number
+	default:
+		return n <= e.number
+	}
+}
+
+// lacks tells whether the label may be missing.
+func (e *expr) lacks() bool {
+	return e.op == corev1.NodeSelectorOpNotIn || e.op == corev1.NodeSelectorOpDoesNotExist
+}
+
+// holds tells whether the expression is true whatever becomes of the label, may whether it can be.
+func (e *expr) holds(l label) bool {
+	return !slices.ContainsFunc(l.values, func(v string) bool { return !e.has(v) }) && (!l.absent || e.lacks())
+}
+
+func (e *expr) may(l label) bool {
+	return slices.ContainsFunc(l.values, e.has) || l.absent && e.lacks()
+}
+
+// wants is what a pod demands of a node's labels.
+type wants struct {
+	selector []expr
+	// terms are alternatives, if there is any required affinity: an empty list is satisfied nowhere.
+	affinity bool
+	terms    [][]expr
+	err      error
+}
+
+// wantsOf reads nodeSelector and required node affinity.
+func (c *check) wantsOf(pod *corev1.Pod) *wants {
+	if w := c.wants[pod]; w != nil {
+		return w
+	}
+	w := &wants{}
+	for _, k := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		w.selector = append(w.selector, expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}})
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		w.affinity = true
+		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			if len(t.MatchFields) > 0 {
+				w.err = fmt.Errorf("a node selector term matches on fields")
+			}
+			if len(t.MatchExpressions) == 0 {
+				continue
+			}
+			exprs, err := c.exprs(t.MatchExpressions)
+			if err != nil {
+				w.err = err
+			}
+			w.terms = append(w.terms, exprs)
+		}
+	}
+	c.wants[pod] = w
+	return w
+}
+
+func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
+	var out []expr
+	for _, r := range list {
+		e, err := newExpr(c.s.Labels.Normalize(r.Key), r.Operator, r.Values)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// only keeps what is demanded of one key.
+func (w *wants) only(key string) *wants {
+	of := func(list []expr) []expr {
+		return slices.DeleteFunc(slices.Clone(list), func(e expr) bool { return e.key != key })
+	}
+	out := &wants{selector: of(w.selector), affinity: w.affinity}
+	for _, t := range w.terms {
+		out.terms = append(out.terms, of(t))
+	}
+	return out
+}
+
+// admits tells whether a node whose labels are fixed, or may become what holds, satisfies the demands.
+func (w *wants) admits(holds func(*expr) bool) bool {
+	all := func(list []expr) bool {
+		for i := range list {
+			if !holds(&list[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return all(w.selector) && (!w.affinity || slices.ContainsFunc(w.terms, all))
+}
+
+// reaches tells whether a pod may run where key has this value, as far as that label goes.
+func (w *wants) reaches(key, value string) bool {
+	return w.only(key).admits(func(e *expr) bool { return e.has(value) })
+}
+
+// selects tells whether a label selector matches these labels; nil matches nothing, a broken one neither.
+func selects(s *metav1.LabelSelector, labels map[string]string) bool {
+	if s == nil {
+		return false
+	}
+	for k, v := range s.MatchLabels {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	for _, e := range s.MatchExpressions {
+		v, ok := labels[e.Key]
+		listed := slices.Contains(e.Values, v)
+		matched := false
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			matched = ok && listed
+		case metav1.LabelSelectorOpNotIn:
+			matched = len(e.Values) > 0 && (!ok || !listed)
+		case metav1.LabelSelectorOpExists:
+			matched = ok && len(e.Values) == 0
+		case metav1.LabelSelectorOpDoesNotExist:
+			matched = !ok && len(e.Values) == 0
+		}
+		if !matched {
+			return false
+		}
+	}
+	return true
+}

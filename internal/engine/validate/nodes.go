@@ -1,0 +1,167 @@
+package validate
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// nodes: what is placed on an existing node may run there.
+func (c *check) nodes() {
+	for _, p := range c.p.Placements {
+		if !slices.ContainsFunc(c.s.Nodes, func(n snapshot.Node) bool { return n.Name == p.Node && n.Claim == p.Claim }) {
+			c.fail("pods are placed on node %s, which does not exist", p.Node)
+		}
+	}
+	for _, pl := range c.places {
+		if pl.node == nil || len(pl.pods) == 0 {
+			continue
+		}
+		n := pl.node
+		var joining []*corev1.Pod
+		for _, pod := range pl.pods {
+			if !pl.promised(pod) {
+				joining = append(joining, pod)
+			}
+		}
+		switch {
+		case n.Deleting:
+			c.fail("pods are placed on %s, which takes none", pl.name)
+		case len(joining) == 0: // an earlier plan bought it for these pods
+		case !n.Launched && n.Claim != "":
+			c.fail("claim %s is not launched, but gets pods beyond those promised to it", n.Claim)
+		default:
+			c.joining(pl, joining)
+		}
+	}
+}
+
+func (c *check) joining(pl *place, joining []*corev1.Pod) {
+	n := pl.node
+	total, needed, running := amounts{}, amounts{}, amounts{}
+	var taken []port
+	for _, pod := range n.Pods {
+		if snapshot.Terminal(pod) || c.planned[pod.UID] {
+			continue
+		}
+		total.add(requests(pod, false))
+		taken = append(taken, ports(pod)...)
+		if slices.ContainsFunc(pod.OwnerReferences, isDaemonSet) {
+			running.add(requests(pod, false))
+		}
+	}
+	for _, pod := range pl.pods {
+		total.add(requests(pod, false))
+		taken = append(taken, ports(pod)...)
+	}
+	for _, pod := range joining {
+		c.mayRun(pl, pod)
+		needed.add(requests(pod, false))
+		if p, found := clash(ports(pod), taken); found {
+			c.fail("%s: pods %s and %s both want host port %d", pl.name, name(pod), name(p.pod), p.number)
+		}
+	}
+	total.add(c.expected(pl, running).list())
+	for r, q := range needed {
+		have, want := n.Allocatable[r], total[r]
+		if q.Sign() > 0 && want.Cmp(have) > 0 {
+			c.fail("%s: %s %s requested, %s there", pl.name, want.String(), r, have.String())
+		}
+	}
+	c.attach(pl, joining)
+}
+
+func isDaemonSet(o metav1.OwnerReference) bool {
+	return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1"
+}
+
+// expected is what DaemonSets will still take of the node, beyond what those of their pods take that are there.
+func (c *check) expected(pl *place, running amounts) amounts {
+	out := amounts{}
+	for i := range c.s.DaemonSets {
+		if pod := c.s.DaemonSets[i].Pod; c.daemon(pod) && tolerated(pod, pl.taints) && pl.satisfies(c.wantsOf(pod)) {
+			out.add(requests(pod, true))
+		}
+	}
+	for r, q := range out {
+		q.Sub(running[r])
+		if q.Sign() < 0 {
+			q.Set(0)
+		}
+		out[r] = q
+	}
+	return out
+}
+
+// daemon tells whether a DaemonSet's pod is one that new nodes make room for.
+func (c *check) daemon(pod *corev1.Pod) bool {
+	return pod != nil && !asksDevices(pod) && c.wantsOf(pod).err == nil
+}
+
+func tolerated(pod *corev1.Pod, taints []corev1.Taint) bool {
+	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return !tolerates(pod.Spec.Tolerations, &t) })
+}
+
+// mayRun: taints are tolerated, and node selector, required affinity and volumes are satisfied, whatever the place becomes.
+func (c *check) mayRun(pl *place, pod *corev1.Pod) {
+	at := []*place{pl}
+	for i := range pl.taints {
+		if !tolerates(pod.Spec.Tolerations, &pl.taints[i]) {
+			c.failAt(at, "pod %s does not tolerate taint %s of %s", name(pod), pl.taints[i].Key, pl.name)
+		}
+	}
+	w := c.wantsOf(pod)
+	switch {
+	case w.err != nil:
+		c.failAt(at, "pod %s is placed though it cannot be read: %v", name(pod), w.err)
+	case !pl.satisfies(&wants{selector: w.selector}):
+		c.failAt(at, "pod %s: nodeSelector is not satisfied on %s", name(pod), pl.name)
+	case !pl.satisfies(w):
+		c.failAt(at, "pod %s: required node affinity is not satisfied on %s", name(pod), pl.name)
+	}
+	for _, m := range c.mounts(pod) {
+		if m.missing != "" {
+			c.failAt(at, "pod %s is placed though its volume claim %s %s", name(pod), m.claim.Name, m.missing)
+		} else if !pl.satisfies(m.wants()) {
+			c.failAt(at, "pod %s: volume claim %s cannot be attached on %s", name(pod), m.claim.Name, pl.name)
+		}
+	}
+}
+
+// attach: no driver has more volumes on the node than it can attach; a volume that pods share is one.
+func (c *check) attach(pl *place, joining []*corev1.Pod) {
+	if len(pl.node.VolumeLimits) == 0 {
+		return
+	}
+	attached := map[string]map[types.NamespacedName]bool{}
+	add := func(pods []*corev1.Pod) {
+		for _, pod := range pods {
+			for _, m := range c.mounts(pod) {
+				if attached[m.driver] == nil {
+					attached[m.driver] = map[types.NamespacedName]bool{}
+				}
+				attached[m.driver][m.claim] = true
+			}
+		}
+	}
+	for _, pod := range pl.node.Pods {
+		if !snapshot.Terminal(pod) && !c.planned[pod.UID] {
+			add([]*corev1.Pod{pod})
+		}
+	}
+	before := map[string]int{}
+	add(slices.DeleteFunc(slices.Clone(pl.pods), func(p *corev1.Pod) bool { return slices.Contains(joining, p) }))
+	for driver, claims := range attached {
+		before[driver] = len(claims)
+	}
+	add(joining)
+	for driver, limit := range pl.node.VolumeLimits {
+		if n := len(attached[driver]); n > int(limit) && n > before[driver] {
+			c.fail("%s: %d volumes of %s attached, at most %d can be", pl.name, n, driver, limit)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// place is a node that exists or one that the plan buys.
+type place struct {
+	name   string
+	index  int // of the launch
+	node   *snapshot.Node
+	launch *schedule.Launch
+	pods   []*corev1.Pod // that the plan puts there
+	taints []corev1.Taint
+
+	// given are the labels that are known; the rest follows, for launches, from demands and outcomes.
+	given    map[string]string
+	demands  map[string][]expr
+	outcomes []outcome
+	minima   map[string]int // minValues by key
+	known    map[string]label
+	promise  func(key string) bool // whoever launches it may give the node this label
+	// everything is all values of a key that there are, for a node of which nothing else is known.
+	everything func(key string) []string
+}
+
+// outcome is one of the machines that a claim may become.
+type outcome struct {
+	it *catalog.InstanceType
+	o  *catalog.Offering
+}
+
+func (c *check) existing(n *snapshot.Node) *place {
+	pl := &place{name: "node " + n.Name, node: n, taints: n.Taints, given: c.nodeLabels(n), known: map[string]label{}}
+	for _, p := range c.p.Placements {
+		if p.Node == n.Name && p.Claim == n.Claim {
+			pl.pods = append(pl.pods, p.Pods...)
+		}
+	}
+	pl.promise = func(string) bool { return false }
+	if !n.Launched && n.Claim != "" {
+		pl.demands, pl.everything = c.entries(n.Requirements), c.values
+		pl.promise = func(key string) bool { return len(pl.demands[key]) > 0 || c.s.Labels.IsWellKnown(key) }
+	}
+	return pl
+}
+
+// values are all values of a key on nodes and in what can be bought.
+func (c *check) values(key string) []string {
+	var out []string
+	for i := range c.s.Nodes {
+		if v, ok := c.nodeLabels(&c.s.Nodes[i])[key]; ok {
+			out = append(out, v)
+		}
+	}
+	for i := range c.s.Pools {
+		out = append(out, c.poolDomains(&c.s.Pools[i], key)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// nodeLabels are the node's labels by canonical key; where a key and its alias differ, the canonical one holds.
+func (c *check) nodeLabels(n *snapshot.Node) map[string]string {
+	out := map[string]string{corev1.LabelHostname: n.Name}
+	for k, v := range n.Labels {
+		key := c.s.Labels.Normalize(k)
+		if _, own := n.Labels[key]; !own || key == k {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+func (c *check) entries(reqs []karpv1.Requirement) map[string][]expr {
+	out := map[string][]expr{}
+	for _, r := range reqs {
+		key := c.s.Labels.Normalize(r.Key)
+		e, err := newExpr(key, r.Operator, r.Values)
+		if err != nil {
+			e = expr{key: key, op: corev1.NodeSelectorOpIn} // nothing satisfies it
+		}
+		out[key] = append(out[key], e)
+	}
+	return out
+}
+
+// bought reads a launch as the NodeClaim that would be created of it.
+func (c *check) bought(i int, l *schedule.Launch) *place {
+	pl := &place{
+		name: fmt.Sprintf("launch %d", i), index: i, launch: l, pods: l.Pods, known: map[string]label{}, given: map[string]string{},
+		promise: c.s.Labels.IsWellKnown, everything: c.values,
+	}
+	if l.Pool == nil || len(l.InstanceTypes) == 0 {
+		return pl // launches says so
+	}
+	pl.name = fmt.Sprintf("launch %d (pool %s)", i, l.Pool.Name)
+	pl.taints = l.Pool.Spec.Template.Spec.Taints
+	reqs := l.ClaimRequirements()
+	pl.demands, pl.minima = c.entries(reqs), c.minValues(reqs)
+	for k, v := range l.ClaimLabels(c.s.Labels) {
+		pl.given[c.s.Labels.Normalize(k)] = v
+	}
+	pl.given[corev1.LabelHostname] = fmt.Sprintf("new-node-%d.invalid", i)
+	pl.given[karpv1.LabelRegistered], pl.given[karpv1.LabelInitialized] = "true", "true"
+	for _, it := range c.offered(l) {
+		for k := range it.Offerings {
+			if out := (outcome{it, &it.Offerings[k]}); pl.admits(out) {
+				pl.outcomes = append(pl.outcomes, out)
+			}
+		}
+	}
+	return pl
+}
+
+// offered are the pool's types that the launch names.
+func (c *check) offered(l *schedule.Launch) []*catalog.InstanceType {
+	pool := c.pool(l.Pool.Name)
+	if pool == nil {
+		return nil
+	}
+	byName := map[string]*catalog.InstanceType{}
+	for _, it := range pool.InstanceTypes {
+		byName[it.Name] = it
+	}
+	var out []*catalog.InstanceType
+	for _, it := range l.InstanceTypes {
+		if own := byName[it.Name]; own != nil {
+			out = append(out, own)
+		}
+	}
+	return out
+}
+
+// capacity and allocatable are the type's, but for what the offering has otherwise.
+func (out outcome) capacity(r corev1.ResourceName) resource.Quantity {
+	if q, ok := out.o.Capacity[r]; ok {
+		return q
+	}
+	return out.it.Capacity[r]
+}
+
+func (out outcome) allocatable(r corev1.ResourceName) resource.Quantity {
+	if q, ok := out.o.Allocatable[r]; ok {
+		return q
+	}
+	return out.it.Allocatable[r]
+}
+
+// weighs is what the outcome counts against a limit.
+func (out outcome) weighs(r corev1.ResourceName) resource.Quantity {
+	if r == karpv1.ResourceNodes {
+		return one()
+	}
+	return out.capacity(r)
+}
+
+// admits tells whether the claim's requirements allow the outcome.
+func (pl *place) admits(out outcome) bool {
+	for key, list := range pl.demands {
+		l, ok := out.label(key)
+		for i := range list {
+			if ok && !list[i].may(l) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// label reads what the type and the offering say about a key; false if they are silent.
+func (out outcome) label(key string) (label, bool) {
+	switch key {
+	case corev1.LabelTopologyZone:
+		return label{values: []string{out.o.Zone}}, true
+	case karpv1.LabelCapacityType:
+		return label{values: []string{out.o.CapacityType}}, true
+	}
+	for _, set := range []requirement.Set{out.o.Requirements, out.it.Requirements} {
+		if !set.Defines(key) {
+			continue
+		}
+		switch r := set.Get(key); r.Operator() {
+		case corev1.NodeSelectorOpIn:
+			return label{values: r.Values()}, true
+		case corev1.NodeSelectorOpDoesNotExist:
+			return label{absent: true}, true
+		}
+	}
+	return label{}, false
+}
+
+// label is what may become of a label of the place.
+func (pl *place) label(key string) label {
+	if l, ok := pl.known[key]; ok {
+		return l
+	}
+	l := label{}
+	for _, out := range pl.outcomes {
+		l.add(pl.labelOn(out, key))
+	}
+	if len(pl.outcomes) == 0 {
+		l = pl.labelBeside(key)
+	}
+	if len(l.values) < pl.minima[key] { // the claim says that it is still a choice
+		l.add(label{values: pl.demanded(key, pl.everything(key))})
+	}
+	slices.Sort(l.values)
+	pl.known[key] = l
+	return l
+}
+
+// claimed is label, but for what only the choice of types says: which are left depends on what limits leave to others.
+func (pl *place) claimed(key string) label {
+	l := label{values: slices.Clone(pl.label(key).values), absent: pl.label(key).absent}
+	if pl.launch == nil || len(pl.launch.Pool.Spec.Limits) == 0 {
+		return l
+	}
+	for _, e := range pl.demands[key] {
+		if e.op == corev1.NodeSelectorOpIn {
+			l.add(label{values: pl.demanded(key, e.values)})
+		}
+	}
+	return l
+}
+
+// labelOn is label, given the outcome.
+func (pl *place) labelOn(out outcome, key string) label {
+	l, ok := out.label(key)
+	if !ok {
+		return pl.labelBeside(key)
+	}
+	if len(l.values) > 1 {
+		l.values = pl.demanded(key, l.values)
+	}
+	return l
+}
+
+// labelBeside is what a label becomes when type and offering are silent about it.
+func (pl *place) labelBeside(key string) label {
+	if v, ok := pl.given[key]; ok {
+		return label{values: []string{v}}
+	}
+	if len(pl.demands[key]) == 0 && pl.node == nil || !pl.promise(key) {
+		return label{absent: true}
+	}
+	for _, e := range pl.demands[key] {
+		if e.op == corev1.NodeSelectorOpIn {
+			return label{values: pl.demanded(key, e.values)}
+		}
+	}
+	if pl.node == nil {
+		return label{absent: true}
+	}
+	return label{values: pl.demanded(key, pl.everything(key)), absent: true}
+}
+
+// demanded are those of values that the claim's requirements allow.
+func (pl *place) demanded(key string, values []string) []string {
+	var out []string
+	for _, v := range values {
+		if !slices.ContainsFunc(pl.demands[key], func(e expr) bool { return !e.has(v) }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// satisfies tells whether the demands are met whatever the place becomes.
+func (pl *place) satisfies(w *wants) bool {
+	if w.admits(func(e *expr) bool { return e.holds(pl.label(e.key)) }) {
+		return true
+	}
+	if len(w.terms) < 2 || len(pl.outcomes) == 0 {
+		return false
+	}
+	// One term may be met by some outcomes and another by the rest.
+	return !slices.ContainsFunc(pl.outcomes, func(out outcome) bool { return !pl.satisfiesOn(out, w) })
+}
+
+func (pl *place) satisfiesOn(out outcome, w *wants) bool {
+	return w.admits(func(e *expr) bool { return e.holds(pl.labelOn(out, e.key)) })
+}
+
+// mightSatisfy tells whether the demands are met by something that the place may become, as far as each label goes.
+func (pl *place) mightSatisfy(w *wants) bool {
+	return w.admits(func(e *expr) bool { return e.may(pl.label(e.key)) })
+}
+
+// promised tells whether the pod was given the place by an earlier plan, in a world that has changed since.
+func (pl *place) promised(pod *corev1.Pod) bool {
+	return pl.node != nil && !pl.node.Initialized && slices.Contains(pl.node.Nominated, pod.UID)
+}

@@ -18,6 +18,9 @@ func (d dice) world() *snapshot.Snapshot {
 	s.Labels = vocabulary()
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
 	s.Settings = snapshot.Settings{PreferencePolicy: pick(d, "Respect", "Respect", "Ignore"), MinValuesPolicy: pick(d, "Strict", "BestEffort")}
+	if d.maybe(15) {
+		s.Settings.NodeCost = 0.05
+	}
 	types := d.instanceTypes()
 	for i := range d.from(1, 3) {
 		own := types

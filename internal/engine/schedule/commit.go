@@ -11,14 +11,29 @@ import (
 
 // commit says of new nodes where they can come up at all, now that nothing more fits: what holds a node's pods may be had
 // in fewer domains than its requirements leave, and who minds the pods there can use the others. It tells whether
-// that changed anything.
-func (sv *solver) commit() bool {
+// that changed anything. The queue is who still waits.
+func (sv *solver) commit(queue []*queued) bool {
+	minded, seen := map[*group]bool{}, map[*class]bool{}
+	for _, q := range queue {
+		if seen[q.class] {
+			continue
+		}
+		seen[q.class] = true
+		for _, sh := range q.class.shapes {
+			for _, g := range sh.groups {
+				minded[g] = true
+			}
+		}
+		for _, g := range q.class.blockedBy {
+			minded[g] = true
+		}
+	}
 	changed := false
 	for _, b := range sv.bins {
 		if b.seat != 0 {
 			continue // its reservation says where
 		}
-		for _, key := range b.uncommitted() {
+		for _, key := range b.uncommitted(minded) {
 			changed = sv.commitTo(b, key) || changed
 		}
 	}
@@ -28,9 +43,9 @@ func (sv *solver) commit() bool {
 	return changed
 }
 
-// uncommitted are the labels by which others mind the bin's pods, or tell nodes apart that count for them, and whose value is
+// uncommitted are the labels by which others, who mind these groups, mind the bin's pods, or tell nodes apart that count for them, and whose value is
 // not known, sorted.
-func (b *bin) uncommitted() []string {
+func (b *bin) uncommitted(minded map[*group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
@@ -42,6 +57,9 @@ func (b *bin) uncommitted() []string {
 	for _, h := range b.held {
 		for _, list := range [...][]*group{h.c.matches, h.c.declares} {
 			for _, g := range list {
+				if !minded[g] {
+					continue
+				}
 				add(g.key)
 				if g.filter != nil && g.filter.affinity {
 					add(g.filter.node.Selector.Keys()...)

@@ -173,7 +173,7 @@ func (sv *solver) countOn(n *node, g *group) {
 	domain, ok := n.domain(g.key)
 	switch {
 	case ok:
-		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.sure(n.labels, nil, nil))
+		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.sure(n.labels, nil, sv.s.Labels.WellKnown))
 	case n.src.Launched || n.src.Claim == "": // the node has no such label
 	case g.kind == spread || g.kind == affinity:
 		g.floating += btoi(len(sv.domainsOf(g, n.labels)) > 0)

@@ -246,7 +246,7 @@ func (sv *solver) placeAll(queue []*queued) []*queued {
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
-		if len(queue) == 0 || sv.generation == before && !patient && !sv.commit() {
+		if len(queue) == 0 || sv.generation == before && !patient && !sv.commit(queue) {
 			return queue
 		}
 	}

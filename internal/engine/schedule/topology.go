@@ -92,7 +92,7 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 }
 
 // sure tells whether every node of these labels counts, as far as affinity goes. Of the template, known are labels that its
-// types may give a node; without one, nothing is known of labels that are not there.
+// types may give a node; without one, types say nothing else.
 func (f *nodeFilter) sure(node requirement.Set, t *template, known map[string]bool) bool {
 	if f == nil || !f.affinity {
 		return true
@@ -100,7 +100,7 @@ func (f *nodeFilter) sure(node requirement.Set, t *template, known map[string]bo
 	certain := func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
 			if key := r.Key(); !node.Defines(key) {
-				missing := !known[key] && t != nil && !t.typed(key)
+				missing := !known[key] && (t == nil || !t.typed(key))
 				return !missing || !r.AllowsAbsent()
 			}
 			have := node.Get(r.Key())

@@ -151,8 +151,12 @@ func (c *check) stats() {
 	if math.Abs(total-stats.HourlyCost) > cents {
 		c.fail("the launches cost %v $/h together, the plan says %v", total, stats.HourlyCost)
 	}
-	if stats.LowerBound > total+cents {
-		c.fail("the plan costs %v $/h, its lower bound is %v", total, stats.LowerBound)
+	besides := c.s.Settings.NodeCost * float64(len(c.p.Launches))
+	if math.Abs(besides-stats.NodeCost) > cents {
+		c.fail("the launches cost %v $/h beside their price, the plan says %v", besides, stats.NodeCost)
+	}
+	if stats.LowerBound > total+besides+cents {
+		c.fail("the plan costs %v $/h, its lower bound is %v", total+besides, stats.LowerBound)
 	}
 	if stats.LowerBound < 0 || math.IsNaN(stats.LowerBound) {
 		c.fail("the lower bound is %v", stats.LowerBound)

@@ -46,15 +46,43 @@ func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) 
 		return err
 	}
 	_, err = c.cfg.EC2.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: &pv.Spec.CSI.VolumeHandle, InstanceId: &instance, Device: &at})
+	if code(err) == "VolumeInUse" {
+		at, err = c.attached(ctx, pv.Spec.CSI.VolumeHandle, instance, err)
+	}
 	if err != nil {
-		a.Status.AttachError = &storagev1.VolumeError{Time: metav1.Now(), Message: err.Error()}
-		_, told := c.cfg.Client.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
-		return errors.Join(fmt.Errorf("attach %s to %s: %w", pv.Spec.CSI.VolumeHandle, instance, err), told)
+		return errors.Join(fmt.Errorf("attach %s to %s: %w", pv.Spec.CSI.VolumeHandle, instance, err), c.tell(ctx, a, err))
 	}
 	c.cfg.Log.Info("volume attached", "volume", pv.Spec.CSI.VolumeHandle, "node", a.Spec.NodeName)
 	a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": at}}
 	_, err = c.cfg.Client.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
 	return gone(err)
+}
+
+// tell writes why a volume is not attached, once.
+func (c *Controller) tell(ctx context.Context, a *storagev1.VolumeAttachment, why error) error {
+	if was := a.Status.AttachError; was != nil && was.Message == why.Error() {
+		return nil
+	}
+	a.Status.AttachError = &storagev1.VolumeError{Time: metav1.Now(), Message: why.Error()}
+	_, err := c.cfg.Client.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
+	return err
+}
+
+// attached is the device of a volume that is attached to an instance already, by a call whose answer was lost; otherwise
+// the error is refused.
+func (c *Controller) attached(ctx context.Context, id, instance string, refused error) (string, error) {
+	out, err := c.cfg.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+	if err != nil {
+		return "", err
+	}
+	for _, v := range out.Volumes {
+		for _, a := range v.Attachments {
+			if aws.ToString(a.InstanceId) == instance {
+				return aws.ToString(a.Device), nil
+			}
+		}
+	}
+	return "", refused
 }
 
 // free is a device that no volume of the node has.

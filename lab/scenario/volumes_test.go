@@ -1,0 +1,92 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// naiveDrain taints a node and drives off its pods, the daemons as soon as the others are gone.
+func naiveDrain(ctx context.Context, w *World, name string) error {
+	node := &corev1.Node{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return err
+	}
+	before := node.DeepCopy()
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupting", Effect: corev1.TaintEffectNoSchedule})
+	if err := w.Client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	for _, namespace := range []string{"default", "kube-system"} {
+		err := world.Until(ctx, func() error {
+			var pods corev1.PodList
+			if err := w.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)}); err != nil {
+				return err
+			}
+			for i := range pods.Items {
+				if err := client.IgnoreNotFound(w.Client.Delete(ctx, &pods.Items[i])); err != nil {
+					return err
+				}
+			}
+			if len(pods.Items) > 0 {
+				return fmt.Errorf("%d pods of %s are left", len(pods.Items), namespace)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The world of volume-detach-on-disruption bites: a drain that goes by tiers alone leaves volumes behind, and the story
+// would say so.
+func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
+	t.Parallel()
+	const replicas = 2
+	binary := labtest.Binary(t)
+	story := volumeDetach()
+	story.Steps = []Step{
+		startController(),
+		installPool(manifests.Medium, nil),
+		installStorage("does not tolerate the taint of ending nodes", toleratesNone),
+		runDatabase(replicas, "gp3"),
+		{Name: "drain a node naively: its volumes stay", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			node, _, err := busiest(ctx, w)
+			if err != nil {
+				return err
+			}
+			if err := naiveDrain(ctx, w, node); err != nil {
+				return err
+			}
+			return world.Until(ctx, func() error {
+				if noMultiAttach(ctx, w) == nil || attachedTo(ctx, w, node) == "" {
+					return errors.New("no pod waits for a volume that is attached elsewhere")
+				}
+				return nil
+			})
+		}},
+		{Name: "the story notices", Timeout: time.Second, Run: noMultiAttach},
+	}
+	result := Run(t.Context(), story, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
+	for _, step := range result.Steps {
+		if noticed := step.Name == "the story notices"; step.Passed == noticed {
+			t.Errorf("step %q: passed = %v: %s", step.Name, step.Passed, step.Error)
+		}
+	}
+	if len(result.Steps) != 8 {
+		t.Errorf("%d steps were told: %+v", len(result.Steps), result.Steps)
+	}
+}

@@ -2,7 +2,8 @@
 //
 // Each object has a root condition, Ready, that is derived from its dependents: True when all of them are
 // True at the object's generation, False when one of them is False at it, Unknown otherwise. Callers set
-// dependents and independent conditions; the root follows.
+// dependents and independent conditions; the root follows. A veto is a condition that makes the root False while it
+// is, and decides nothing otherwise.
 //
 // The functions are pure but for the object handed to them: no clock, no client. Each setter reports
 // whether it changed the object, so that a reconciler knows whether there is something to write.
@@ -35,6 +36,9 @@ type Types struct {
 	Dependents []string
 	// Optional ones count like dependents while present, but are neither created nor kept by this package.
 	Optional []string
+	// Vetoes count only while they are False: the root is False then, with their reason and message. True, Unknown
+	// or absent, they decide nothing.
+	Vetoes []string
 }
 
 // Object is what carries conditions.
@@ -146,7 +150,7 @@ func Clear(o Object, typ string, now time.Time) (changed bool) {
 	}
 	conditions, _ := initialized(o)
 	conditions = slices.Delete(conditions, index(conditions, typ), index(conditions, typ)+1)
-	if slices.Contains(types.Optional, typ) {
+	if slices.Contains(types.Optional, typ) || slices.Contains(types.Vetoes, typ) {
 		conditions, _ = put(o, conditions, root(o, conditions), now)
 	}
 	order(conditions)
@@ -205,6 +209,12 @@ func put(o Object, conditions []metav1.Condition, c metav1.Condition, now time.T
 // root derives the root from the dependents in conditions.
 func root(o Object, conditions []metav1.Condition) metav1.Condition {
 	types := o.ConditionTypes()
+	for _, typ := range types.Vetoes {
+		i := index(conditions, typ)
+		if i >= 0 && conditions[i].Status == metav1.ConditionFalse && conditions[i].ObservedGeneration == o.GetGeneration() {
+			return metav1.Condition{Type: Ready, Status: metav1.ConditionFalse, Reason: conditions[i].Reason, Message: conditions[i].Message}
+		}
+	}
 	var offenders []string
 	unhealthy := false
 	for _, typ := range append(slices.Clone(types.Dependents), types.Optional...) {

@@ -281,5 +281,6 @@ func (c *EC2NodeClass) ConditionTypes() condition.Types {
 			ConditionInstanceProfileReady, ConditionPlacementGroupReady, ConditionValidationSucceeded,
 		},
 		Optional: []string{ConditionCapacityReservationsReady},
+		Vetoes:   []string{ConditionNodesCanJoin},
 	}
 }

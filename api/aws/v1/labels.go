@@ -106,6 +106,9 @@ const (
 	ConditionValidationSucceeded  = "ValidationSucceeded"
 	// ConditionCapacityReservationsReady exists only while capacity reservations are in use.
 	ConditionCapacityReservationsReady = "CapacityReservationsReady"
+	// ConditionNodesCanJoin is False, and Ready with it, while it is certain that no node of the class can join the
+	// cluster; its reason is the cause. It is Unknown where that could not be checked, which stops nothing.
+	ConditionNodesCanJoin = "NodesCanJoin"
 )
 
 // Resources are those that instance types have by themselves, beside the core's.

@@ -1,0 +1,134 @@
+package join
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// mapRole is an item of mapRoles.
+type mapRole struct {
+	RoleARN  string   `json:"rolearn"`
+	Username string   `json:"username"`
+	Groups   []string `json:"groups"`
+}
+
+// roles reads mapRoles.
+func (m AuthMap) roles() ([]mapRole, error) {
+	var out []mapRole
+	if err := yaml.Unmarshal([]byte(m.Data["mapRoles"]), &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// asUser reports whether mapUsers has the ARN.
+func (m AuthMap) asUser(arn string) bool {
+	var users []struct {
+		UserARN string `json:"userarn"`
+	}
+	if err := yaml.Unmarshal([]byte(m.Data["mapUsers"]), &users); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(users, func(u struct {
+		UserARN string `json:"userarn"`
+	},
+	) bool {
+		return sameRole(u.UserARN, arn)
+	})
+}
+
+// with is the ConfigMap as a manifest in which the line stands in place of all others for its role.
+func (m AuthMap) with(line mapRole) (string, error) {
+	roles, err := m.roles()
+	if err != nil {
+		return "", err
+	}
+	roles = slices.DeleteFunc(roles, func(r mapRole) bool { return sameRole(r.RoleARN, line.RoleARN) })
+	text, err := yaml.Marshal(append(roles, line))
+	if err != nil {
+		return "", err
+	}
+	data := map[string]string{}
+	for key, value := range m.Data {
+		data[key] = value
+	}
+	data["mapRoles"] = string(text)
+	out, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"namespace": "kube-system", "name": "aws-auth"}, "data": data,
+	})
+	return string(out), err
+}
+
+// inAuthMap looks the role up in aws-auth. mapped tells that aws-auth decides about the role; the finding, if it has
+// a cause, what is wrong with what stands there. err says why aws-auth could not be read.
+func (a Access) inAuthMap(role string) (f cloud.Finding, mapped bool, err string) {
+	if a.AuthMapErr != "" {
+		return f, false, a.AuthMapErr
+	}
+	if !a.AuthMap.Found {
+		return f, false, ""
+	}
+	roles, parse := a.AuthMap.roles()
+	if parse != nil {
+		f = standing(AuthMapMalformed, RoleScope(role), fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be read, so that nobody in it is let in: %v", parse), "")
+		f.Remedy, f.Manifest = a.mapRole(role)
+		if a.Mode.usesEntries() {
+			f.Remedy = "correct mapRoles with kubectl -n kube-system edit configmap aws-auth, or: " + f.Remedy
+		}
+		return f, true, ""
+	}
+	for _, r := range roles {
+		if sameRole(r.RoleARN, role) {
+			if wrong := a.wrongLine(r, role); wrong != "" {
+				f = a.malformed(role, wrong)
+				if a.mayWork(r, role) {
+					f.Certainty = cloud.Likely
+				}
+			}
+			return f, true, ""
+		}
+	}
+	if a.AuthMap.asUser(role) {
+		return a.malformed(role, fmt.Sprintf("node role %s stands under mapUsers, it belongs under mapRoles", role)), true, ""
+	}
+	return f, false, ""
+}
+
+// wrongLine says what is wrong with the node role's entry; empty if nothing is.
+func (a Access) wrongLine(r mapRole, role string) string {
+	var groups []string
+	for _, g := range a.wantedGroups() {
+		if !slices.Contains(r.Groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	switch {
+	case !strings.EqualFold(r.RoleARN, withoutPath(role)):
+		return fmt.Sprintf("%s is written with its path; aws-auth compares it with %s", r.RoleARN, withoutPath(role))
+	case r.Username != nodeUsername:
+		return fmt.Sprintf("node role %s has username %q, nodes need %q", r.RoleARN, r.Username, nodeUsername)
+	case len(groups) > 0:
+		return fmt.Sprintf("node role %s lacks the groups %s", r.RoleARN, strings.Join(groups, ", "))
+	}
+	return ""
+}
+
+// mayWork tells that an entry that is not as it should be does name nodes, in a way that suits some of them.
+func (a Access) mayWork(r mapRole, role string) bool {
+	return strings.EqualFold(r.RoleARN, withoutPath(role)) && strings.HasPrefix(r.Username, "system:node:") && slices.Contains(r.Groups, "system:nodes")
+}
+
+// malformed is a finding about one entry of aws-auth. Putting the entry right mends it in every mode.
+func (a Access) malformed(role, wrong string) cloud.Finding {
+	f := standing(AuthMapMalformed, RoleScope(role), "in ConfigMap kube-system/aws-auth "+wrong,
+		"kubectl -n kube-system edit configmap aws-auth, and let its entry in mapRoles be:\n"+a.lines(role))
+	if manifest, err := a.AuthMap.with(a.line(role)); err == nil {
+		f.Manifest = manifest
+	}
+	return f
+}

@@ -1,0 +1,159 @@
+package join
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// Image is an image that a class launches.
+type Image struct{ ID, Name string }
+
+// Machine is what an instance starts with.
+type Machine struct {
+	Cluster  Cluster
+	Family   string
+	Images   []Image
+	UserData string
+	// Class is the scope of what the class itself is to blame for.
+	Class string
+}
+
+// kubeletOlder is how many minor versions a kubelet may be behind its API server.
+const kubeletOlder = 3
+
+// Boot judges whether the images of a class suit its family, its user data and the cluster.
+func Boot(m Machine) []cloud.Finding {
+	var out []cloud.Finding
+	for _, i := range m.Images {
+		name := readName(i.Name)
+		if m.Family != awsv1.AMIFamilyCustom && name.family != "" && !sameFamily(name.family, m.Family) {
+			out = append(out, standing(ImageFamilyMismatch, "image/"+i.ID,
+				fmt.Sprintf("image %s (%s) is of family %s, the node class says %s: its user data is not understood", i.ID, i.Name, name.family, m.Family),
+				fmt.Sprintf("set spec.amiFamily: %s in the EC2NodeClass, or select images of family %s", name.family, m.Family)))
+		}
+		if f, bad := skew(m, i, name); bad {
+			out = append(out, f)
+		}
+	}
+	if len(out) > 0 && len(out) < len(m.Images) {
+		for n := range out { // instances of another architecture get another image
+			out[n].Certainty = cloud.Likely
+		}
+	}
+	if message, remedy := wrongFormat(m.Family, m.UserData); message != "" {
+		f := standing(UserDataWrongFormat, m.Class, message, remedy)
+		f.Certainty = cloud.Likely
+		out = append(out, f)
+	}
+	return out
+}
+
+func skew(m Machine, i Image, name imageName) (cloud.Finding, bool) {
+	kubelet, server := minor(name.version), minor(m.Cluster.Version)
+	if kubelet == 0 || server == 0 {
+		return cloud.Finding{}, false
+	}
+	remedy := fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version)
+	switch {
+	case kubelet > server:
+		f := standing(KubeletTooNew, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, newer than the API server's %s", i.ID, i.Name, name.version, m.Cluster.Version), remedy)
+		f.Certainty = cloud.Likely // against the rules, and mostly works
+		return f, true
+	case server-kubelet > kubeletOlder:
+		return standing(KubeletTooOld, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, more than %d minor versions older than the API server's %s", i.ID, i.Name, name.version, kubeletOlder, m.Cluster.Version), remedy), true
+	}
+	return cloud.Finding{}, false
+}
+
+// imageName is what the name of a published image tells.
+type imageName struct{ family, version string }
+
+var names = []struct {
+	pattern *regexp.Regexp
+	family  string // empty: the first group
+}{
+	{regexp.MustCompile(`^amazon-eks-node-al2023-.*-(1\.\d+)-v\d+`), awsv1.AMIFamilyAL2023},
+	{regexp.MustCompile(`^amazon-eks-(?:gpu-|arm64-)?node-(1\.\d+)-v\d+`), awsv1.AMIFamilyAL2},
+	{regexp.MustCompile(`^bottlerocket-aws-k8s-(1\.\d+)-`), awsv1.AMIFamilyBottlerocket},
+	{regexp.MustCompile(`^Windows_Server-2019-English-.*EKS_Optimized-(1\.\d+)-`), awsv1.AMIFamilyWindows2019},
+	{regexp.MustCompile(`^Windows_Server-2022-English-.*EKS_Optimized-(1\.\d+)-`), awsv1.AMIFamilyWindows2022},
+	{regexp.MustCompile(`^Windows_Server-2025-English-.*EKS_Optimized-(1\.\d+)-`), awsv1.AMIFamilyWindows2025},
+}
+
+// readName returns nothing for a name that is not that of a published image.
+func readName(name string) imageName {
+	for _, n := range names {
+		if match := n.pattern.FindStringSubmatch(name); match != nil {
+			return imageName{n.family, match[1]}
+		}
+	}
+	return imageName{}
+}
+
+func sameFamily(a, b string) bool { return strings.EqualFold(a, b) }
+
+// minor is the number after the dot; 0 if there is none.
+func minor(version string) int {
+	_, text, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// wrongFormat finds user data that the family's boot does not read.
+func wrongFormat(family, userData string) (message, remedy string) {
+	text := strings.TrimSpace(userData)
+	if text == "" {
+		return "", ""
+	}
+	mime := strings.HasPrefix(strings.ToLower(text), "mime-version:") || strings.HasPrefix(strings.ToLower(text), "content-type:")
+	script := strings.HasPrefix(text, "#!")
+	switch family {
+	case awsv1.AMIFamilyBottlerocket:
+		if mime || script {
+			return "spec.userData is a script, Bottlerocket reads TOML settings only", "write spec.userData of the EC2NodeClass as TOML, for example [settings.kubernetes]"
+		}
+	case awsv1.AMIFamilyAL2023:
+		if strings.Contains(text, "/etc/eks/bootstrap.sh") {
+			return "spec.userData calls /etc/eks/bootstrap.sh, which images of family AL2023 do not have", "remove the call from spec.userData of the EC2NodeClass; nodeadm is configured for you"
+		}
+	}
+	return "", ""
+}
+
+// Webhook is an admission webhook that is asked about writes of nodes.
+type Webhook struct {
+	// Configuration is its kind and name, Name that of the webhook in it.
+	Configuration, Name string
+	// Backend says why nobody answers it; empty if somebody may.
+	Backend string
+	// Selective is true if selectors or conditions let some nodes pass by.
+	Selective bool
+}
+
+// Webhooks finds those that refuse every node because nobody answers them.
+func Webhooks(hooks []Webhook, err string) []cloud.Finding {
+	if err != "" {
+		return []cloud.Finding{unchecked(WebhooksUnchecked, "admission webhooks", err)}
+	}
+	var out []cloud.Finding
+	for _, h := range hooks {
+		if h.Backend == "" {
+			continue
+		}
+		f := standing(WebhookBlocksNodes, "cluster", fmt.Sprintf("webhook %s of %s must approve every Node, and %s", h.Name, h.Configuration, h.Backend),
+			fmt.Sprintf("make it answer again, or exclude nodes from its rules: kubectl edit %s", h.Configuration))
+		if h.Selective {
+			f.Certainty = cloud.Likely
+		}
+		out = append(out, f)
+	}
+	return out
+}

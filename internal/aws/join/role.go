@@ -1,0 +1,338 @@
+package join
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// Mode says where a cluster looks for the identities of IAM principals.
+type Mode string
+
+// The authentication modes of EKS.
+const (
+	ModeConfigMap       Mode = "CONFIG_MAP"
+	ModeAPI             Mode = "API"
+	ModeAPIAndConfigMap Mode = "API_AND_CONFIG_MAP"
+)
+
+func (m Mode) usesEntries() bool   { return m == ModeAPI || m == ModeAPIAndConfigMap }
+func (m Mode) usesConfigMap() bool { return m == ModeConfigMap || m == ModeAPIAndConfigMap }
+
+// Types of access entries that concern nodes.
+const (
+	entryLinux   = "EC2_LINUX"
+	entryWindows = "EC2_WINDOWS"
+	entryAuto    = "EC2"
+)
+
+// Entry is an EKS access entry.
+type Entry struct {
+	PrincipalARN string
+	Type         string
+	Username     string
+	Groups       []string
+}
+
+// AuthMap is the ConfigMap kube-system/aws-auth.
+type AuthMap struct {
+	// Found is false if there is no such ConfigMap.
+	Found bool
+	Data  map[string]string
+}
+
+// Profile is an instance profile.
+type Profile struct {
+	Name string
+	// Found is false if there is no such profile.
+	Found bool
+	// Roles are ARNs; a profile holds one at most.
+	Roles []string
+}
+
+// Access is what decides whether the nodes of a class are let in. Beside each fact stands why it could not be
+// read; empty if it was.
+type Access struct {
+	Cluster Cluster
+	Mode    Mode
+	ModeErr string
+	// Entries are those of the node role, and of roles that could be mistaken for it.
+	Entries    []Entry
+	EntriesErr string
+	AuthMap    AuthMap
+	AuthMapErr string
+	Profile    Profile
+	ProfileErr string
+	// Role is the role that the class asks for, a name or a path with a name; empty if the class names a profile.
+	Role string
+	// RoleARN is the ARN of that role, with its path; used where the profile could not be read.
+	RoleARN string
+	// ControllerRoles are the ARNs of the role that the controller itself has, with and without its path.
+	ControllerRoles []string
+	Account         string
+	Windows         bool
+}
+
+// nodeRole is the ARN of the role that instances will have; empty if it is not known.
+func (a Access) nodeRole() string {
+	if len(a.Profile.Roles) == 1 {
+		return a.Profile.Roles[0]
+	}
+	if a.RoleARN != "" {
+		return a.RoleARN
+	}
+	if a.Role != "" && a.Account != "" {
+		return "arn:aws:iam::" + a.Account + ":role/" + strings.TrimPrefix(a.Role, "/")
+	}
+	return ""
+}
+
+// wantedType is the type that the node role's access entry should have.
+func (a Access) wantedType() string {
+	if a.Windows {
+		return entryWindows
+	}
+	return entryLinux
+}
+
+const nodeUsername = "system:node:{{EC2PrivateDNSName}}"
+
+func (a Access) wantedGroups() []string {
+	groups := []string{"system:bootstrappers", "system:nodes"}
+	if a.Windows {
+		groups = append([]string{"eks:kube-proxy-windows"}, groups...)
+	}
+	return groups
+}
+
+// Roles judges whether the instances of a class get the role that they should, and whether the cluster knows it.
+func Roles(a Access) []cloud.Finding {
+	var out []cloud.Finding
+	profile, broken := a.judgeProfile()
+	if broken {
+		return []cloud.Finding{profile}
+	}
+	if a.ProfileErr != "" {
+		out = append(out, unchecked(RoleMappingUnchecked, "the role in instance profile "+a.Profile.Name, a.ProfileErr))
+	}
+	role := a.nodeRole()
+	switch {
+	case role == "":
+		return out
+	case a.ModeErr != "":
+		return append(out, unchecked(RoleMappingUnchecked, "the authentication mode of cluster "+a.Cluster.Name, a.ModeErr))
+	}
+	return append(out, a.judgeMapping(role)...)
+}
+
+func (a Access) judgeProfile() (cloud.Finding, bool) {
+	switch p := a.Profile; {
+	case a.ProfileErr != "" || p.Name == "":
+		return cloud.Finding{}, false
+	case !p.Found:
+		return standing(InstanceProfileNotFound, "profile/"+p.Name, fmt.Sprintf("IAM has no instance profile %q", p.Name),
+			fmt.Sprintf("aws iam create-instance-profile --instance-profile-name %s", p.Name)), true
+	case len(p.Roles) == 0:
+		return standing(InstanceProfileWrongRole, "profile/"+p.Name, fmt.Sprintf("instance profile %q holds no role", p.Name),
+			fmt.Sprintf("aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s", p.Name, cmp.Or(roleName(a.Role), "ROLE"))), true
+	case a.Role != "" && roleName(p.Roles[0]) != roleName(a.Role):
+		return standing(InstanceProfileWrongRole, "profile/"+p.Name,
+			fmt.Sprintf("instance profile %q holds role %s, the node class asks for %s", p.Name, roleName(p.Roles[0]), roleName(a.Role)),
+			fmt.Sprintf("aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
+				p.Name, roleName(p.Roles[0]), roleName(a.Role))), true
+	}
+	return cloud.Finding{}, false
+}
+
+// judgeMapping looks the role up where the mode says. An access entry wins over aws-auth.
+func (a Access) judgeMapping(role string) []cloud.Finding {
+	var missed []cloud.Finding
+	if a.Mode.usesEntries() {
+		if a.EntriesErr != "" {
+			missed = append(missed, unchecked(RoleMappingUnchecked, "the access entries of cluster "+a.Cluster.Name, a.EntriesErr))
+		}
+		for _, e := range a.Entries {
+			if sameRole(e.PrincipalARN, role) {
+				return a.judgeEntry(e)
+			}
+		}
+	}
+	if a.Mode.usesConfigMap() {
+		found, mapped, err := a.inAuthMap(role)
+		switch {
+		case err != "":
+			missed = append(missed, unchecked(RoleMappingUnchecked, "ConfigMap kube-system/aws-auth", err))
+		case mapped && found.Cause == "":
+			return nil
+		case mapped && len(missed) == 0:
+			return []cloud.Finding{found}
+		case mapped:
+			// An access entry that could not be read would win.
+			found.Certainty = cloud.Likely
+			return append([]cloud.Finding{found}, missed...)
+		}
+	}
+	if len(missed) > 0 {
+		return missed
+	}
+	return []cloud.Finding{a.unmapped(role)}
+}
+
+func (a Access) judgeEntry(e Entry) []cloud.Finding {
+	want := a.wantedType()
+	if e.Type == want || (e.Type == entryWindows && !a.Windows) {
+		return nil // the type for Windows gives all that Linux needs, and one group more
+	}
+	f := standing(AccessEntryWrongType, RoleScope(e.PrincipalARN),
+		fmt.Sprintf("the access entry of node role %s has type %s, nodes need %s", e.PrincipalARN, e.Type, want),
+		fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN)))
+	if e.Type == entryAuto || e.Type == entryLinux {
+		// Nodes of Auto Mode get their rights from an access policy, which may be there; Windows joins as Linux does,
+		// but its kube-proxy does not work.
+		f.Certainty = cloud.Likely
+	}
+	return []cloud.Finding{f}
+}
+
+// unmapped says that no place that counts has the role, and what is there instead.
+func (a Access) unmapped(role string) cloud.Finding {
+	scope := RoleScope(role)
+	where := a.places()
+	if !a.Mode.usesConfigMap() && a.AuthMapErr == "" {
+		if _, mapped, err := a.inAuthMap(role); mapped && err == "" {
+			return standing(AuthModeIgnoresMapping, scope,
+				fmt.Sprintf("node role %s is mapped in ConfigMap kube-system/aws-auth, which cluster %s ignores: its authentication mode is %s", role, a.Cluster.Name, a.Mode),
+				a.createEntry(role))
+		}
+	}
+	if controller, where, ok := a.controllerMapped(); ok && !sameRole(controller, role) {
+		f := standing(ControllerRoleMapped, scope,
+			fmt.Sprintf("%s maps the controller's role %s like that of nodes; node role %s is not mapped", where, controller, role), "")
+		f.Remedy, f.Manifest = a.mapRole(role)
+		return f
+	}
+	if other := a.ofOtherAccount(role); other != "" {
+		f := standing(NodeRoleOfOtherAccount, scope, fmt.Sprintf("%s is mapped, which is a role of another account; the node role is %s", other, role), "")
+		f.Remedy, f.Manifest = a.mapRole(role)
+		return f
+	}
+	f := standing(NodeRoleNotMapped, scope, fmt.Sprintf("node role %s is not mapped in %s (authentication mode %s), so its nodes cannot join", role, where, a.Mode), "")
+	f.Remedy, f.Manifest = a.mapRole(role)
+	return f
+}
+
+func (a Access) places() string {
+	var places []string
+	if a.Mode.usesEntries() {
+		places = append(places, "the access entries of cluster "+a.Cluster.Name)
+	}
+	if a.Mode.usesConfigMap() {
+		places = append(places, "ConfigMap kube-system/aws-auth")
+	}
+	return strings.Join(places, " or ")
+}
+
+// controllerMapped finds the controller's role where nodes' should be.
+func (a Access) controllerMapped() (arn, where string, ok bool) {
+	isController := func(arn string) bool {
+		return slices.ContainsFunc(a.ControllerRoles, func(c string) bool { return sameRole(c, arn) })
+	}
+	if a.Mode.usesEntries() {
+		for _, e := range a.Entries {
+			if strings.HasPrefix(e.Type, "EC2") && isController(e.PrincipalARN) {
+				return e.PrincipalARN, "an access entry of type " + e.Type, true
+			}
+		}
+	}
+	if a.Mode.usesConfigMap() {
+		roles, _ := a.AuthMap.roles()
+		for _, r := range roles {
+			if isController(r.RoleARN) && slices.Contains(r.Groups, "system:nodes") {
+				return r.RoleARN, "ConfigMap kube-system/aws-auth", true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// ofOtherAccount finds a mapped role of the same name in another account.
+func (a Access) ofOtherAccount(role string) string {
+	var mapped []string
+	if a.Mode.usesEntries() {
+		for _, e := range a.Entries {
+			mapped = append(mapped, e.PrincipalARN)
+		}
+	}
+	if a.Mode.usesConfigMap() {
+		roles, _ := a.AuthMap.roles()
+		for _, r := range roles {
+			mapped = append(mapped, r.RoleARN)
+		}
+	}
+	for _, arn := range mapped {
+		if roleName(arn) == roleName(role) && account(arn) != "" && account(arn) != account(role) {
+			return arn
+		}
+	}
+	return ""
+}
+
+// mapRole is how to map the role, as a command, and as a manifest where aws-auth is the only place.
+func (a Access) mapRole(role string) (remedy, manifest string) {
+	if a.Mode.usesEntries() {
+		return a.createEntry(role), ""
+	}
+	manifest, err := a.AuthMap.with(a.line(role))
+	if err != nil {
+		return "correct mapRoles of ConfigMap kube-system/aws-auth, and add:\n" + a.lines(role), ""
+	}
+	return "kubectl -n kube-system edit configmap aws-auth, and add to mapRoles:\n" + a.lines(role), manifest
+}
+
+func (a Access) entryFlags(arn string) string {
+	return fmt.Sprintf("--cluster-name %s --principal-arn %s --region %s", a.Cluster.Name, arn, a.Cluster.Region)
+}
+
+func (a Access) createEntry(arn string) string {
+	return fmt.Sprintf("aws eks create-access-entry %s --type %s", a.entryFlags(arn), a.wantedType())
+}
+
+func (a Access) line(role string) mapRole {
+	return mapRole{RoleARN: withoutPath(role), Username: nodeUsername, Groups: a.wantedGroups()}
+}
+
+// lines are the entry of aws-auth that nodes of the role need.
+func (a Access) lines(role string) string {
+	out, err := yaml.Marshal([]mapRole{a.line(role)})
+	if err != nil { // a struct of strings
+		return ""
+	}
+	return string(out)
+}
+
+// withoutPath turns arn:aws:iam::1:role/a/b/NAME into arn:aws:iam::1:role/NAME, as aws-auth wants it.
+func withoutPath(arn string) string {
+	head, rest, ok := strings.Cut(arn, ":role/")
+	if !ok {
+		return arn
+	}
+	return head + ":role/" + roleName(rest)
+}
+
+func roleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
+
+// account is the fifth part of an ARN.
+func account(arn string) string {
+	parts := strings.SplitN(arn, ":", 6)
+	if len(parts) < 6 {
+		return ""
+	}
+	return parts[4]
+}
+
+func sameRole(a, b string) bool { return strings.EqualFold(withoutPath(a), withoutPath(b)) }

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	pricingapi "github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -30,6 +31,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instanceprofile"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/inventory"
+	"github.com/dovetail-k8s/dovetail/internal/aws/join"
+	"github.com/dovetail-k8s/dovetail/internal/aws/joincheck"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
@@ -71,8 +74,10 @@ type Config struct {
 	// Match finds the NodeClaim with a provider ID, where a Node of this API server has it, too. Such an
 	// instance without identity is adoptable. Nil finds none.
 	Match func(providerID string) identity.Match
-	Now   func() time.Time
-	Log   *slog.Logger
+	// APIServer tells of the cluster what decides whether nodes join. Nil leaves that unchecked.
+	APIServer joincheck.APIServer
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Cloud is EC2 for one cluster. It is safe for concurrent use.
@@ -90,6 +95,7 @@ type Cloud struct {
 	instances    *instance.Instances
 	templates    *launch.Templates
 	launcher     *launch.Launcher
+	joins        *joincheck.Checker
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
@@ -122,6 +128,11 @@ func New(cfg Config) (*Cloud, error) {
 	c.network = network.NewFinder(c.ec2, cfg.SubnetRefresh, addresses, cfg.Now)
 	c.images = image.NewFinder(c.ec2, ssm.NewFromConfig(cfg.AWS), cfg.AMIRefresh, cfg.Now)
 	c.profiles = instanceprofile.New(iam.NewFromConfig(cfg.AWS), cfg.Identity, cfg.Now)
+	c.joins = joincheck.New(joincheck.Config{
+		EC2: c.ec2, EKS: c.eks, IAM: iam.NewFromConfig(cfg.AWS), STS: sts.NewFromConfig(cfg.AWS), APIServer: cfg.APIServer,
+		Cluster: join.Cluster{Name: cfg.Identity.ClusterName, Region: cfg.Identity.Region}, Version: c.KubernetesVersion,
+		NoIAM: cfg.IsolatedVPC, Now: cfg.Now,
+	})
 	c.prices = pricing.New(pricing.Config{
 		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})

@@ -31,7 +31,7 @@ const (
 func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
 	r := &resolver{cloud: c, class: class, out: cloud.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
 	r.out.Status.Conditions = nil
-	for _, step := range []func(context.Context){r.images, r.reservations, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate} {
+	for _, step := range []func(context.Context){r.images, r.reservations, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate, r.joining} {
 		step(ctx)
 	}
 	return r.out

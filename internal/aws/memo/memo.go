@@ -57,6 +57,13 @@ func (m *Memo[K, V]) Drop(key K) {
 	delete(m.entries, key)
 }
 
+// Clear forgets everything.
+func (m *Memo[K, V]) Clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.entries)
+}
+
 // Values returns all values that still live, in no order.
 func (m *Memo[K, V]) Values() []V {
 	m.mu.Lock()

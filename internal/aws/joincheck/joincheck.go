@@ -1,0 +1,206 @@
+// Package joincheck reads from AWS and from the API server what decides whether nodes join, and has package join
+// judge it. It only reads. What may not be read, or does not answer in time, counts as not checked and keeps
+// nothing from going on.
+package joincheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/join"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+const (
+	// healthyFor is how long a class in which no certain fault was found is not looked at again.
+	healthyFor = 5 * time.Minute
+	// faultyFor is the same for one with a certain fault, so that it recovers soon after it was mended.
+	faultyFor = 5 * time.Second
+	// clusterFor is how long what is true of the whole cluster is believed.
+	clusterFor = 4 * time.Second
+	// patience bounds the calls of one look.
+	patience = 15 * time.Second
+	// identityFor is how long the controller's own role is believed.
+	identityFor = time.Hour
+)
+
+// EC2 is what a Checker calls of EC2.
+type EC2 interface {
+	ec2.DescribeSubnetsAPIClient
+	ec2.DescribeSecurityGroupsAPIClient
+	ec2.DescribeRouteTablesAPIClient
+	ec2.DescribeInstancesAPIClient
+	GetConsoleOutput(context.Context, *ec2.GetConsoleOutputInput, ...func(*ec2.Options)) (*ec2.GetConsoleOutputOutput, error)
+}
+
+// EKS is what a Checker calls of EKS.
+type EKS interface {
+	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
+	eks.ListAccessEntriesAPIClient
+	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
+}
+
+// IAM is what a Checker calls of IAM.
+type IAM interface {
+	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
+	GetRole(context.Context, *iam.GetRoleInput, ...func(*iam.Options)) (*iam.GetRoleOutput, error)
+}
+
+// STS tells who the controller is.
+type STS interface {
+	GetCallerIdentity(context.Context, *sts.GetCallerIdentityInput, ...func(*sts.Options)) (*sts.GetCallerIdentityOutput, error)
+}
+
+// APIServer reads of the cluster itself.
+type APIServer interface {
+	// AuthMap is the data of ConfigMap kube-system/aws-auth; found is false if there is none.
+	AuthMap(ctx context.Context) (data map[string]string, found bool, err error)
+	// NodeWebhooks are the admission webhooks that are asked about writes of nodes.
+	NodeWebhooks(ctx context.Context) ([]join.Webhook, error)
+}
+
+// Config is what a Checker is made of.
+type Config struct {
+	EC2 EC2
+	EKS EKS
+	IAM IAM
+	STS STS
+	// APIServer may be nil: what it would tell is not checked then.
+	APIServer APIServer
+	Cluster   join.Cluster
+	// Version is the minor version of Kubernetes as it is now.
+	Version func() string
+	// NoIAM is true where IAM cannot be reached.
+	NoIAM bool
+	Now   func() time.Time
+}
+
+// Checker looks for what keeps nodes from joining. It is safe for concurrent use.
+type Checker struct {
+	cfg      Config
+	verdicts *memo.Memo[string, []cloud.Finding]
+	clusters *memo.Memo[string, *ekstypes.Cluster]
+	self     *memo.Memo[string, caller]
+	// roles are the names of the roles of instance profiles, by profile.
+	roles *memo.Memo[string, string]
+}
+
+// New returns a Checker. It calls nobody.
+func New(cfg Config) *Checker {
+	return &Checker{
+		cfg:      cfg,
+		verdicts: memo.New[string, []cloud.Finding](healthyFor, cfg.Now),
+		clusters: memo.New[string, *ekstypes.Cluster](clusterFor, cfg.Now),
+		self:     memo.New[string, caller](identityFor, cfg.Now),
+		roles:    memo.New[string, string](identityFor, cfg.Now),
+	}
+}
+
+// Class is a node class as it was resolved, with its image family.
+type Class struct {
+	*awsv1.EC2NodeClass
+	// Family is the image family.
+	Family string
+	// Status is what the class has come to; it may be newer than that of the object.
+	Status awsv1.EC2NodeClassStatus
+}
+
+// NodeClass says what keeps the instances of a class from joining, as far as that shows before one is launched. key
+// names the class and its generation; an answer is believed for a while, a fault not for long.
+func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloud.Finding {
+	if known, ok := c.verdicts.Get(key); ok {
+		return known
+	}
+	found := c.Look(ctx, class)
+	ttl := healthyFor
+	if f, ok := cloud.First(found); ok && f.Certainty == cloud.Certain {
+		ttl = faultyFor
+	}
+	c.verdicts.PutFor(key, found, ttl)
+	return found
+}
+
+// ForgetAll makes the next call of NodeClass look again, whatever the class.
+func (c *Checker) ForgetAll() { c.verdicts.Clear() }
+
+// Look says what keeps the instances of a class from joining, as of now.
+func (c *Checker) Look(ctx context.Context, class Class) []cloud.Finding {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var out []cloud.Finding
+	out = append(out, join.Roles(c.access(ctx, class))...)
+	out = append(out, join.Path(c.network(ctx, class))...)
+	out = append(out, join.Boot(c.machine(class))...)
+	return append(out, c.webhooks(ctx)...)
+}
+
+// Instance says why an instance of a class has not become a node: by what became of it, by its console, and by
+// everything that is asked before a launch, anew.
+func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloud.Finding {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	instance, err := c.instance(ctx, id, class)
+	if err != nil {
+		return append(c.Look(ctx, class), cloud.Finding{Cause: join.InstanceUnchecked, Certainty: cloud.Unchecked, Message: "instance " + id + " could not be looked at: " + plain(err)})
+	}
+	if ended := join.End(instance); len(ended) > 0 {
+		return ended
+	}
+	out := join.Roles(c.access(ctx, class))
+	out = append(out, c.webhooks(ctx)...)
+	text, err := c.console(ctx, id)
+	if err != nil {
+		out = append(out, cloud.Finding{Cause: join.ConsoleUnchecked, Certainty: cloud.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
+	}
+	out = append(out, join.Console(instance, text)...)
+	out = append(out, join.Path(c.network(ctx, class))...)
+	return append(out, join.Boot(c.machine(class))...)
+}
+
+// ClassScope is the scope of what a class itself is to blame for; an edit makes another of it.
+func ClassScope(class *awsv1.EC2NodeClass) string {
+	return fmt.Sprintf("nodeclass/%s/%s/%d", class.Name, class.UID, class.Generation)
+}
+
+// Scopes are what instances of a class have in common with others: a fault in one of them concerns the class.
+func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
+	out := []string{ClassScope(class), "cluster"}
+	if role, known := c.roles.Get(class.Status.InstanceProfile); known {
+		out = append(out, join.RoleScope(role))
+	} else if class.Spec.Role != "" {
+		out = append(out, join.RoleScope(class.Spec.Role))
+	}
+	if len(class.Status.Subnets) == 1 {
+		out = append(out, "subnet/"+class.Status.Subnets[0].ID)
+	}
+	return out
+}
+
+func (c *Checker) webhooks(ctx context.Context) []cloud.Finding {
+	if c.cfg.APIServer == nil {
+		return join.Webhooks(nil, "the API server is not asked")
+	}
+	hooks, err := c.cfg.APIServer.NodeWebhooks(ctx)
+	return join.Webhooks(hooks, plain(err))
+}
+
+// plain is the text of an error; empty if there is none.
+func plain(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fault.Plain(err).Error()
+}
+
+func str(s *string) string { return aws.ToString(s) }

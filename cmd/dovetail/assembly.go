@@ -23,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
@@ -113,13 +114,16 @@ func (a *assembly) assemble(ctx context.Context) error {
 func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	health := poolhealth.NewTracker(c, now)
+	joins := a.joins(ec2)
 	return []registrar{
 		&poolhealth.Reconciler{Client: c, Tracker: health, Log: log},
-		&nodeclass.Reconciler{Client: c, Cloud: ec2, Events: a.events, Log: log, Now: now},
+		joins.Reconciler,
 		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity)},
+		&nodeclass.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.wake},
 		&provision.PodTrigger{Client: c, Batch: a.batch},
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
-		&launch.Reconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&provision.PoolTrigger{Client: c, Batch: a.batch},
+		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&register.Reconciler{Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&initialize.Reconciler{Client: c, Log: log, Now: now},
 		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
@@ -249,6 +253,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		ReservedCapacity:  a.settings.Gate(settings.GateReservedCapacity),
 		Fallback:          data,
 		Match:             a.match,
+		APIServer:         apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Now:               time.Now,
 		Log:               a.log,
 	}

@@ -51,6 +51,9 @@ type Settings struct {
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
+	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
+	// to take another time.
+	UsualJoinTime time.Duration
 
 	// The following are accepted so that a deployment starts, and have no effect: see Idle.
 	KarpenterService                 string
@@ -139,6 +142,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
+	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
 	fs.BoolVar(&s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "accepted, has no effect")
@@ -170,6 +174,7 @@ func (s Settings) Validate() error {
 	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
+	refuse(s.UsualJoinTime <= 0, "usual-join-time", "%v is not positive", s.UsualJoinTime)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
 	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)

@@ -45,6 +45,9 @@ type Metrics struct {
 	Adopted          prometheus.Counter
 	// CollectionRefused is how many instances without a claim the last pass found too many to end; 0 as a rule.
 	CollectionRefused prometheus.Gauge
+	// JoinFailures by cause: claims whose instance did not become a node in time. JoinWaste, by cause, is what such
+	// instances have run until they were ended, in hours.
+	JoinFailures, JoinWaste *prometheus.CounterVec
 }
 
 // New declares the metrics in reg.
@@ -87,6 +90,14 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	d.register(m.UnknownInstances)
 	d.register(m.Adopted)
 	d.register(m.CollectionRefused)
+	m.JoinFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dovetail_join_failures_total", Help: "Node claims whose instance did not become a node in time, by cause.",
+	}, []string{"cause"})
+	m.JoinWaste = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dovetail_join_wasted_instance_hours_total", Help: "Hours that instances ran which never became nodes, by cause.",
+	}, []string{"cause"})
+	d.register(m.JoinFailures)
+	d.register(m.JoinWaste)
 	return m, d.err
 }
 

@@ -18,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -49,16 +51,36 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Wake, if set, has every class looked at again at once, for each item.
+	Wake <-chan ctrlevent.GenericEvent
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr)
+	if r.Wake != nil {
+		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.all)))
+	}
+	return b.
 		Named("nodeclass").
 		For(&awsv1.EC2NodeClass{}, builder.WithPredicates(wake.UnlessStatusOnly())).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf), builder.WithPredicates(wake.WhenGone())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(conflict.Retry(r))
+}
+
+// all are the requests for every class.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var classes awsv1.EC2NodeClassList
+	if err := r.Client.List(ctx, &classes); err != nil {
+		r.Log.Error("listing node classes", "error", err)
+		return nil
+	}
+	var out []reconcile.Request
+	for _, c := range classes.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+	}
+	return out
 }
 
 // classOf maps a claim to its class, which may wait for it to go.

@@ -3,6 +3,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,10 +208,21 @@ func foremost(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.R
 	}
 	for _, pool := range closed {
 		if ready, found := condition.Get(pool, condition.Ready); cluster.Open(pool) && found && ready.Status != metav1.ConditionTrue {
-			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + ready.Message})
+			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + whyNotReady(pool, ready.Message)})
 		}
 	}
 	return append(out, mismatched...)
+}
+
+// whyNotReady is what the conditions of a pool say that keep it from being ready, else message.
+func whyNotReady(pool *karpv1.NodePool, message string) string {
+	var why []string
+	for _, typ := range pool.ConditionTypes().Dependents {
+		if c, found := condition.Get(pool, typ); found && c.Status == metav1.ConditionFalse {
+			why = append(why, c.Reason+": "+c.Message)
+		}
+	}
+	return cmp.Or(strings.Join(why, "; "), message)
 }
 
 // sentence joins reasons for a person; an event holds about a thousand characters.

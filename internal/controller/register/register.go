@@ -74,7 +74,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var asked answers
 	switch len(nodes) {
 	case 0:
-		condition.SetUnknown(claim, karpv1.ConditionRegistered, "NodeNotFound", "Node not registered with cluster", r.Now())
+		// Why a Node is late is said by who looks into it.
+		if c, _ := condition.Get(claim, karpv1.ConditionRegistered); c.Reason == condition.ReasonAwaitingReconciliation {
+			condition.SetUnknown(claim, karpv1.ConditionRegistered, "NodeNotFound", "Node not registered with cluster", r.Now())
+		}
 	case 1:
 		asked, err = r.adopt(ctx, claim, &nodes[0])
 		if err != nil {

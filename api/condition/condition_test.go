@@ -291,3 +291,45 @@ func TestResultsShareNothing(t *testing.T) {
 		t.Errorf("a slice handed out before was written to:\n%s", diff)
 	}
 }
+
+// guarded is an object that V can veto.
+type guarded struct{ thing }
+
+func (g *guarded) ConditionTypes() condition.Types {
+	types := g.thing.ConditionTypes()
+	types.Vetoes = []string{"V"}
+	return types
+}
+
+// A veto counts only while it is False, and then the root says why.
+func TestVeto(t *testing.T) {
+	o := &guarded{*newThing()}
+	condition.SetTrue(o, "A", minute(1))
+	condition.SetTrue(o, "B", minute(1))
+	for _, tt := range []struct {
+		status metav1.ConditionStatus
+		want   string
+	}{
+		{metav1.ConditionUnknown, "True Ready "},
+		{metav1.ConditionFalse, "False Because it is so"},
+		{metav1.ConditionTrue, "True Ready "},
+		{metav1.ConditionFalse, "False Because it is so"},
+	} {
+		condition.Set(o, metav1.Condition{Type: "V", Status: tt.status, Reason: "Because", Message: "it is so"}, minute(2))
+		root, _ := condition.Get(o, condition.Ready)
+		if got := string(root.Status) + " " + root.Reason + " " + root.Message; got != tt.want {
+			t.Errorf("V=%s: Ready=%q, want %q", tt.status, got, tt.want)
+		}
+	}
+	condition.Clear(o, "V", minute(3))
+	if !condition.IsReady(o) {
+		t.Error("the veto is gone, and the object is not ready")
+	}
+	condition.SetFalse(o, "V", "Because", "it is so", minute(4))
+	o.Generation = 2
+	condition.SetTrue(o, "A", minute(5))
+	condition.SetTrue(o, "B", minute(5))
+	if !condition.IsReady(o) {
+		t.Error("a veto of an earlier generation counts")
+	}
+}

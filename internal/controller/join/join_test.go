@@ -1,0 +1,212 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+func uid(s string) types.UID { return types.UID(s) }
+func uid2(n int) types.UID   { return types.UID(fmt.Sprint(n)) }
+func class() *awsv1.EC2NodeClass {
+	return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class", Generation: 1}}
+}
+
+// oracle is a cloud that knows why.
+type oracle struct {
+	found     []cloud.Finding
+	asked     int
+	rechecked int
+	launched  int
+}
+
+func (o *oracle) ExplainJoin(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) ([]cloud.Finding, error) {
+	o.asked++
+	return o.found, nil
+}
+func (o *oracle) JoinScopes(*awsv1.EC2NodeClass) []string { return scopes }
+func (o *oracle) RecheckJoins()                           { o.rechecked++ }
+
+func (o *oracle) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloud.Resolution {
+	return cloud.Resolution{Next: time.Hour, Conditions: []cloud.Condition{
+		{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue}, {Type: awsv1.ConditionNodesCanJoin, Status: metav1.ConditionTrue},
+	}}
+}
+func (o *oracle) NodeClassHash(*awsv1.EC2NodeClass) (string, string, error) { return "", "", nil }
+func (o *oracle) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) error {
+	return nil
+}
+
+func (o *oracle) Launch(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) (cloud.Launched, error) {
+	o.launched++
+	return cloud.Launched{}, nil
+}
+func (o *oracle) Terminate(context.Context, string) error { return nil }
+
+// launched is a claim whose instance runs since the fixture's start.
+func launched(name string, pods ...string) *karpv1.NodeClaim {
+	c := &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(fixture.Start), Finalizers: []string{karpv1.FinalizerTermination},
+			Annotations: map[string]string{karpv1.AnnotationNominatedPods: strings.Join(pods, ",")},
+		},
+		Spec: karpv1.NodeClaimSpec{NodeClassRef: karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}},
+	}
+	c.Status.ProviderID = "aws:///us-east-1a/i-0123456789abcdef0"
+	condition.SetTrue(c, karpv1.ConditionLaunched, fixture.Start)
+	return c
+}
+
+func reconciler(f *fixture.Fixture, o *oracle) *Reconciler {
+	return &Reconciler{
+		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {},
+		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
+	}
+}
+
+func TestLateClaim(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "pod-1"}}
+	f := fixture.New(t, class(), launched("a", "pod-1"), pod)
+	o := &oracle{found: []cloud.Finding{{
+		Cause: "NodeRoleNotMapped", Certainty: cloud.Certain, Standing: true, Scope: "role/node", Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
+	}}}
+	r := reconciler(f, o)
+	f.Clock = fixture.Start.Add(59 * time.Second)
+	if result := f.Reconcile(r, "a"); result.RequeueAfter != time.Second || o.asked > 0 {
+		t.Fatalf("in time: comes back after %v, asked %d times", result.RequeueAfter, o.asked)
+	}
+	f.Clock = fixture.Start.Add(time.Minute)
+	for range 2 {
+		f.Reconcile(r, "a")
+	}
+	registered, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered)
+	want := "role node is not mapped; to mend it: aws eks create-access-entry"
+	if registered.Status != metav1.ConditionUnknown || registered.Reason != "NodeRoleNotMapped" || registered.Message != want {
+		t.Errorf("condition Registered: %+v", registered)
+	}
+	said := strings.Join(f.Said(), "\n")
+	for _, who := range []string{"Node of NodeClaim a does not join: " + want, "Nodes of EC2NodeClass default do not join: " + want, "The node of nodeclaim/a does not join, NodeRoleNotMapped: " + want} {
+		if strings.Count(said, who) != 1 {
+			t.Errorf("said %d times, want once: %s\nin %s", strings.Count(said, who), who, said)
+		}
+	}
+	if n := testutil.ToFloat64(f.Metrics.JoinFailures.WithLabelValues("NodeRoleNotMapped")); n != 1 {
+		t.Errorf("dovetail_join_failures_total is %v, want 1", n)
+	}
+	if o.rechecked == 0 {
+		t.Error("the node class is not looked at again")
+	}
+	if len(r.Breakers.Open()) > 0 {
+		t.Error("a fault that stands needs no breaker")
+	}
+}
+
+func TestClaimThatNothingExplains(t *testing.T) {
+	f := fixture.New(t, class(), launched("a"))
+	r := reconciler(f, &oracle{found: []cloud.Finding{{Cause: "ConsoleUnchecked", Certainty: cloud.Unchecked, Message: "the console could not be read: denied"}}})
+	f.Clock = fixture.Start.Add(2 * time.Minute)
+	f.Reconcile(r, "a")
+	registered, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered)
+	if registered.Reason != cloud.CauseUnknown || !strings.Contains(registered.Message, "the console could not be read: denied") {
+		t.Errorf("condition Registered: %+v", registered)
+	}
+}
+
+// A claim that joined teaches how long that takes, and closes the breaker of what it shares with others.
+func TestJoined(t *testing.T) {
+	joined := launched("a")
+	condition.SetTrue(joined, karpv1.ConditionRegistered, fixture.Start.Add(25*time.Second))
+	f := fixture.New(t, class(), joined)
+	r := reconciler(f, &oracle{})
+	r.Breakers.Report(untrust)
+	f.Reconcile(r, "a")
+	if got := r.Times.Usual("default"); got != 50*time.Second {
+		t.Errorf("usual time %v, want twice 25 s", got)
+	}
+	if len(r.Breakers.Open()) > 0 {
+		t.Error("the breaker is still open")
+	}
+}
+
+// What an instance cost that never became a node is counted once, under its cause.
+func TestWaste(t *testing.T) {
+	f := fixture.New(t, class(), launched("a"))
+	r := reconciler(f, &oracle{found: []cloud.Finding{untrust}})
+	f.Clock = fixture.Start.Add(2 * time.Minute)
+	f.Reconcile(r, "a")
+	if len(r.Breakers.Open()) != 1 {
+		t.Error("no breaker is open")
+	}
+	if err := f.API.Delete(t.Context(), f.Claim("a")); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock = fixture.Start.Add(15 * time.Minute)
+	f.Reconcile(r, "a")
+	f.Reconcile(r, "a")
+	if got := testutil.ToFloat64(f.Metrics.JoinWaste.WithLabelValues("EndpointUntrusted")); got != 0.25 {
+		t.Errorf("%v instance-hours wasted, want 0.25", got)
+	}
+}
+
+// Of claims that end young, only those count whose instance ended by itself.
+func TestEndedBeforeLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		found cloud.Finding
+		want  float64
+	}{
+		"EC2 could not start it": {cloud.Finding{Cause: "VolumeKeyDenied", Certainty: cloud.Likely, Ended: true, Message: "m"}, 1},
+		"somebody deleted it":    {cloud.Finding{Cause: "VolumeKeyDenied", Certainty: cloud.Certain, Message: "m"}, 0},
+	} {
+		f := fixture.New(t, class(), launched("a"))
+		r := reconciler(f, &oracle{found: []cloud.Finding{tt.found}})
+		f.Clock = fixture.Start.Add(10 * time.Second)
+		if err := f.API.Delete(t.Context(), f.Claim("a")); err != nil {
+			t.Fatal(err)
+		}
+		f.Reconcile(r, "a")
+		if got := testutil.ToFloat64(f.Metrics.JoinFailures.WithLabelValues("VolumeKeyDenied")); got != tt.want {
+			t.Errorf("%s: counted %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// While a breaker is open nothing is launched, and the node class says why.
+func TestGuard(t *testing.T) {
+	w, o := newWatched(), &oracle{}
+	guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
+	if _, err := guard.Launch(t.Context(), launched("a"), class()); err != nil || o.launched != 1 {
+		t.Fatalf("nothing is wrong, and launching fails: %v", err)
+	}
+	w.Report(untrust)
+	_, err := guard.Launch(t.Context(), launched("b"), class())
+	var notReady *cloud.NodeClassNotReadyError
+	if !errors.As(err, &notReady) || o.launched != 1 || !strings.Contains(err.Error(), "EndpointUntrusted") {
+		t.Errorf("launch under an open breaker: %v, %d launched", err, o.launched)
+	}
+	resolved := guard.ResolveNodeClass(t.Context(), class())
+	last := resolved.Conditions[len(resolved.Conditions)-1]
+	if len(resolved.Conditions) != 2 || last.Type != awsv1.ConditionNodesCanJoin || last.Status != metav1.ConditionFalse || last.Reason != "EndpointUntrusted" {
+		t.Errorf("conditions %+v", resolved.Conditions)
+	}
+	if resolved.Next != time.Minute {
+		t.Errorf("looked at again after %v, want when the next instance may be tried", resolved.Next)
+	}
+	w.clock = w.clock.Add(time.Minute)
+	if _, err := guard.Launch(t.Context(), launched("c"), class()); err != nil || o.launched != 2 {
+		t.Errorf("the probe is not launched: %v", err)
+	}
+}

@@ -47,7 +47,7 @@ func (w *World) Note(format string, args ...any) {
 func All(m Mixes) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
-		chaos(m),
+		roleNotMapped(), controllerRoleMapped(), chaos(m),
 	}
 }
 

@@ -46,6 +46,7 @@ type Cluster struct {
 	endpoint     *authn.Endpoint
 	served       bool // the endpoint ends with the world
 	clientset    kubernetes.Interface
+	clouds       *clouds
 
 	mu         sync.Mutex
 	controller *process.Process // nil while it is not to run
@@ -143,8 +144,8 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	if err != nil {
 		return err
 	}
-	clouds := ccm.New(ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
-	w.background.Go(func() error { return clouds.Run(working) })
+	c.clouds = w.newClouds(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
+	c.StartCloudController()
 	storage := ebs.New(ebs.Config{Client: c.clientset, EC2: w.EC2(), Zones: w.zones(), Log: w.log})
 	w.background.Go(func() error { return storage.Run(working) })
 	c.progress("EKS", true)

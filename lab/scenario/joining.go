@@ -1,0 +1,347 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// named is how soon a fault has to be named.
+const named = time.Minute
+
+// roleNotMapped is the story of a cluster that does not know the role of its nodes: before the first launch, and
+// then after nodes of the class have joined.
+func roleNotMapped() Scenario {
+	const app = "sample"
+	const cause = "NodeRoleNotMapped"
+	var remedy string
+	return Scenario{
+		Name:    "role-not-mapped",
+		Summary: "nodes whose role the cluster does not know: named before the first launch, and within a minute of a launch; once mapped, pods run",
+		Steps: []Step{
+			{Name: "the node role loses its access entry", Timeout: 10 * time.Second, Run: unmap},
+			startController(),
+			{
+				Name: "create NodePool and EC2NodeClass: Ready=False names the cause, and how to mend it", Timeout: named,
+				Run: func(ctx context.Context, w *World) error {
+					if err := apply(ctx, w, manifests.Default, nil); err != nil {
+						return err
+					}
+					said, err := classNames(ctx, w, cause)
+					remedy = said
+					return err
+				},
+			},
+			{
+				Name: "create pods: they are told the cause, and no instance is launched", Timeout: 30 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
+						return err
+					}
+					if err := podsTold(ctx, w, app, cause, 1); err != nil {
+						return err
+					}
+					if n := len(w.Instances()); n > 0 {
+						return fmt.Errorf("%d instances were launched", n)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "do what the condition says: the pod runs, without a restart", Timeout: named,
+				Run: func(ctx context.Context, w *World) error {
+					begin := time.Now()
+					if err := mend(ctx, w, remedy); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, app, 1); err != nil {
+						return err
+					}
+					w.Note("from the role mapped to the pod running: %.1f s", time.Since(begin).Seconds())
+					return nil
+				},
+			},
+			{
+				Name: "the mapping goes again, and more pods come: the one instance launched for them is late, and the cause is named", Timeout: 2 * time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := unmap(ctx, w); err != nil {
+						return err
+					}
+					if err := w.Scale(ctx, app, 2); err != nil {
+						return err
+					}
+					return claimNames(ctx, w, cause)
+				},
+			},
+			{
+				Name: "still more pods: no further instance is launched", Timeout: 40 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					said, err := classNames(ctx, w, cause)
+					if err != nil {
+						return err
+					}
+					remedy = said
+					if err := w.Scale(ctx, app, 60); err != nil {
+						return err
+					}
+					if err := podsTold(ctx, w, app, cause, 58); err != nil {
+						return err
+					}
+					if n := len(w.Instances()); n > 2 {
+						return fmt.Errorf("%d instances were launched, want at most 2", n)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "do what the condition says: all pods run, without a restart", Timeout: named,
+				Run: func(ctx context.Context, w *World) error {
+					begin := time.Now()
+					if err := mend(ctx, w, remedy); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, app, 60); err != nil {
+						return err
+					}
+					w.Note("from the role mapped to 60 pods running: %.1f s", time.Since(begin).Seconds())
+					if n := w.ControllerStarts(); n != 1 {
+						return fmt.Errorf("the controller was started %d times", n)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "delete the workload: the nodes and the instances go", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Scale(ctx, app, 0); err != nil {
+						return err
+					}
+					return empty(ctx, w, app)
+				},
+			},
+			removePool(manifests.Default, nil),
+		},
+	}
+}
+
+// controllerRoleMapped is the story of the wrong one of two roles.
+func controllerRoleMapped() Scenario {
+	const app = "sample"
+	const cause = "ControllerRoleMappedInstead"
+	var remedy string
+	return Scenario{
+		Name:    "controller-role-mapped-instead",
+		Summary: "the controller's role is mapped where that of the nodes should be: both are named, and no instance is launched",
+		Steps: []Step{
+			{
+				Name: "the access entry for nodes is the controller's role's", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					if err := unmap(ctx, w); err != nil {
+						return err
+					}
+					_, err := w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
+						ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.ControllerRole(w.Name))), Type: aws.String("EC2_LINUX"),
+					})
+					return err
+				},
+			},
+			startController(),
+			{
+				Name: "create NodePool, EC2NodeClass and pods: all are told the cause, and no instance is launched", Timeout: named,
+				Run: func(ctx context.Context, w *World) error {
+					if err := apply(ctx, w, manifests.Default, nil); err != nil {
+						return err
+					}
+					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "2"}); err != nil {
+						return err
+					}
+					said, err := classNames(ctx, w, cause)
+					if err != nil {
+						return err
+					}
+					remedy = said
+					for _, role := range []string{awsim.ControllerRole(w.Name), awsim.NodeRole(w.Name)} {
+						if !strings.Contains(said, role) {
+							return fmt.Errorf("role %s is not named: %s", role, said)
+						}
+					}
+					if err := podsTold(ctx, w, app, cause, 2); err != nil {
+						return err
+					}
+					if n := len(w.Instances()); n > 0 {
+						return fmt.Errorf("%d instances were launched", n)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "do what the condition says: the pods run", Timeout: named,
+				Run: func(ctx context.Context, w *World) error {
+					if err := mend(ctx, w, remedy); err != nil {
+						return err
+					}
+					return podsRun(ctx, w, app, 2)
+				},
+			},
+			{
+				Name: "delete the workload: the nodes and the instances go", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Scale(ctx, app, 0); err != nil {
+						return err
+					}
+					return empty(ctx, w, app)
+				},
+			},
+			removePool(manifests.Default, nil),
+		},
+	}
+}
+
+// labAccount is the account of every world.
+const labAccount = "111122223333"
+
+func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/" + name }
+
+// unmap takes the access entry of the node role away.
+func unmap(ctx context.Context, w *World) error {
+	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
+	return err
+}
+
+// classNames waits until every EC2NodeClass is not ready for that cause, and returns what the last says.
+func classNames(ctx context.Context, w *World, cause string) (said string, err error) {
+	err = world.Until(ctx, func() error {
+		var classes awsv1.EC2NodeClassList
+		if err := list(ctx, w, &classes); err != nil {
+			return err
+		}
+		if len(classes.Items) == 0 {
+			return errors.New("there is no EC2NodeClass")
+		}
+		for _, c := range classes.Items {
+			ready := find(c.Status.Conditions, awsv1.ConditionReady)
+			if ready.Status != metav1.ConditionFalse || ready.Reason != cause {
+				return fmt.Errorf("EC2NodeClass %s: Ready=%s %s %s, want False for %s", c.Name, ready.Status, ready.Reason, ready.Message, cause)
+			}
+			said = ready.Message
+		}
+		return nil
+	})
+	return said, err
+}
+
+// claimNames waits until a NodeClaim says that it has not joined for that cause, and notes how long after its launch
+// that was.
+func claimNames(ctx context.Context, w *World, cause string) error {
+	return world.Until(ctx, func() error {
+		var claims karpv1.NodeClaimList
+		if err := list(ctx, w, &claims); err != nil {
+			return err
+		}
+		last := errors.New("there is no NodeClaim that has not joined")
+		for _, c := range claims.Items {
+			registered, launched := find(c.Status.Conditions, karpv1.ConditionRegistered), find(c.Status.Conditions, karpv1.ConditionLaunched)
+			if registered.Status == metav1.ConditionTrue {
+				continue
+			}
+			if registered.Reason != cause {
+				last = fmt.Errorf("NodeClaim %s: Registered=%s %s %s, want Unknown for %s", c.Name, registered.Status, registered.Reason, registered.Message, cause)
+				continue
+			}
+			after := time.Since(launched.LastTransitionTime.Time)
+			w.Note("named %.0f s after the launch", after.Seconds())
+			if after > named {
+				return fmt.Errorf("NodeClaim %s: named only %v after its launch", c.Name, after)
+			}
+			return nil
+		}
+		return last
+	})
+}
+
+func find(conditions []metav1.Condition, typ string) metav1.Condition {
+	for _, c := range conditions {
+		if c.Type == typ {
+			return c
+		}
+	}
+	return metav1.Condition{Status: "absent"}
+}
+
+// podsTold waits until an app has want pods without a node, or more, and each has an event that names the cause.
+func podsTold(ctx context.Context, w *World, app, cause string, want int) error {
+	return world.Until(ctx, func() error {
+		all, err := pods(ctx, w, app)
+		if err != nil {
+			return err
+		}
+		var events corev1.EventList
+		if err := list(ctx, w, &events); err != nil {
+			return err
+		}
+		waiting := 0
+		for _, p := range all {
+			if p.Spec.NodeName != "" {
+				continue
+			}
+			waiting++
+			if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return e.InvolvedObject.UID == p.UID && strings.Contains(e.Message, cause)
+			}) {
+				return fmt.Errorf("no event of pod %s names %s", p.Name, cause)
+			}
+		}
+		if waiting < want {
+			return fmt.Errorf("%d pods of %s are without a node, want %d", waiting, app, want)
+		}
+		return nil
+	})
+}
+
+// mend runs the commands of a remedy that begin with aws eks, as the account's administrator would in a shell.
+func mend(ctx context.Context, w *World, said string) error {
+	ran := 0
+	for _, part := range strings.Split(said, "aws eks ")[1:] {
+		part, _, _ = strings.Cut(part, "&&")
+		words := strings.Fields(part)
+		flags := map[string]string{}
+		for i := 1; i+1 < len(words); i += 2 {
+			flags[words[i]] = words[i+1]
+		}
+		cluster, principal := flags["--cluster-name"], flags["--principal-arn"]
+		if flags["--region"] != w.Region() {
+			return fmt.Errorf("aws eks %s: not for region %s", part, w.Region())
+		}
+		var err error
+		switch words[0] {
+		case "create-access-entry":
+			_, err = w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal, Type: aws.String(flags["--type"])})
+		case "delete-access-entry":
+			_, err = w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal})
+		default:
+			err = fmt.Errorf("nobody knows aws eks %s", words[0])
+		}
+		if err != nil {
+			return fmt.Errorf("do what was said (%s): %w", part, err)
+		}
+		ran++
+	}
+	if ran == 0 {
+		return fmt.Errorf("no command of aws eks is in: %s", said)
+	}
+	return nil
+}

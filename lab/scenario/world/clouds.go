@@ -1,0 +1,50 @@
+package world
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
+)
+
+// clouds is the cloud controller manager of a cluster, which a story may be without for a while.
+type clouds struct {
+	mu   sync.Mutex
+	run  func() (end func()) // starts one; end returns when it has ended
+	stop func()              // nil while none runs
+}
+
+// newClouds returns a manager that does not run yet. What it starts works until working ends.
+func (w *World) newClouds(working context.Context, cfg ccm.Config) *clouds {
+	return &clouds{run: func() func() {
+		ctx, cancel := context.WithCancel(working)
+		ended := make(chan struct{})
+		w.background.Go(func() error {
+			defer close(ended)
+			return ccm.New(cfg).Run(ctx)
+		})
+		return func() {
+			cancel()
+			<-ended
+		}
+	}}
+}
+
+// StartCloudController has the cloud controller manager work, if it does not.
+func (c *Cluster) StartCloudController() {
+	c.clouds.mu.Lock()
+	defer c.clouds.mu.Unlock()
+	if c.clouds.stop == nil {
+		c.clouds.stop = c.clouds.run()
+	}
+}
+
+// StopCloudController ends the cloud controller manager: nodes that join from now on stay uninitialized.
+func (c *Cluster) StopCloudController() {
+	c.clouds.mu.Lock()
+	defer c.clouds.mu.Unlock()
+	if c.clouds.stop != nil {
+		c.clouds.stop()
+		c.clouds.stop = nil
+	}
+}

@@ -46,7 +46,7 @@ func (w *World) Note(format string, args ...any) {
 // told once.
 func All(m Mixes) []Scenario {
 	return []Scenario{
-		firstNode(), scaleUpDown(), articleConfig(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
+		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), chaos(m),
 	}
 }

@@ -44,6 +44,11 @@ const (
 	ArticlePool = "article-pool.yaml"
 	// ArticleWorkload is a Deployment for ArticlePool.
 	ArticleWorkload = "article-workload.yaml"
+	// Reserved is a pool of machines of 2 CPUs that uses what is reserved for the cluster, and else buys on demand.
+	// Variable: CLUSTER_NAME.
+	Reserved = "reserved.yaml"
+	// ReservedWorkload is a Deployment without pods yet, each of which takes a machine of 2 CPUs.
+	ReservedWorkload = "reserved-workload.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

@@ -18,6 +18,8 @@ type Plan struct {
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
+	// Zones counts the pods in phase Pending by the zone that they are bound to, or FlexibleZone or NoZone.
+	Zones map[string]int
 }
 
 // Placement puts pods on a node of the snapshot.

@@ -49,7 +49,11 @@ type outcome struct {
 // budget, every pod of the snapshot is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	sv := newSolver(s)
-	return sv.solve(sv.compile(nil), budget)
+	queue := sv.compile(nil)
+	zones := effectiveZones(queue)
+	plan := sv.solve(queue, budget)
+	plan.Zones = zones
+	return plan
 }
 
 // solve makes plans for the queue and chooses. First fit is always among them, so nothing dearer is chosen; it is

@@ -1,0 +1,108 @@
+package schedule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Names under which pods are counted that are not bound to one zone.
+const (
+	// FlexibleZone is for pods that may go to several zones, or say nothing about it.
+	FlexibleZone = "flexible"
+	// NoZone is for pods that no zone suits.
+	NoZone = "none"
+)
+
+// effectiveZones counts the pending pods by the zone that what they insist on leaves them, before anything is placed.
+// Preferences do not count, for they would be given up.
+func effectiveZones(queue []*queued) map[string]int {
+	out := map[string]int{}
+	zones := map[*kind]string{}
+	for _, q := range queue {
+		k := q.class.kind
+		if len(k.refused) > 0 || q.pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		zone, known := zones[k]
+		if !known {
+			zone = effectiveZone(k)
+			zones[k] = zone
+		}
+		out[zone]++
+	}
+	return out
+}
+
+func effectiveZone(k *kind) string {
+	const key = corev1.LabelTopologyZone
+	own, volumes := ownZones(k.node), make([]requirement.Requirement, 0, len(k.volumes))
+	for _, alt := range k.volumes {
+		volumes = append(volumes, alt.set.Get(key))
+	}
+	candidates, constrained := listed(own)
+	if !constrained {
+		candidates, constrained = listed(volumes)
+	}
+	has := func(alternatives []requirement.Requirement, zone string) bool {
+		return slices.ContainsFunc(alternatives, func(r requirement.Requirement) bool { return r.Has(zone) })
+	}
+	for _, v := range k.views(k.shapes[len(k.shapes)-1]) {
+		if v.g.key != key {
+			continue
+		}
+		v.pod = requirement.Exists(key) // what the pod itself asks for is looked at below
+		var valid []string
+		for _, zone := range v.g.universe {
+			if v.allows(zone) {
+				valid = append(valid, zone)
+			}
+		}
+		if !constrained {
+			candidates, constrained = valid, true
+			continue
+		}
+		candidates = slices.DeleteFunc(candidates, func(zone string) bool { return !slices.Contains(valid, zone) })
+	}
+	if !constrained {
+		return FlexibleZone
+	}
+	candidates = slices.DeleteFunc(candidates, func(zone string) bool { return !has(own, zone) || !has(volumes, zone) })
+	switch len(candidates) {
+	case 0:
+		return NoZone
+	case 1:
+		return candidates[0]
+	}
+	return FlexibleZone
+}
+
+// ownZones are the alternatives of what the pod requires of its zone.
+func ownZones(node requirement.Pod) []requirement.Requirement {
+	own := node.Selector.Get(corev1.LabelTopologyZone)
+	if len(node.Required) == 0 {
+		return []requirement.Requirement{own}
+	}
+	out := make([]requirement.Requirement, 0, len(node.Required))
+	for _, term := range node.Required {
+		out = append(out, own.Intersect(term.Get(corev1.LabelTopologyZone)))
+	}
+	return out
+}
+
+// listed are the values that alternatives allow, if each of them lists some.
+func listed(alternatives []requirement.Requirement) (values []string, ok bool) {
+	for _, r := range alternatives {
+		switch r.Operator() {
+		case corev1.NodeSelectorOpIn:
+			values = append(values, r.Values()...)
+		case corev1.NodeSelectorOpDoesNotExist: // nothing satisfies it
+		default:
+			return nil, false
+		}
+	}
+	slices.Sort(values)
+	return slices.Compact(values), true
+}

@@ -109,6 +109,24 @@ func add(to corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) 
 
 // Usage sums, per pool, what counts against its limits now.
 func (s *State) Usage(ctx context.Context) (map[string]corev1.ResourceList, error) {
+	w, err := s.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.used(), nil
+}
+
+// NodeCount is how many nodes there are or are on their way, ours and those of others.
+func (s *State) NodeCount(ctx context.Context) (int, error) {
+	w, err := s.nodes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(w.snap.Nodes), nil
+}
+
+// nodes is a world of nothing but nodes.
+func (s *State) nodes(ctx context.Context) (*world, error) {
 	objects, facts := &Objects{}, s.facts()
 	if err := s.readNodes(ctx, objects); err != nil {
 		return nil, err
@@ -116,5 +134,5 @@ func (s *State) Usage(ctx context.Context) (map[string]corev1.ResourceList, erro
 	s.mark(&facts)
 	w := &world{Objects: *objects, facts: facts, snap: &snapshot.Snapshot{Now: facts.Now}}
 	w.cutNodes()
-	return w.used(), nil
+	return w, nil
 }

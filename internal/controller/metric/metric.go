@@ -12,6 +12,7 @@ const namespace = "karpenter"
 
 // Metrics are counters and gauges over the life of claims and nodes.
 type Metrics struct {
+	Scheduling
 	// ClaimsCreated by reason (provisioned), nodepool, min_values_relaxed.
 	ClaimsCreated *prometheus.CounterVec
 	// ClaimsTerminated by nodepool, capacity_type, zone: finalizer removed.
@@ -72,6 +73,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		EligibleNodes:       d.gauge("voluntary_disruption", "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
 		Decisions:           d.counter("voluntary_disruption", "decisions_total", "Disruption commands started.", "decision", "reason", "consolidation_type"),
 	}
+	m.Scheduling = newScheduling(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dovetail_foreign_instances",
 		Help: "Instances tagged with this cluster's name that belong to another cluster.",

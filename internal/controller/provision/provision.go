@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -55,8 +56,12 @@ type Provisioner struct {
 	Batch   *Batch
 	Events  *event.Recorder
 	Metrics *metric.Metrics
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Decisions is told what becomes of pods.
+	Decisions *podmetric.Decisions
+	Log       *slog.Logger
+	Now       func() time.Time
+
+	plans int // made so far
 }
 
 // NeedLeaderElection makes sure that only one process buys.
@@ -128,30 +133,16 @@ func (p *Provisioner) pass(ctx context.Context) error {
 // place plans the pods and creates the claims that they need.
 func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (schedule.Plan, error) {
 	if len(snap.Pods) == 0 {
-		p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(0)
+		p.measure(snap, schedule.Plan{})
 		return schedule.Plan{}, nil
 	}
-	start := p.Now()
-	plan := schedule.Solve(snap, schedule.Budget{})
-	took := p.Now().Sub(start)
-	p.Metrics.SchedulingSeconds.WithLabelValues("provisioner").Observe(took.Seconds())
-	p.Metrics.Unschedulable.WithLabelValues("provisioner").Set(float64(unschedulable(plan)))
+	plan, took := p.solve(snap)
+	p.measure(snap, plan)
 	if len(plan.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
 	p.tellPods(plan, snap.Closed)
 	return plan, p.launch(ctx, plan.Launches, snap.Labels)
-}
-
-// unschedulable counts the pods that have no place, and will have none as things are.
-func unschedulable(plan schedule.Plan) int {
-	n := 0
-	for i := range plan.Rejected {
-		if !plan.Rejected[i].Deferred() {
-			n++
-		}
-	}
-	return n
 }
 
 func launchedPods(plan schedule.Plan) int {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -20,8 +21,9 @@ const again = 10 * time.Second
 
 // PodTrigger opens a batch when a pod needs a place, and again while it does.
 type PodTrigger struct {
-	Client client.Client
-	Batch  *Batch
+	Client    client.Client
+	Batch     *Batch
+	Decisions *podmetric.Decisions
 }
 
 // Register adds the reconciler to mgr.
@@ -42,6 +44,7 @@ func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !snapshot.Provisionable(pod) {
 		return reconcile.Result{}, nil
 	}
+	t.Decisions.See(pod)
 	t.Batch.Trigger(pod.UID)
 	return reconcile.Result{RequeueAfter: again}, nil
 }

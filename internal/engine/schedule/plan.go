@@ -60,6 +60,13 @@ func (r *Rejection) Deferred() bool {
 	return slices.ContainsFunc(r.Reasons, func(why Reason) bool { return why.Code == Reserved })
 }
 
+// Ignored tells whether the pod was not considered at all, for what it says itself or for its volumes.
+func (r *Rejection) Ignored() bool {
+	return slices.ContainsFunc(r.Reasons, func(why Reason) bool {
+		return why.NodePool == "" && slices.Contains([]Code{InvalidPod, NotManaged, Volume, VolumePending, Unsupported}, why.Code)
+	})
+}
+
 // Reason is one cause, as data. Code is stable; Message is for people.
 type Reason struct {
 	Code     Code   `json:"code"`

@@ -41,6 +41,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
@@ -67,6 +68,8 @@ type assembly struct {
 	metrics   *metric.Metrics
 	batch     *provision.Batch
 	evictor   *terminate.Evictor
+	// decisions is nil if nobody measures what is decided of pods.
+	decisions *podmetric.Decisions
 	// overlays is nil unless the feature gate NodeOverlay is on.
 	overlays *cluster.Overlays
 }
@@ -81,6 +84,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	a.decisions = a.newDecisions()
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}
@@ -107,7 +111,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.addLoops(ec2, state)
+	return errors.Join(a.addLoops(ec2, state), a.addMeasuring(state))
 }
 
 // reconcilers react to single objects.
@@ -120,7 +124,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		joins.Reconciler,
 		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity)},
 		&nodeclass.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.wake},
-		&provision.PodTrigger{Client: c, Batch: a.batch},
+		&provision.PodTrigger{Client: c, Batch: a.batch, Decisions: a.decisions},
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
@@ -178,9 +182,9 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	var errs []error
 	for _, loop := range []manager.Runnable{
 		a.evictor,
-		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now},
 		&disrupt.Loop{Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Settle: disrupt.SettleTime},
-		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Log: log},
+		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
 		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Claims{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},

@@ -55,14 +55,16 @@ type Settings struct {
 	// to take another time.
 	UsualJoinTime time.Duration
 
-	// The following are accepted so that a deployment starts, and have no effect: see Idle.
-	KarpenterService                 string
-	DisableControllerWarmup          bool
+	// DisableClusterStateObservability leaves out the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
-	IgnoreDRARequests                bool
-	LogOutputPaths                   string
-	LogErrorOutputPaths              string
-	AWSFeatureGates                  string
+
+	// The following are accepted so that a deployment starts, and have no effect: see Idle.
+	KarpenterService        string
+	DisableControllerWarmup bool
+	IgnoreDRARequests       bool
+	LogOutputPaths          string
+	LogErrorOutputPaths     string
+	AWSFeatureGates         string
 }
 
 // Planning settings are those that a plan depends on, whether it is carried out or only shown.
@@ -146,7 +148,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
 	fs.BoolVar(&s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "accepted, has no effect")
-	fs.BoolVar(&s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "accepted, has no effect")
+	fs.BoolVar(&s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "leave out the metrics of each pod, and those of node pools' limits and usage")
 	fs.BoolVar(&s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "accepted; pods with resource claims are always refused")
 	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "accepted; logs go to standard output")
 	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "accepted, has no effect")
@@ -236,7 +238,6 @@ func (s Settings) Idle() []string {
 	note(s.InterruptionQueue != "", "interruption-queue")
 	note(s.EnableZonalShift, "enable-zonal-shift")
 	note(!s.IgnoreDRARequests, "ignore-dra-requests")
-	note(s.DisableClusterStateObservability, "disable-cluster-state-observability")
 	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
 	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation"} {
 		note(gates[name], "feature-gates "+name)

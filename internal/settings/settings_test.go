@@ -109,13 +109,13 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
-		"--ignore-dra-requests=false", "--disable-cluster-state-observability=true", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
+		"--ignore-dra-requests=false", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
 		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 8 {
-		t.Errorf("%d settings without effect, want 8", got)
+	if got := len(s.Idle()); got != 7 {
+		t.Errorf("%d settings without effect, want 7", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

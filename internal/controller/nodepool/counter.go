@@ -29,7 +29,9 @@ type Counter struct {
 	Client  client.Client
 	State   usage
 	Metrics *metric.Metrics
-	Log     *slog.Logger
+	// Unmeasured leaves limits and usage out of the metrics.
+	Unmeasured bool
+	Log        *slog.Logger
 }
 
 // NeedLeaderElection makes sure that only one process writes.
@@ -64,7 +66,9 @@ func (c *Counter) pass(ctx context.Context) error {
 			continue
 		}
 		sum := withZeros(used[pool.Name])
-		c.measure(pool, sum)
+		if !c.Unmeasured {
+			c.measure(pool, sum)
+		}
 		before := pool.DeepCopy()
 		nodes := sum.Name(cluster.ResourceNodes, resource.DecimalSI).Value()
 		pool.Status.Resources, pool.Status.Nodes = sum, &nodes

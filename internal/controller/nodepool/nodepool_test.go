@@ -204,6 +204,14 @@ func TestCounter(t *testing.T) {
 	if got := testutil.ToFloat64(f.Metrics.PoolLimit.WithLabelValues("cpu", "general")); got != 10 {
 		t.Errorf("gauge of limit %v", got)
 	}
+	f.Metrics.PoolUsage.Reset()
+	f.Metrics.PoolLimit.Reset()
+	c.Unmeasured = true
+	count()
+	if got := testutil.CollectAndCount(f.Metrics.PoolUsage) + testutil.CollectAndCount(f.Metrics.PoolLimit); got != 0 {
+		t.Errorf("%d gauges though nothing is to be measured", got)
+	}
+	c.Unmeasured = false
 	version := pool(f).ResourceVersion
 	count()
 	if pool(f).ResourceVersion != version {

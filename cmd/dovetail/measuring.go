@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/statewatch"
+)
+
+// newDecisions remembers what plans say of pods, for those who measure it; nil if nobody does.
+func (a *assembly) newDecisions() *podmetric.Decisions {
+	if a.settings.DisableClusterStateObservability {
+		return nil
+	}
+	return podmetric.NewDecisions(a.metrics, time.Now)
+}
+
+// addMeasuring adds what only looks. A metric for each pod is too much for some: it can be switched off.
+func (a *assembly) addMeasuring(state *cluster.State) error {
+	err := a.mgr.Add(&statewatch.Watch{State: state, Metrics: a.metrics, Log: a.log, Now: time.Now})
+	if a.decisions == nil {
+		return err
+	}
+	c := a.mgr.GetClient()
+	pods := &podmetric.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}
+	collector := podmetric.NewCollector(c, a.decisions, time.Now, a.log)
+	return errors.Join(err, pods.Register(a.mgr), ctrlmetrics.Registry.Register(collector), a.mgr.Add(collector))
+}

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -15,14 +14,6 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
-
-func fromFields(fields map[string]any, into any) error {
-	data, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
-}
 
 // taken tells whether an object comes from a snapshot of a cluster, where everything is as it is.
 func (r *reader) taken(kind, namespace, name string) bool {

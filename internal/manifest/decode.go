@@ -24,8 +24,6 @@ import (
 // kind is an API kind as manifests spell it.
 type kind struct{ apiVersion, kind string }
 
-func (d document) kind() kind { return kind{d.text("apiVersion"), d.text("kind")} }
-
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
 	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
@@ -59,7 +57,7 @@ func prototypes() map[kind]client.Object {
 // decode reads the document as an object like the prototype. The error names the field; notes are about fields
 // that are not known.
 func (d document) decode(prototype client.Object) (_ client.Object, notes []string, err error) {
-	into, strict, err := unmarshal(d.fields, prototype)
+	into, strict, err := unmarshal(d.raw, prototype)
 	if err != nil {
 		return nil, nil, d.errorf("%s: %w", d.name(), d.locate(prototype, err))
 	}
@@ -67,40 +65,35 @@ func (d document) decode(prototype client.Object) (_ client.Object, notes []stri
 		notes = append(notes, fmt.Sprintf("%s: %s: %s is ignored", d.place, d.name(), s))
 	}
 	if into.GetName() == "" && into.GetGenerateName() == "" {
-		return nil, nil, d.errorf("%s: metadata.name is missing", d.text("kind"))
+		return nil, nil, d.errorf("%s: metadata.name is missing", d.kind.kind)
 	}
 	return into, notes, nil
 }
 
-func unmarshal(fields map[string]any, prototype client.Object) (_ client.Object, strict []error, err error) {
+func unmarshal(data []byte, prototype client.Object) (_ client.Object, strict []error, err error) {
 	into, ok := prototype.DeepCopyObject().(client.Object)
 	if !ok {
 		return nil, nil, fmt.Errorf("%T does not copy to itself", prototype)
-	}
-	data, err := json.Marshal(fields)
-	if err != nil {
-		return nil, nil, err
 	}
 	strict, err = kjson.UnmarshalStrict(data, into)
 	return into, strict, err
 }
 
 // name is how people name the object: its kind, namespace and name.
-func (d document) name() string {
-	metadata, _ := d.fields["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	name, _ := metadata["name"].(string)
-	if namespace != "" {
-		name = namespace + "/" + name
-	}
-	return strings.TrimSpace(d.text("kind") + " " + name)
-}
+func (d document) name() string { return strings.TrimSpace(d.kind.kind + " " + d.called) }
 
 // locate adds to a decoding error the field that it is about, which not all errors say themselves.
 func (d document) locate(prototype client.Object, err error) error {
+	fields, unreadable := d.fields()
+	if unreadable != nil {
+		return err
+	}
 	var found error
-	path := culprit(d.fields, func() bool {
-		_, _, err := unmarshal(d.fields, prototype)
+	path := culprit(fields, func() bool {
+		data, err := json.Marshal(fields)
+		if err == nil {
+			_, _, err = unmarshal(data, prototype)
+		}
 		if err != nil {
 			found = err
 		}

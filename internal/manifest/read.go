@@ -13,26 +13,43 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // document is one object as it was found.
 type document struct {
 	// place is the file, the number of the document in it, and of the item in a list, all from 1.
-	place  string
-	fields map[string]any
+	place string
+	// raw is the document as JSON; nil once it has been decoded.
+	raw  []byte
+	kind kind
 	// taken tells that the file shows a cluster at an instant: nothing in it is waiting to be completed.
 	taken bool
+	// called is its namespace and name.
+	called string
 }
 
-func (d document) text(field string) string {
-	s, _ := d.fields[field].(string)
-	return s
+// outline is what has to be known of a document before it is decoded.
+type outline struct {
+	APIVersion any               `json:"apiVersion"`
+	Kind       any               `json:"kind"`
+	Metadata   json.RawMessage   `json:"metadata"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// fields are the document as a tree.
+func (d document) fields() (map[string]any, error) {
+	var out map[string]any
+	err := utiljson.Unmarshal(d.raw, &out)
+	return out, err
 }
 
 // errorf makes an error that says where.
@@ -84,9 +101,7 @@ func split(name string, data []byte) ([]document, error) {
 		if bytes.Equal(text, []byte("null")) {
 			continue
 		}
-		if err := utiljson.Unmarshal(text, &d.fields); err != nil {
-			return nil, d.errorf("is not an object")
-		}
+		d.raw = text
 		docs, err := open(d)
 		if err != nil {
 			return nil, err
@@ -108,17 +123,44 @@ func texts(data []byte) (out [][]byte, err error) {
 	for {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err == nil {
-			text, err = sigsyaml.YAMLToJSONStrict(text) // two objects without --- between them are not one
+			break
 		}
 		if err != nil {
 			return out, err
 		}
 		out = append(out, text)
 	}
+	err = convert(&out)
+	return out, err
 }
+
+// convert makes JSON of YAML. After an error only the documents before it are left.
+func convert(texts *[][]byte) error {
+	errs := make([]error, len(*texts))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for first := 0; first < len(*texts); first += convertedTogether {
+		last := min(first+convertedTogether, len(*texts))
+		group.Go(func() error {
+			for i := first; i < last; i++ {
+				// Two objects without --- between them are not one: hence strict.
+				(*texts)[i], errs[i] = sigsyaml.YAMLToJSONStrict((*texts)[i])
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	for i, err := range errs {
+		if err != nil {
+			*texts = (*texts)[:i]
+			return err
+		}
+	}
+	return nil
+}
+
+// convertedTogether is how many documents one goroutine converts at a time.
+const convertedTogether = 64
 
 func jsonTexts(data []byte) (out [][]byte, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -137,23 +179,27 @@ func jsonTexts(data []byte) (out [][]byte, err error) {
 
 // open returns the document, or its items if it is a list.
 func open(d document) ([]document, error) {
-	kind := d.text("kind")
-	items, isList := d.fields["items"].([]any)
-	if kind == "" || d.text("apiVersion") == "" {
+	var o outline
+	if first := bytes.TrimLeft(d.raw, " \t\r\n"); len(first) == 0 || first[0] != '{' {
+		return nil, d.errorf("is not an object")
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &o); err != nil {
+		return nil, d.errorf("%w", err)
+	}
+	d.kind.apiVersion, _ = o.APIVersion.(string)
+	d.kind.kind, _ = o.Kind.(string)
+	if d.kind.kind == "" || d.kind.apiVersion == "" {
 		return nil, d.errorf("kind and apiVersion are needed")
 	}
-	if !isList || !strings.HasSuffix(kind, "List") {
+	d.called = called(o.Metadata)
+	if o.Items == nil || !strings.HasSuffix(d.kind.kind, "List") {
 		return []document{d}, nil
 	}
-	var out []document
-	for i, item := range items {
-		fields, ok := item.(map[string]any)
-		sub := document{place: fmt.Sprintf("%s: item %d", d.place, i+1), fields: fields}
-		if !ok {
-			return nil, sub.errorf("is not an object")
-		}
-		if _, named := fields["kind"]; !named && kind != "List" { // as the API server lists one kind
-			fields["kind"], fields["apiVersion"] = strings.TrimSuffix(kind, "List"), d.text("apiVersion")
+	out := make([]document, 0, len(o.Items))
+	for i, item := range o.Items {
+		sub := document{place: fmt.Sprintf("%s: item %d", d.place, i+1), raw: item}
+		if d.kind.kind != "List" {
+			sub.raw = d.lent(item)
 		}
 		inner, err := open(sub)
 		if err != nil {
@@ -162,4 +208,30 @@ func open(d document) ([]document, error) {
 		out = append(out, inner...)
 	}
 	return out, nil
+}
+
+// lent is an item of a list of one kind with that kind, which the API server leaves out.
+func (d document) lent(item []byte) []byte {
+	fields, err := document{raw: item}.fields()
+	if _, named := fields["kind"]; err != nil || fields == nil || named {
+		return item
+	}
+	fields["kind"], fields["apiVersion"] = strings.TrimSuffix(d.kind.kind, "List"), d.kind.apiVersion
+	if whole, err := json.Marshal(fields); err == nil {
+		return whole
+	}
+	return item
+}
+
+// called is the namespace and name that people know an object by. What is wrong with metadata comes out when all of it is
+// decoded.
+func called(metadata []byte) string {
+	var m struct{ Namespace, Name any }
+	_ = json.Unmarshal(metadata, &m)
+	namespace, _ := m.Namespace.(string)
+	name, _ := m.Name.(string)
+	if namespace != "" {
+		return namespace + "/" + name
+	}
+	return name
 }

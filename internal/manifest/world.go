@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -123,7 +124,7 @@ func (r *reader) file(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind() == kind{headerVersion, headerKind} })
+	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind == kind{headerVersion, headerKind} })
 	var errs []error
 	for _, d := range documents {
 		d.taken = taken
@@ -134,7 +135,7 @@ func (r *reader) file(name string, data []byte) error {
 
 // add takes up one document.
 func (r *reader) add(d document) error {
-	k := d.kind()
+	k := d.kind
 	if k == (kind{headerVersion, headerKind}) {
 		return r.header(d)
 	}
@@ -146,7 +147,7 @@ func (r *reader) add(d document) error {
 		r.skipped[k]++
 		return nil
 	}
-	if err := r.applyDefinition(d); err != nil {
+	if err := r.applyDefinition(&d); err != nil {
 		return err
 	}
 	into, notes, err := d.decode(prototype)
@@ -169,13 +170,14 @@ func (r *reader) add(d document) error {
 	} else {
 		r.order = append(r.order, id)
 	}
+	d.raw = nil
 	r.objects[id] = &object{into, d}
 	return nil
 }
 
 func (r *reader) header(d document) error {
 	h := &header{}
-	if err := fromFields(d.fields, h); err != nil {
+	if err := json.Unmarshal(d.raw, h); err != nil {
 		return d.errorf("Snapshot: %w", err)
 	}
 	if h.TakenAt.After(r.takenAt) {
@@ -186,8 +188,8 @@ func (r *reader) header(d document) error {
 
 // applyDefinition defaults and checks what users write of our own API. A node class may hold placeholders where
 // it names what is in an account, which no plan looks at: of that there is only a note.
-func (r *reader) applyDefinition(d document) error {
-	k := d.kind()
+func (r *reader) applyDefinition(d *document) error {
+	k := d.kind
 	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {
 		return nil
 	}
@@ -198,7 +200,14 @@ func (r *reader) applyDefinition(d document) error {
 		}
 		r.definitions[k] = s
 	}
-	errs := r.definitions[k].complete(d.fields)
+	fields, err := d.fields()
+	if err != nil {
+		return d.errorf("%s: %w", d.name(), err)
+	}
+	errs := r.definitions[k].complete(fields)
+	if d.raw, err = json.Marshal(fields); err != nil {
+		return d.errorf("%s: %w", d.name(), err)
+	}
 	if len(errs) == 0 {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	report := planner.Report{Plan: schedule.Solve(snap, schedule.Budget{})}
 	if !f.noTimings {
 		report.Effort = &planner.Effort{
-			CompileSeconds: ready.Sub(start).Seconds(), SolveSeconds: time.Since(ready).Seconds(), PeakRSSBytes: peakRSS(),
+			CompileSeconds: ready.Sub(start).Seconds(), SolveSeconds: time.Since(ready).Seconds(), PeakRSS: peakRSS,
 		}
 	}
 	printed := report.Table

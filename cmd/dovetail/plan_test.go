@@ -87,6 +87,9 @@ func TestPlanAsJSON(t *testing.T) {
 			t.Errorf("stats.%s is %v", name, report.Stats[name])
 		}
 	}
+	if len(report.Stats) != 8 {
+		t.Errorf("stats %v, want the eight that are documented", report.Stats)
+	}
 	if d := report.Stats["hourlyCost"] - cost; d > 1e-9 || d < -1e-9 {
 		t.Errorf("the claims cost %v, the stats say %v", cost, report.Stats["hourlyCost"])
 	}
@@ -106,8 +109,8 @@ func TestPlanPrintsTheSameBytesForTheSameInputs(t *testing.T) {
 		return stdout
 	}
 	first := run(examplePool, exampleShop)
-	if strings.Contains(first, "Seconds") || strings.Contains(first, "RSS") {
-		t.Errorf("there are timings in:\n%s", first)
+	if strings.Contains(first, "Seconds") || strings.Contains(first, "RSS") || !strings.Contains(first, `"hourlyCost": `) {
+		t.Errorf("there are timings, or no costs, in:\n%s", first)
 	}
 	if again := run(exampleShop, examplePool); again != first {
 		t.Error("the order of files changes the plan")

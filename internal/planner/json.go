@@ -1,8 +1,11 @@
 package planner
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,16 +22,9 @@ type Report struct {
 // Effort is what the machine spent.
 type Effort struct {
 	// CompileSeconds went into reading the inputs and the catalog, SolveSeconds into the plan.
-	CompileSeconds float64 `json:"compileSeconds"`
-	SolveSeconds   float64 `json:"solveSeconds"`
-	PeakRSSBytes   int64   `json:"peakRSSBytes"`
-}
-
-type jsonReport struct {
-	Claims        []jsonClaim    `json:"claims"`
-	Existing      []jsonExisting `json:"existing"`
-	Unschedulable []jsonUnplaced `json:"unschedulable"`
-	Stats         map[string]any `json:"stats"`
+	CompileSeconds, SolveSeconds float64
+	// PeakRSS tells how much memory, in bytes, the process has ever had. It is asked last, since printing takes some.
+	PeakRSS func() int64
 }
 
 type jsonClaim struct {
@@ -56,49 +52,95 @@ type jsonUnplaced struct {
 	Reasons []schedule.Reason `json:"reasons"`
 }
 
-// JSON prints the report for programs.
+// JSON prints the report for programs. A large plan is larger still in JSON, so that it is written piece by piece.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{Claims: []jsonClaim{}, Existing: []jsonExisting{}, Unschedulable: []jsonUnplaced{}}
-	for i := range r.Plan.Launches {
-		l := &r.Plan.Launches[i]
-		claim := jsonClaim{
-			NodePool: l.Pool.Name,
-			Offering: jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price},
-			Requests: l.Requests,
-			Pods:     names(l.Pods),
-		}
-		for _, t := range l.InstanceTypes {
-			claim.InstanceTypes = append(claim.InstanceTypes, t.Name)
-		}
-		out.Claims = append(out.Claims, claim)
-	}
-	for _, p := range r.Plan.Placements {
-		out.Existing = append(out.Existing, jsonExisting{p.Node, names(p.Pods)})
-	}
-	for _, u := range r.Plan.Rejected {
-		out.Unschedulable = append(out.Unschedulable, jsonUnplaced{name(u.Pod), u.Reasons})
-	}
-	var err error
-	if out.Stats, err = r.stats(); err != nil {
+	p := &jsonWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	p.list("{", "claims", len(r.Plan.Launches), func(i int) any { return newClaim(&r.Plan.Launches[i]) })
+	p.list(",", "existing", len(r.Plan.Placements), func(i int) any {
+		return jsonExisting{r.Plan.Placements[i].Node, names(r.Plan.Placements[i].Pods)}
+	})
+	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) any {
+		return jsonUnplaced{name(r.Plan.Rejected[i].Pod), r.Plan.Rejected[i].Reasons}
+	})
+	p.text(",\n  \"stats\": ")
+	stats, err := r.stats()
+	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(w)
+	p.value("  ", stats)
+	p.text("\n}\n")
+	if p.err != nil {
+		return p.err
+	}
+	return p.w.Flush()
+}
+
+// jsonWriter writes parts of one object, until the first error.
+type jsonWriter struct {
+	w   *bufio.Writer
+	err error
+}
+
+func (p *jsonWriter) text(s string) {
+	if p.err == nil {
+		_, p.err = p.w.WriteString(s)
+	}
+}
+
+// value writes anything, all lines but the first behind an indent.
+func (p *jsonWriter) value(indent string, v any) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	encoder.SetIndent(indent, "  ")
+	if err := encoder.Encode(v); err != nil && p.err == nil {
+		p.err = err
+	}
+	p.text(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// list writes a field that is a list.
+func (p *jsonWriter) list(before, name string, n int, item func(int) any) {
+	p.text(before + "\n  \"" + name + "\": [")
+	for i := range n {
+		if i > 0 {
+			p.text(",")
+		}
+		p.text("\n    ")
+		p.value("    ", item(i))
+	}
+	if n > 0 {
+		p.text("\n  ")
+	}
+	p.text("]")
+}
+
+func newClaim(l *schedule.Launch) jsonClaim {
+	claim := jsonClaim{
+		NodePool: l.Pool.Name,
+		Offering: jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price},
+		Requests: l.Requests,
+		Pods:     names(l.Pods),
+	}
+	for _, t := range l.InstanceTypes {
+		claim.InstanceTypes = append(claim.InstanceTypes, t.Name)
+	}
+	return claim
 }
 
 // stats are the engine's, and the effort.
 func (r *Report) stats() (map[string]any, error) {
 	out := map[string]any{}
-	for _, part := range []any{r.Plan.Stats, r.Effort} {
-		data, err := json.Marshal(part)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(data, &out); err != nil {
-			return nil, err
-		}
+	data, err := json.Marshal(r.Plan.Stats)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, err
+	}
+	delete(out, "steps") // the engine's own measure
+	if e := r.Effort; e != nil {
+		out["compileSeconds"], out["solveSeconds"], out["peakRSSBytes"] = e.CompileSeconds, e.SolveSeconds, e.PeakRSS()
 	}
 	return out, nil
 }

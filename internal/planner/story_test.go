@@ -123,4 +123,4 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 }
 
 // moods are lines about how the engine got there, which are no part of a story.
-var moods = regexp.MustCompile(`(?m)^ *("steps"|"classes"|"lowerBound"|Bound:).*\n`)
+var moods = regexp.MustCompile(`(?m)^ *("classes"|"lowerBound"|Bound:).*\n`)

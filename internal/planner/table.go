@@ -193,7 +193,7 @@ func (r *Report) total(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on nodes that are there, %d without a node\n", bought, found, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		fmt.Fprintf(b, "Took:  %.3f s to read, %.3f s to plan, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, e.PeakRSSBytes>>20)
+		fmt.Fprintf(b, "Took:  %.3f s to read, %.3f s to plan, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, e.PeakRSS()>>20)
 	}
 }
 

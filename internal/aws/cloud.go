@@ -190,7 +190,19 @@ func (c *Cloud) RefreshPrices(ctx context.Context) error { return c.prices.Refre
 
 // InstanceTypes returns every type as the class would launch it now, by name.
 func (c *Cloud) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	c.countReservations(ctx, class)
 	return c.inventory.Types(ctx, class)
+}
+
+// countReservations makes sure that the reservations of a class are counted, so that a process that has just started uses
+// them before the class is next resolved.
+func (c *Cloud) countReservations(ctx context.Context, class *awsv1.EC2NodeClass) {
+	if c.reservations == nil || c.reservations.Counts(class.Status.CapacityReservations) {
+		return
+	}
+	if _, err := c.reservations.Reservations(ctx, classKey(class), class.Spec.CapacityReservationSelectorTerms); err != nil {
+		c.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", fault.Plain(err))
+	}
 }
 
 // Price returns the present price of an offering in $/h.

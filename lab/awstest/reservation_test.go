@@ -174,6 +174,11 @@ func TestLaunchIntoAReservation(t *testing.T) {
 			t.Errorf("%+v, %v, %d instances", again, err, len(w.living()))
 		}
 	})
+	t.Run("and counts what is left at once", func(t *testing.T) {
+		if got := room(t, w.start(w.config("uid-1")), class); got[id] != 1 {
+			t.Errorf("room %v", got)
+		}
+	})
 	t.Run("the second takes the last", func(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-2", anyCapacity), class); err != nil {
 			t.Fatal(err)

@@ -202,6 +202,13 @@ func (f *Finder) Remaining(id string) int {
 	return 0
 }
 
+// Counts tells whether all of these were counted once.
+func (f *Finder) Counts(all []awsv1.CapacityReservation) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil })
+}
+
 // Launched notes that an instance was launched into a reservation.
 func (f *Finder) Launched(id string) {
 	f.mark(id, func(c *count) { c.launched = append(c.launched, f.now()) })

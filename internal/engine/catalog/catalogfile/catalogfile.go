@@ -43,6 +43,9 @@ type offering struct {
 	CapacityType string  `json:"capacityType"`
 	Price        float64 `json:"price"`
 	Available    *bool   `json:"available"`
+	// Reservation is the capacity reservation that the offering takes from, Remaining how many instances it takes.
+	Reservation string `json:"reservation"`
+	Remaining   int    `json:"remaining"`
 }
 
 // Decode reads a catalog and returns its types, sorted by name. An error names the field at fault. What a type
@@ -102,14 +105,15 @@ func (m *machine) instanceType(zones []string, labels requirement.Labels) (*cata
 		}
 	}
 	it := &catalog.InstanceType{Name: m.Name, Capacity: capacity, Allocatable: allocatable}
-	if it.Offerings, err = m.offerings(zones); err != nil {
+	if it.Offerings, err = m.offerings(zones, labels.ReservationID); err != nil {
 		return nil, err
 	}
 	it.Requirements = m.requirements(it.Offerings, labels)
 	return it, nil
 }
 
-func (m *machine) offerings(zones []string) ([]catalog.Offering, error) {
+// offerings are those of the machine; reservation is the label that names a node's reservation, if there is one.
+func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))
 	for i, o := range m.Offerings {
@@ -120,15 +124,28 @@ func (m *machine) offerings(zones []string) ([]catalog.Offering, error) {
 			return nil, fmt.Errorf("offerings[%d].zone: %q is not among the zones of the catalog", i, o.Zone)
 		case !slices.Contains(kinds, o.CapacityType):
 			return nil, fmt.Errorf("offerings[%d].capacityType: %q is none of %q", i, o.CapacityType, kinds)
+		case o.Reservation != "" && o.CapacityType != karpv1.CapacityTypeReserved:
+			return nil, fmt.Errorf("offerings[%d].reservation: the capacity type is %q", i, o.CapacityType)
+		case o.Remaining < 0 || o.Remaining > 0 && o.Reservation == "":
+			return nil, fmt.Errorf("offerings[%d].remaining: %d of reservation %q", i, o.Remaining, o.Reservation)
 		case o.Price < 0:
 			return nil, fmt.Errorf("offerings[%d].price: is negative", i)
 		}
+		set := requirement.NewSet(
+			requirement.In(karpv1.LabelCapacityType, o.CapacityType),
+			requirement.In(corev1.LabelTopologyZone, o.Zone),
+		)
+		switch {
+		case reservation == "":
+		case o.Reservation == "":
+			set = set.With(requirement.DoesNotExist(reservation))
+		default:
+			set = set.With(requirement.In(reservation, o.Reservation))
+		}
+		available := (o.Available == nil || *o.Available) && (o.Reservation == "" || o.Remaining > 0)
 		out = append(out, catalog.Offering{
-			Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Available: o.Available == nil || *o.Available,
-			Requirements: requirement.NewSet(
-				requirement.In(karpv1.LabelCapacityType, o.CapacityType),
-				requirement.In(corev1.LabelTopologyZone, o.Zone),
-			),
+			Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Available: available, Requirements: set,
+			ReservationID: o.Reservation, Remaining: o.Remaining,
 		})
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package catalogfile_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,6 +55,30 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+func TestReservations(t *testing.T) {
+	const key = "example.com/reservation"
+	labels := requirement.CoreLabels()
+	labels.ReservationID = key
+	types, err := catalogfile.Decode([]byte(`{"types": [{"name": "m", "allocatable": {"cpu": "1", "memory": "1Gi"}, "offerings": [
+		{"zone": "a", "capacityType": "reserved", "price": 0, "reservation": "cr-1", "remaining": 2},
+		{"zone": "a", "capacityType": "reserved", "price": 0, "reservation": "cr-2"},
+		{"zone": "a", "capacityType": "on-demand", "price": 1}]}]}`), labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range types[0].Offerings {
+		got = append(got, fmt.Sprintf("%s %d %v: %s", o.ReservationID, o.Remaining, o.Available, o.Requirements.Get(key)))
+	}
+	want := []string{
+		"cr-1 2 true: " + requirement.In(key, "cr-1").String(), "cr-2 0 false: " + requirement.In(key, "cr-2").String(),
+		" 0 true: " + requirement.DoesNotExist(key).String(),
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	machine := func(fields string) string { return `{"zones": ["a"], "types": [{"name": "m", ` + fields + `}]}` }
 	const room = `"allocatable": {"cpu": "1", "memory": "1Gi"}`
@@ -69,6 +94,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"unknown zone", machine(room + `, "offerings": [{"zone": "b"}]`), `offerings[0].zone: "b" is not among`},
 		{"capacity type", machine(room + `, "offerings": [{"zone": "a", "capacityType": "cheap"}]`), "offerings[0].capacityType"},
 		{"price", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": -1}]`), "offerings[0].price: is negative"},
+		{"reservation on demand", machine(room + `, "offerings": [{"zone": "a", "capacityType": "on-demand", "reservation": "cr-1"}]`), `offerings[0].reservation: the capacity type is "on-demand"`},
+		{"room without reservation", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "remaining": 1}]`), `offerings[0].remaining: 1 of reservation ""`},
+		{"less than no room", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "reservation": "cr-1", "remaining": -1}]`), "offerings[0].remaining: -1"},
 		{"name twice", `{"types": [{"name": "m", ` + room + `}, {"name": "m", ` + room + `}]}`, "types[1] (m): name: there is another"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

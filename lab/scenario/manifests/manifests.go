@@ -39,6 +39,9 @@ const (
 	Storage = "storage.yaml"
 	// Database is a StatefulSet of pods with a volume each. Variables: REPLICAS, STORAGE_CLASS.
 	Database = "database.yaml"
+	// Static is a NodePool of two nodes, three at most, with its EC2NodeClass, a NodeOverlay that gives its nodes a device,
+	// and a CapacityBuffer that has room on them. Variable: CLUSTER_NAME.
+	Static = "static.yaml"
 	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
 	ArticlePool = "article-pool.yaml"

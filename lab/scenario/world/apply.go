@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/deploy"
 )
 
@@ -119,7 +120,7 @@ func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 // namespaced reports whether objects of a kind that manifests of the lab hold live in a namespace.
 func namespaced(kind string) bool {
 	switch kind {
-	case "Deployment", "StatefulSet", "DaemonSet", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job", "PersistentVolumeClaim", "PodDisruptionBudget":
+	case "Deployment", "StatefulSet", "DaemonSet", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job", "PersistentVolumeClaim", "PodDisruptionBudget", "PodTemplate", "CapacityBuffer":
 		return true
 	default:
 		return false
@@ -132,6 +133,16 @@ func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int32) 
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	if err := c.Client.SubResource("scale").Update(ctx, d, client.WithSubResourceBody(scale)); err != nil {
 		return fmt.Errorf("scale Deployment %s to %d: %w", deployment, replicas, err)
+	}
+	return nil
+}
+
+// ScalePool sets the number of nodes of a NodePool, as kubectl scale does.
+func (c *Cluster) ScalePool(ctx context.Context, pool string, replicas int32) error {
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if err := c.Client.SubResource("scale").Update(ctx, p, client.WithSubResourceBody(scale)); err != nil {
+		return fmt.Errorf("scale NodePool %s to %d: %w", pool, replicas, err)
 	}
 	return nil
 }

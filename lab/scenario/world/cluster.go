@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
 	"github.com/dovetail-k8s/dovetail/lab/node/authn"
@@ -54,6 +56,7 @@ type Cluster struct {
 	started    int              // how often the controller was started
 	metrics    string           // where the controller shows its metrics
 	blind      bool             // the controller may not describe clusters
+	gates      string           // feature gates of the controller
 	kept       bool             // the controller is started again when it ends
 }
 
@@ -111,7 +114,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	var errs []error
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme,
 	} {
 		errs = append(errs, add(scheme))
 	}

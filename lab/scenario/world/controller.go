@@ -85,6 +85,13 @@ func (c *Cluster) Blind() {
 	c.blind = true
 }
 
+// Gates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
+func (c *Cluster) Gates(gates string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gates = gates
+}
+
 // RunController executes the product's controller until it ends by itself, and returns what it said last. It does
 // not count as the cluster's.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
@@ -215,12 +222,14 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	}
 	c.mu.Lock()
 	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
+	gates := c.gates
 	c.mu.Unlock()
 	own = append(own,
 		Variable{"KUBECONFIG", kubeconfig},
 		Variable{"METRICS_PORT", strconv.Itoa(metrics)},
 		Variable{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
 		Variable{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
+		Variable{"FEATURE_GATES", gates},
 		// The operator's own AWS configuration has no business in the lab.
 		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
 	)

@@ -1,0 +1,160 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// fixedPool is the NodePool of manifests.Static, fixedLimit its limit on nodes.
+const (
+	fixedPool  = "fixed"
+	fixedLimit = 3
+)
+
+// staticPool is a pool of a fixed size, with nobody to use its nodes but a buffer.
+func staticPool() Scenario {
+	return Scenario{
+		Name:    "static-pool",
+		Summary: "a NodePool with replicas: 2 -> 4, of which its limit allows 3 -> 1; an overlay and a buffer on its nodes",
+		Steps: []Step{
+			{
+				Name: "start the controller with its optional features", Timeout: 30 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					w.Gates("StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true")
+					return w.StartController(ctx)
+				},
+			},
+			installPool(manifests.Static, nil),
+			{
+				Name: "without any pod, two nodes come up", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					return errors.Join(fixedNodes(ctx, w, 2), pairs(ctx, w))
+				},
+			},
+			{
+				Name: "the overlay holds: each node promises the device", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					return world.Until(ctx, func() error { return devices(ctx, w) })
+				},
+			},
+			{
+				Name: "the buffer has its room on them: nothing is bought for it", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					return world.Until(ctx, func() error { return roomy(ctx, w) })
+				},
+			},
+			{
+				Name: "scale to 4 by the scale subresource: the limit stops at 3", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.ScalePool(ctx, fixedPool, 4); err != nil {
+						return err
+					}
+					return fixedNodes(ctx, w, fixedLimit)
+				},
+			},
+			{
+				Name: "scale to 1: the others go", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.ScalePool(ctx, fixedPool, 1); err != nil {
+						return err
+					}
+					return errors.Join(fixedNodes(ctx, w, 1), pairs(ctx, w))
+				},
+			},
+			{
+				Name: "there were never more nodes than the limit allows", Timeout: 10 * time.Second,
+				Run: func(_ context.Context, w *World) error {
+					if n := len(w.History.Claims()); n != fixedLimit {
+						return fmt.Errorf("%d NodeClaims were created over all, want %d", n, fixedLimit)
+					}
+					return onceEach(w)
+				},
+			},
+			removePool(manifests.Static, nil),
+		},
+	}
+}
+
+// fixedNodes waits until the pool has as many initialized nodes as wanted, and says so, and nothing else is there.
+func fixedNodes(ctx context.Context, w *World, want int) error {
+	return world.Until(ctx, func() error {
+		var claims karpv1.NodeClaimList
+		var nodes corev1.NodeList
+		if err := list(ctx, w, &claims, &nodes); err != nil {
+			return err
+		}
+		up := 0
+		for i := range claims.Items {
+			if condition.IsTrue(&claims.Items[i], karpv1.ConditionInitialized) {
+				up++
+			}
+		}
+		pool := &karpv1.NodePool{}
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: fixedPool}, pool); err != nil {
+			return err
+		}
+		said := int64(-1)
+		if pool.Status.Nodes != nil {
+			said = *pool.Status.Nodes
+		}
+		if up != want || len(claims.Items) != want || len(nodes.Items) != want || said != int64(want) {
+			return fmt.Errorf("%d NodeClaims of which %d are initialized, %d Nodes, status.nodes %d; want %d", len(claims.Items), up, len(nodes.Items), said, want)
+		}
+		return nil
+	})
+}
+
+// devices checks that the NodeOverlay is found valid, and that what it adds is on every claim.
+func devices(ctx context.Context, w *World) error {
+	o := &v1alpha1.NodeOverlay{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: "devices"}, o); err != nil {
+		return err
+	}
+	if !condition.IsReady(o) {
+		return fmt.Errorf("NodeOverlay devices is not ready: %s", notReady(o.Status.Conditions))
+	}
+	var claims karpv1.NodeClaimList
+	if err := list(ctx, w, &claims); err != nil {
+		return err
+	}
+	for _, c := range claims.Items {
+		if q := c.Status.Allocatable["example.com/device"]; q.Value() != 2 {
+			return fmt.Errorf("NodeClaim %s promises %s of example.com/device, want 2", c.Name, q.String())
+		}
+	}
+	return nil
+}
+
+// roomy checks that the CapacityBuffer is resolved and has its room on nodes that exist.
+func roomy(ctx context.Context, w *World) error {
+	b := &bufferv1.CapacityBuffer{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "room"}, b); err != nil {
+		return err
+	}
+	for typ, reason := range map[string]string{
+		bufferv1.ConditionReadyForProvisioning: bufferv1.ReasonResolved,
+		bufferv1.ConditionProvisioning:         bufferv1.ReasonFitsExistingCapacity,
+	} {
+		if c := meta.FindStatusCondition(b.Status.Conditions, typ); c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+			return fmt.Errorf("CapacityBuffer room: %s is %+v, want True %s", typ, c, reason)
+		}
+	}
+	if n := b.Status.Replicas; n == nil || *n != 2 {
+		return fmt.Errorf("CapacityBuffer room: %v replicas, want 2", n)
+	}
+	return nil
+}

@@ -30,9 +30,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/adopt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
+	"github.com/dovetail-k8s/dovetail/internal/controller/consistency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/expire"
+	"github.com/dovetail-k8s/dovetail/internal/controller/hydrate"
 	"github.com/dovetail-k8s/dovetail/internal/controller/initialize"
 	"github.com/dovetail-k8s/dovetail/internal/controller/lapse"
 	"github.com/dovetail-k8s/dovetail/internal/controller/launch"
@@ -132,6 +134,8 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&initialize.Reconciler{Client: c, Log: log, Now: now},
 		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&hydrate.Reconciler{Client: c, Now: now},
+		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
 		&tag.Reconciler{Client: c, Cloud: ec2, Log: log},
 		&disrupt.Consolidatable{Client: c, Log: log, Now: now},
 		&disrupt.PodEvents{Client: c},

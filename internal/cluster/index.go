@@ -11,6 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 const (
@@ -87,6 +88,24 @@ func PodsOn(ctx context.Context, r client.Reader, node string) ([]*corev1.Pod, e
 		out[i] = &list.Items[i]
 	}
 	return out, nil
+}
+
+// Reschedulable is how many pods on the node will need another place when it goes; 0 if that cannot be read.
+func Reschedulable(ctx context.Context, r client.Reader, node string) int {
+	if node == "" {
+		return 0
+	}
+	pods, err := PodsOn(ctx, r, node)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, p := range pods {
+		if snapshot.Reschedulable(p) {
+			n++
+		}
+	}
+	return n
 }
 
 // ClaimRequests maps a Node to reconcile requests for its NodeClaim.

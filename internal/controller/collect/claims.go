@@ -73,12 +73,14 @@ func (c *Claims) end(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if len(nodes) == 1 && cluster.NodeReady(&nodes[0]) {
 		return nil
 	}
+	pods := cluster.Reschedulable(ctx, c.Client, claim.Status.NodeName)
 	err = c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
 	c.Metrics.Disrupted(claim, "garbage_collected")
+	c.Metrics.PodsDisrupted(claim, "garbage_collected", pods)
 	return nil
 }
 

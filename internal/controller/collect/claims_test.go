@@ -1,11 +1,13 @@
 package collect
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +65,27 @@ func TestCollectInstances(t *testing.T) {
 	}
 	if f.Node(node.Name) != nil {
 		t.Error("the Node of the stray stays")
+	}
+}
+
+// lifecycle row 50: the instances of a hundred claims are gone at once.
+func TestManyClaimsAtOnce(t *testing.T) {
+	const n = 100
+	var objects []client.Object
+	for i := range n {
+		name := fmt.Sprint(i)
+		objects = append(objects, fixture.Claim(name, fixture.Registered), fixture.Up(name, fixture.NotReady))
+	}
+	f := fixture.New(t, append(objects, fixture.Pod("web", "node-7"))...)
+	c := &Claims{Client: f.API, Cloud: &fakeFleet{}, Metrics: f.Metrics, Log: f.Log}
+	if err := c.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Counted("garbage_collected"); got != n {
+		t.Errorf("%d claims were deleted", got)
+	}
+	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("garbage_collected", "general", "", "", "graceful")); got != 1 {
+		t.Errorf("counted %v pods", got)
 	}
 }
 

@@ -44,11 +44,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	pods := cluster.Reschedulable(ctx, r.Client, claim.Status.NodeName)
 	// The version makes sure that a claim which is on its way out already is not counted again.
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Log.Debug("deleting expired nodeclaim", "NodeClaim", claim.Name)
 	r.Metrics.Disrupted(claim, "expired")
+	r.Metrics.PodsDisrupted(claim, "expired", pods)
 	return reconcile.Result{}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -21,11 +22,11 @@ func TestExpire(t *testing.T) {
 		wait    time.Duration
 		expires bool
 	}{
-		{"row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
-		{"row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
+		{"lifecycle row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
+		{"lifecycle row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
 		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
 		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
-		{"row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+		{"lifecycle row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,9 +40,12 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// row 60, with a cache that does not show the first deletion yet.
+// lifecycle row 60, with a foreign finalizer and a cache that does not show the first deletion yet.
 func TestExpiredTwiceIsCountedOnce(t *testing.T) {
-	f := fixture.New(t, fixture.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }))
+	f := fixture.New(t, fixture.Claim("a", func(c *karpv1.NodeClaim) {
+		c.Spec.ExpireAfter = karpv1.After(time.Second)
+		c.Finalizers = append(c.Finalizers, "example.com/theirs")
+	}))
 	f.Clock = f.Clock.Add(time.Hour)
 	stale := f.Claim("a")
 	r := &Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
@@ -58,5 +62,16 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 	}
 	if got := f.Counted("expired"); got != 1 {
 		t.Errorf("counted %d times", got)
+	}
+}
+
+// lifecycle row 61: two pods of applications and one of a DaemonSet.
+func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
+		fixture.Up("a"), fixture.Pod("web-1", "node-a"), fixture.Pod("web-2", "node-a"), fixture.Pod("agent", "node-a", fixture.Daemon), fixture.Pod("web-3", "node-b"))
+	f.Clock = f.Clock.Add(time.Hour)
+	f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("expired", "general", "", "", "graceful")); got != 2 {
+		t.Errorf("counted %v pods", got)
 	}
 }

@@ -19,6 +19,8 @@ type Metrics struct {
 	ClaimsTerminated *prometheus.CounterVec
 	// ClaimsDisrupted by reason, nodepool, capacity_type, consolidation_policy, termination_mode.
 	ClaimsDisrupted *prometheus.CounterVec
+	// PodsDisruption, by the same: pods that have to go elsewhere for it.
+	PodsDisruption *prometheus.CounterVec
 	// ClaimTermination and InstanceTermination in seconds, by nodepool.
 	ClaimTermination, InstanceTermination *prometheus.HistogramVec
 	// NodesCreated and NodesTerminated by nodepool, zone; NodesDrained by nodepool.
@@ -58,6 +60,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		ClaimsCreated:       d.counter("nodeclaims", "created_total", "Node claims created.", "reason", "nodepool", "min_values_relaxed"),
 		ClaimsTerminated:    d.counter("nodeclaims", "terminated_total", "Node claims gone for good.", "nodepool", "capacity_type", "zone"),
 		ClaimsDisrupted:     d.counter("nodeclaims", "disrupted_total", "Node claims deleted by the controller.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
+		PodsDisruption:      d.counter("pods", "disruption_initiated_total", "Pods on node claims deleted by the controller.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
 		ClaimTermination:    d.histogram("nodeclaims", "termination_duration_seconds", "From a claim's deletion until it is gone.", prometheus.ExponentialBuckets(1, 2, 12), "nodepool"),
 		InstanceTermination: d.histogram("nodeclaims", "instance_termination_duration_seconds", "From the call that ends an instance until it is gone.", prometheus.ExponentialBuckets(1, 2, 11), "nodepool"),
 		NodesCreated:        d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
@@ -150,6 +153,16 @@ func (d *declarer) histogram(subsystem, name, help string, buckets []float64, la
 
 // Disrupted counts the deletion of a claim by one of the reconcilers.
 func (m *Metrics) Disrupted(claim *karpv1.NodeClaim, reason string) {
+	m.ClaimsDisrupted.WithLabelValues(disruption(claim, reason)...).Inc()
+}
+
+// PodsDisrupted counts the pods that have to go elsewhere because a claim was deleted.
+func (m *Metrics) PodsDisrupted(claim *karpv1.NodeClaim, reason string, pods int) {
+	m.PodsDisruption.WithLabelValues(disruption(claim, reason)...).Add(float64(pods))
+}
+
+// disruption are the values of the labels of ClaimsDisrupted and PodsDisruption.
+func disruption(claim *karpv1.NodeClaim, reason string) []string {
 	mode := "graceful"
 	if grace := claim.Spec.TerminationGracePeriod; grace != nil {
 		mode = "eventual"
@@ -157,5 +170,5 @@ func (m *Metrics) Disrupted(claim *karpv1.NodeClaim, reason string) {
 			mode = "forceful"
 		}
 	}
-	m.ClaimsDisrupted.WithLabelValues(reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], "", mode).Inc()
+	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], "", mode}
 }

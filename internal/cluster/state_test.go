@@ -135,18 +135,28 @@ func TestCreatedClaimsAreSeenBeforeTheCacheShowsThem(t *testing.T) {
 }
 
 func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
-	w := newWorld(t)
-	c := claimOf("a")
-	w.create(t, c)
-	w.Created(c)
-	wantNodes(t, w.snapshot(t), "a")
-	if err := w.live.Delete(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	wantNodes(t, w.snapshot(t))
-	// Another claim of the same name is not the one that was created.
-	w.create(t, claimOf("a", func(c *karpv1.NodeClaim) { c.UID = "another" }))
-	wantNodes(t, w.snapshot(t))
+	t.Run("lifecycle row 56: one that the API server does not have any more", func(t *testing.T) {
+		w := newWorld(t)
+		c := claimOf("a")
+		w.create(t, c)
+		w.Created(c)
+		wantNodes(t, w.snapshot(t), "a")
+		if err := w.live.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		wantNodes(t, w.snapshot(t))
+		// Another claim of the same name is not the one that was created.
+		w.create(t, claimOf("a", func(c *karpv1.NodeClaim) { c.UID = "another" }))
+		wantNodes(t, w.snapshot(t))
+	})
+	t.Run("lifecycle row 57: one that it still has, however late the cache", func(t *testing.T) {
+		w := newWorld(t)
+		c := claimOf("a")
+		w.create(t, c)
+		w.Created(c)
+		w.now = w.now.Add(time.Hour)
+		wantNodes(t, w.snapshot(t), "a")
+	})
 }
 
 // A claim that is created, deleted and not cached yet is on its way out already.

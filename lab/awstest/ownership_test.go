@@ -288,6 +288,22 @@ func TestNameThatComesToNameAnotherCluster(t *testing.T) {
 	}
 }
 
+// lifecycle row 2, at the wire: a launch whose result was not written down gives the same instance again.
+func TestLaunchTwice(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	resolve(t, c, class)
+	first, err := c.Launch(t.Context(), claim("general-1", onDemand), class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Launch(t.Context(), claim("general-1", onDemand), class)
+	if err != nil || again.ProviderID != first.ProviderID || w.called("CreateFleet") != 1 {
+		t.Errorf("%s, then %s with %d calls of CreateFleet, %v", first.ProviderID, again.ProviderID, w.called("CreateFleet"), err)
+	}
+}
+
 func TestLaunchIsInProgressUntilItsOutcomeIsKnown(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))

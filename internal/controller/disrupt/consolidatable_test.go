@@ -23,9 +23,9 @@ func TestLeftAlone(t *testing.T) {
 		quiet       bool
 		wait        time.Duration
 	}{
-		{"row 80: last event now, one minute to go", karpv1.After(time.Minute), true, 5 * time.Minute, 5 * time.Minute, false, time.Minute},
-		{"row 80: a minute later", karpv1.After(time.Minute), true, 5 * time.Minute, 6 * time.Minute, true, 0},
-		{"row 81: no pod ever: from initialization", karpv1.After(time.Minute), true, 0, 30 * time.Second, false, 30 * time.Second},
+		{"lifecycle row 80: last event now, one minute to go", karpv1.After(time.Minute), true, 5 * time.Minute, 5 * time.Minute, false, time.Minute},
+		{"lifecycle row 80: a minute later", karpv1.After(time.Minute), true, 5 * time.Minute, 6 * time.Minute, true, 0},
+		{"lifecycle row 81: no pod ever: from initialization", karpv1.After(time.Minute), true, 0, 30 * time.Second, false, 30 * time.Second},
 		{"not initialized", karpv1.After(0), false, 0, time.Hour, false, 0},
 		{"0s: as soon as initialized", karpv1.After(0), true, time.Second, time.Second, true, 0},
 		{"Never", karpv1.Never(), true, 0, time.Hour, false, 0},

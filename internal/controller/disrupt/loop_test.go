@@ -228,7 +228,7 @@ func TestReopen(t *testing.T) {
 		condemn  bool
 		reopened bool
 	}{
-		{"row 173: nobody ends it", fixture.Claim("a", reason), fixture.Up("a", tainted), false, true},
+		{"lifecycle row 173: nobody ends it", fixture.Claim("a", reason), fixture.Up("a", tainted), false, true},
 		{"this process is ending it", fixture.Claim("a", reason), fixture.Up("a", tainted), true, false},
 		{"its claim is being deleted", fixture.Claim("a", reason, fixture.Deleting), fixture.Up("a", tainted), false, false},
 		{"its Node is being deleted", fixture.Claim("a", reason), fixture.Up("a", tainted, fixture.DeletingNode), false, false},
@@ -308,7 +308,7 @@ func TestLoopKilled(t *testing.T) {
 	})
 }
 
-// row 173, killed on the way back.
+// lifecycle row 173, killed on the way back.
 func TestReopenKilled(t *testing.T) {
 	killtest.Run(t, killtest.Story{
 		Objects: func() []client.Object {
@@ -329,13 +329,13 @@ func TestPodEvents(t *testing.T) {
 		want  int
 	}{
 		{"first pod", fixture.Pod("web", "node-a"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 7},
-		{"row 83: 5 s later", fixture.Pod("web", "node-a"), 0, 5, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 0},
-		{"row 83: 10 s later", fixture.Pod("web", "node-a"), 0, 10, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 10},
+		{"lifecycle row 83: 5 s later", fixture.Pod("web", "node-a"), 0, 5, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 0},
+		{"lifecycle row 83: 10 s later", fixture.Pod("web", "node-a"), 0, 10, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 10},
 		{"an event of long ago, seen late", fixture.Pod("web", "node-a"), 60, 5, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), 60},
 		{"a daemon", fixture.Pod("web", "node-a", fixture.Daemon), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
 		{"not bound", fixture.Pod("web", ""), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
-		{"row 84: no Node", fixture.Pod("web", "node-x"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
-		{"row 84: no claim", fixture.Pod("web", "node-b"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("b"), -1},
+		{"lifecycle row 84: no Node", fixture.Pod("web", "node-x"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("a"), -1},
+		{"lifecycle row 84: no claim", fixture.Pod("web", "node-b"), -1, 7, fixture.Claim("a", fixture.Initialized), fixture.Up("b"), -1},
 		{"another provider's claim", fixture.Pod("web", "node-a"), -1, 7, fixture.Claim("a", fixture.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), fixture.Up("a"), -1},
 	}
 	for _, tt := range tests {
@@ -364,17 +364,17 @@ func TestConsolidatable(t *testing.T) {
 	r := &Consolidatable{Client: f.API, Log: f.Log, Now: f.Now}
 	has := func() bool { _, ok := condition.Get(f.Claim("a"), karpv1.ConditionConsolidatable); return ok }
 	if result := f.Reconcile(r, "a"); has() || result.RequeueAfter != time.Minute {
-		t.Errorf("row 82: condition kept %v, comes back after %v", has(), result.RequeueAfter)
+		t.Errorf("lifecycle row 82: condition kept %v, comes back after %v", has(), result.RequeueAfter)
 	}
 	f.Clock = after(60).Time
 	f.Reconcile(r, "a")
 	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionConsolidatable) {
-		t.Error("row 80: not consolidatable after a minute")
+		t.Error("lifecycle row 80: not consolidatable after a minute")
 	}
 	f.Do(f.API.Delete(t.Context(), fixture.Pool("general")))
 	f.Reconcile(r, "a")
 	if !has() {
-		t.Error("row 65: pool gone, condition changed")
+		t.Error("lifecycle row 65: pool gone, condition changed")
 	}
 }
 

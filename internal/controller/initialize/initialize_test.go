@@ -22,19 +22,19 @@ func TestWaitsFor(t *testing.T) {
 	}{
 		{"ready, no taints, all resources", func(*karpv1.NodeClaim, *corev1.Node) {}, "", ""},
 		{
-			"row 28: node not ready",
+			"lifecycle row 28: node not ready",
 			func(_ *karpv1.NodeClaim, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
 			"NodeNotReady", "node-a",
 		},
 		{
-			"row 29: requested GPU is absent",
+			"lifecycle row 29: requested GPU is absent",
 			func(c *karpv1.NodeClaim, _ *corev1.Node) {
 				c.Spec.Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 			},
 			"ResourceNotRegistered", "nvidia.com/gpu",
 		},
 		{
-			"row 29: requested GPU is zero",
+			"lifecycle row 29: requested GPU is zero",
 			func(c *karpv1.NodeClaim, n *corev1.Node) {
 				c.Spec.Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 				n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
@@ -49,7 +49,7 @@ func TestWaitsFor(t *testing.T) {
 			"", "",
 		},
 		{
-			"row 30: one of several startup taints is left, whatever its value",
+			"lifecycle row 30: one of several startup taints is left, whatever its value",
 			func(c *karpv1.NodeClaim, n *corev1.Node) {
 				c.Spec.StartupTaints = []corev1.Taint{taint("a", "x", "NoSchedule"), taint("b", "", "NoExecute")}
 				n.Spec.Taints = []corev1.Taint{taint("a", "y", "NoSchedule")}
@@ -65,14 +65,14 @@ func TestWaitsFor(t *testing.T) {
 			"", "",
 		},
 		{
-			"row 31: the cloud controller manager has not finished",
+			"lifecycle row 31: the cloud controller manager has not finished",
 			func(_ *karpv1.NodeClaim, n *corev1.Node) {
 				n.Spec.Taints = []corev1.Taint{taint("node.cloudprovider.kubernetes.io/uninitialized", "anything", "NoSchedule")}
 			},
 			"KnownEphemeralTaintsExist", "uninitialized",
 		},
 		{
-			"row 32: a readiness rule, any effect",
+			"lifecycle row 32: a readiness rule, any effect",
 			func(_ *karpv1.NodeClaim, n *corev1.Node) {
 				n.Spec.Taints = []corev1.Taint{taint("readiness.k8s.io/network", "", "NoExecute")}
 			},

@@ -83,6 +83,31 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// lifecycle row 2: what was bought is asked for again, which buys nothing more, and is written down then.
+func TestLostStatusWrite(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), fixture.Claim("a"))
+	s := &shop{}
+	r := reconciler(f, s)
+	lost := true
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if lost {
+				lost = false
+				return errors.New("the API server is gone")
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	if _, err := f.Try(r, "a"); err == nil {
+		t.Fatal("the write was lost, and nobody says so")
+	}
+	f.Reconcile(r, "a")
+	c := f.Claim("a")
+	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.ended) > 0 {
+		t.Errorf("status %+v, ended %v", c.Status, s.ended)
+	}
+}
+
 // The cache may show a claim as it was before its launch was written down.
 func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 	f := fixture.New(t, fixture.Class(), fixture.Claim("a"))
@@ -107,7 +132,7 @@ func TestLeftAlone(t *testing.T) {
 		name   string
 		change func(*karpv1.NodeClaim)
 	}{
-		{"row 1: another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
+		{"lifecycle row 1: another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
 		{"being deleted", fixture.Deleting},
 		{"launched", fixture.Launched},
 	}
@@ -140,10 +165,10 @@ func TestFailures(t *testing.T) {
 		event           string
 		bought          int
 	}{
-		{"row 3: no capacity", ready, &cloud.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
-		{"row 4: class not ready", ready, &cloud.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
-		{"row 5: reason and message", ready, &cloud.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
-		{"row 6: anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
+		{"lifecycle row 3: no capacity", ready, &cloud.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
+		{"lifecycle row 4: class not ready", ready, &cloud.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
+		{"lifecycle row 5: reason and message", ready, &cloud.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
+		{"lifecycle row 6: anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
 		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
 		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
 		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
@@ -184,7 +209,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// row 6: conditions keep the time since which they are Unknown, whatever the words.
+// lifecycle row 6: conditions keep the time since which they are Unknown, whatever the words.
 func TestFailingLaunchCountsFromCreation(t *testing.T) {
 	f := fixture.New(t, fixture.Class(), fixture.Claim("a"))
 	s := &shop{}

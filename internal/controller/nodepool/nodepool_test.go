@@ -43,14 +43,14 @@ func TestReadiness(t *testing.T) {
 		reason string
 	}{
 		{"class ready", fixture.Class(), true, karpv1.ConditionNodeClassReady},
-		{"row 211: class missing", nil, false, "NodeClassNotFound"},
-		{"row 211: class terminating, though ready", fixture.Class(func(c *awsv1.EC2NodeClass) {
+		{"lifecycle row 211: class missing", nil, false, "NodeClassNotFound"},
+		{"lifecycle row 211: class terminating, though ready", fixture.Class(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: fixture.Start}, []string{awsv1.FinalizerTermination}
 		}), false, "NodeClassTerminating"},
-		{"row 211: class not ready: in its own words", fixture.Class(func(c *awsv1.EC2NodeClass) {
+		{"lifecycle row 211: class not ready: in its own words", fixture.Class(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", fixture.Start)
 		}), false, condition.ReasonUnhealthyDependents},
-		{"row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
+		{"lifecycle row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,9 +120,9 @@ func TestHash(t *testing.T) {
 		claim       *karpv1.NodeClaim
 		hash        string
 	}{
-		{"row 77: a new version re-stamps", "v2", fixture.Claim("a", stamped("old", "v2")), want},
-		{"row 78: one that has drifted keeps its hash", "v2", fixture.Claim("a", stamped("old", "v2"), drifted), "old"},
-		{"row 79: one that has the version already", "v2", fixture.Claim("a", stamped("old", current)), "old"},
+		{"lifecycle row 77: a new version re-stamps", "v2", fixture.Claim("a", stamped("old", "v2")), want},
+		{"lifecycle row 78: one that has drifted keeps its hash", "v2", fixture.Claim("a", stamped("old", "v2"), drifted), "old"},
+		{"lifecycle row 79: one that has the version already", "v2", fixture.Claim("a", stamped("old", current)), "old"},
 		{"a change of the template under the same version is drift", current, fixture.Claim("a", stamped("old", current)), "old"},
 		{"another pool's", "v2", fixture.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
 	}

@@ -71,22 +71,22 @@ func TestDeletedClaim(t *testing.T) {
 		deleted  []string // Nodes
 		deadline string
 	}{
-		{name: "row 39: before launch", claim: fixture.Claim("a", fixture.Deleting), gone: true},
-		{name: "row 40: before launch, Nodes without provider ID are there", claim: fixture.Claim("a", fixture.Deleting), nodes: []client.Object{fixture.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{name: "lifecycle row 39: before launch", claim: fixture.Claim("a", fixture.Deleting), gone: true},
+		{name: "lifecycle row 40: before launch, Nodes without provider ID are there", claim: fixture.Claim("a", fixture.Deleting), nodes: []client.Object{fixture.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
 		{
 			name: "before its launch was written down: the instance is found", claim: fixture.Claim("a", fixture.Deleting),
 			cloud: ec2{strays: []cloud.Instance{{ProviderID: "stray"}}}, ended: []string{"stray"}, wait: instancePoll,
 		},
-		{name: "row 41: launched, not registered: the instance goes, the Node stays", claim: fixture.Claim("a", fixture.Launched, fixture.Deleting), nodes: []client.Object{fixture.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "lifecycle row 41: launched, not registered: the instance goes, the Node stays", claim: fixture.Claim("a", fixture.Launched, fixture.Deleting), nodes: []client.Object{fixture.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "registered, but nobody wrote it down: its Node is drained", claim: fixture.Claim("a", fixture.Launched, fixture.Deleting), nodes: []client.Object{fixture.Up("a")}, deleted: []string{"node-a"}},
-		{name: "row 42: all Nodes of the instance go first", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
-		{name: "row 43: a Node is finalizing", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a", fixture.DeletingNode)}, deleted: []string{"node-a"}},
-		{name: "row 44: the instance is on its way out", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "row 44: the instance is gone", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
-		{name: "row 47: no grace period, no deadline", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "lifecycle row 42: all Nodes of the instance go first", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
+		{name: "lifecycle row 43: a Node is finalizing", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), nodes: []client.Object{fixture.Up("a", fixture.DeletingNode)}, deleted: []string{"node-a"}},
+		{name: "lifecycle row 44: the instance is on its way out", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "lifecycle row 44: the instance is gone", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
+		{name: "lifecycle row 47: no grace period, no deadline", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "a deadline comes first", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, grace), nodes: []client.Object{fixture.Up("a")}, deadline: "2026-03-14T13:00:00Z"},
-		{name: "row 48: a deadline that is there stands", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, grace, mark), nodes: []client.Object{fixture.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
-		{name: "row 1: another provider's", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, theirs), nodes: []client.Object{fixture.Up("a")}},
+		{name: "lifecycle row 48: a deadline that is there stands", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, grace, mark), nodes: []client.Object{fixture.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
+		{name: "lifecycle row 1: another provider's", claim: fixture.Claim("a", fixture.Registered, fixture.Deleting, theirs), nodes: []client.Object{fixture.Up("a")}},
 		{name: "not deleted", claim: fixture.Claim("a", fixture.Registered), nodes: []client.Object{fixture.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -122,27 +122,33 @@ func deletedNodes(f *fixture.Fixture) []string {
 	return out
 }
 
-// rows 38, 45, 46, 49
+// One claim's way, step by step.
 func TestInstanceEnds(t *testing.T) {
 	f := fixture.New(t, fixture.Claim("a", fixture.Initialized, fixture.Deleting, func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("50000")}
 	}))
 	e := &ec2{terminate: []error{errors.New("throttled"), nil, nil, cloud.ErrNotFound}}
 	r := claimReconciler(f, e)
-	if _, err := f.Try(r, "a"); err == nil {
-		t.Error("row 46: the error is not told")
-	}
-	for range 2 {
-		if result := f.Reconcile(r, "a"); result.RequeueAfter != instancePoll {
+	t.Run("lifecycle row 46: the call fails once", func(t *testing.T) {
+		if _, err := f.Try(r, "a"); err == nil {
+			t.Error("the error is not told")
+		}
+	})
+	t.Run("lifecycle row 38: InstanceTerminating leaves Ready as it is", func(t *testing.T) {
+		f.Reconcile(r, "a")
+		if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionInstanceTerminating) || condition.IsUnknown(c, condition.Ready) {
+			t.Errorf("conditions %+v", c.Status.Conditions)
+		}
+	})
+	t.Run("lifecycle row 45: still there at the next poll", func(t *testing.T) {
+		if result := f.Reconcile(r, "a"); result.RequeueAfter != instancePoll || f.Claim("a") == nil {
 			t.Errorf("comes back after %v", result.RequeueAfter)
 		}
-		c := f.Claim("a")
-		if !condition.IsTrue(c, karpv1.ConditionInstanceTerminating) || condition.IsUnknown(c, condition.Ready) {
-			t.Errorf("row 38: conditions %+v", c.Status.Conditions)
+	})
+	t.Run("lifecycle row 49: a quantity that the API writes otherwise does not keep it", func(t *testing.T) {
+		f.Reconcile(r, "a")
+		if f.Claim("a") != nil {
+			t.Error("the instance is gone, the claim is not")
 		}
-	}
-	f.Reconcile(r, "a")
-	if f.Claim("a") != nil {
-		t.Error("the instance is gone, the claim is not")
-	}
+	})
 }

@@ -82,16 +82,16 @@ func TestEvict(t *testing.T) {
 	}{
 		{name: "evicted", pod: fixture.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
 		{name: "gone meanwhile", pod: fixture.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
-		{name: "row 202: another of its name", pod: fixture.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
+		{name: "lifecycle row 202: another of its name", pod: fixture.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
 		{name: "held by a budget", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
 		{name: "under several budgets", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
 		{name: "any other answer", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
 		{name: "do-not-disrupt, no deadline", pod: fixture.Pod("web", "node-a", protected)},
 		{name: "terminating already", pod: fixture.Pod("web", "node-a", terminating(30*time.Second)), done: true},
-		{name: "row 197: do-not-disrupt, grace as long as the node's", pod: fixture.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(299 * time.Second), done: true, gone: true, granted: []int64{299}, event: "Normal Disrupted"},
-		{name: "row 198: do-not-disrupt, 210 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second)},
-		{name: "row 199: terminating for too long is shortened", pod: fixture.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
-		{name: "row 200: an hour too late: one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
+		{name: "lifecycle row 197: do-not-disrupt, grace as long as the node's", pod: fixture.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(299 * time.Second), done: true, gone: true, granted: []int64{299}, event: "Normal Disrupted"},
+		{name: "lifecycle row 198: do-not-disrupt, 210 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second)},
+		{name: "lifecycle row 199: terminating for too long is shortened", pod: fixture.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
+		{name: "lifecycle row 200: an hour too late: one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// row 201
+// lifecycle row 201
 func TestDeadlinesOnlyTighten(t *testing.T) {
 	f := fixture.New(t, fixture.Up("a"))
 	e, pod, node := evictor(f), fixture.Pod("web", "node-a"), f.Node("node-a")

@@ -89,32 +89,32 @@ func TestLeavingNode(t *testing.T) {
 		event      string
 	}{
 		{name: "pods are left", objects: with(leaving(), fixture.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "lifecycle row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{
 			name: "drained: the instance goes", objects: leaving(drainedBefore), ended: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
-		{name: "row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), fixture.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "lifecycle row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), fixture.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
 		{
 			name: "a volume is attached", objects: with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1")), wait: poll,
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
 		{
-			name: "row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
+			name: "lifecycle row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, fixture.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{
-			name: "row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
+			name: "lifecycle row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
 		},
-		{name: "row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
-		{name: "row 188: two claims: as if there were none", objects: with(leaving(), fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
-		{name: "row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, gone: true},
+		{name: "lifecycle row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "lifecycle row 188: two claims: as if there were none", objects: with(leaving(), fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
+		{name: "lifecycle row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, gone: true},
 		{name: "silent, but the instance is there", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "row 191: Ready, though the instance is gone", objects: with(leaving(), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "row 189: nobody's Node", objects: []client.Object{fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })}},
+		{name: "lifecycle row 191: Ready, though the instance is gone", objects: with(leaving(), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "lifecycle row 189: nobody's Node", objects: []client.Object{fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })}},
 		{name: "not deleted", objects: []client.Object{fixture.Claim("a", fixture.Initialized), fixture.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -150,7 +150,7 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 	return out
 }
 
-// row 195: before the first pod is asked to go, nothing new comes.
+// lifecycle row 195: before the first pod is asked to go, nothing new comes.
 func TestLeavingNodeIsClosedFirst(t *testing.T) {
 	objects := append(leaving(), fixture.Pod("web", "node-a"))
 	node := objects[1].(*corev1.Node)

@@ -71,18 +71,18 @@ func TestEmpty(t *testing.T) {
 		says   string
 	}{
 		{"no pods", pods(), "", ""},
-		{"row 117: only daemon pods", pods(pod("d", owned("apps/v1", "DaemonSet"))), "", ""},
-		{"row 117: only terminating Deployment pods", pods(pod("x", owned("apps/v1", "ReplicaSet"), terminating)), "", ""},
-		{"row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
-		{"row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
+		{"lifecycle row 117: only daemon pods", pods(pod("d", owned("apps/v1", "DaemonSet"))), "", ""},
+		{"lifecycle row 117: only terminating Deployment pods", pods(pod("x", owned("apps/v1", "ReplicaSet"), terminating)), "", ""},
+		{"lifecycle row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
+		{"lifecycle row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
 		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
-		{"row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `node "n" has buffer pods`},
-		{"row 120: their room is given up", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
-		{"row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
-		{"row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
-		{"row 87: do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
+		{"lifecycle row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `node "n" has buffer pods`},
+		{"lifecycle row 120: their room is given up", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
+		{"lifecycle row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
+		{"lifecycle row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
+		{"lifecycle row 87: do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
 		{
-			"row 88: a blocking PDB on a daemon pod",
+			"lifecycle row 88: a blocking PDB on a daemon pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
@@ -90,7 +90,7 @@ func TestEmpty(t *testing.T) {
 			PDB, "pdb prevents pod evictions (Pod=ns/d)",
 		},
 		{
-			"row 88: a blocking PDB on a static pod",
+			"lifecycle row 88: a blocking PDB on a static pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("m", owned("v1", "Node"))}
 				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
@@ -98,7 +98,7 @@ func TestEmpty(t *testing.T) {
 			"", "",
 		},
 		{
-			"row 91: two PDBs on one pod",
+			"lifecycle row 91: two PDBs on one pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				a, b := blockingPDB("a"), blockingPDB("b")
@@ -108,7 +108,7 @@ func TestEmpty(t *testing.T) {
 			PDB, "multiple PDBs",
 		},
 		{
-			"row 90: a PDB of another namespace",
+			"lifecycle row 90: a PDB of another namespace",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				b := blockingPDB("b")
@@ -117,7 +117,7 @@ func TestEmpty(t *testing.T) {
 			},
 			"", "",
 		},
-		{"row 101: nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
+		{"lifecycle row 101: nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
 		{
 			"bought for a pod that the scheduler has not bound yet",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
@@ -127,15 +127,15 @@ func TestEmpty(t *testing.T) {
 			Nominated, "nominated",
 		},
 		{"bought for a pod that is gone", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Nominated = []types.UID{"u"} }, "", ""},
-		{"row 235: the nomination is over", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
-		{"row 101: not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
-		{"row 101: deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
-		{"row 101: a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
+		{"lifecycle row 235: the nomination is over", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
+		{"lifecycle row 101: not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
+		{"lifecycle row 101: deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
+		{"lifecycle row 101: a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
 		{"node annotated", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "true"} }, NodeDoNotDisrupt, dnd},
-		{"row 100: node annotated with a duration", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
-		{"row 103: the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
+		{"lifecycle row 100: node annotated with a duration", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
+		{"lifecycle row 103: the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
 		{
-			"row 116: consolidateAfter Never",
+			"lifecycle row 116: consolidateAfter Never",
 			func(s *snapshot.Snapshot, _ *snapshot.Node) {
 				s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
 			},

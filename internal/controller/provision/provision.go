@@ -35,6 +35,9 @@ const createAtOnce = 20
 // patience is how long a pass waits for a launch in progress, and settlePoll how often it looks.
 const patience, settlePoll = 20 * time.Second, 500 * time.Millisecond
 
+// barrenQuiet is for how long a pool is not told again that it can launch nothing.
+const barrenQuiet = time.Minute
+
 // failedSchedulingQuiet is for how long the same reason is not repeated to the same pod.
 const failedSchedulingQuiet = 5 * time.Minute
 
@@ -142,6 +145,7 @@ func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (sched
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
 	p.tellPods(plan, snap.Closed)
+	p.tellPools(plan, snap)
 	return plan, p.launch(ctx, plan.Launches, snap.Labels)
 }
 
@@ -179,6 +183,15 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 			p.Log.Info("pod with resource claims is not planned for", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
 		}
 		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))
+	}
+}
+
+// tellPools records on pools that their own requirements leave nothing to launch.
+func (p *Provisioner) tellPools(plan schedule.Plan, snap *snapshot.Snapshot) {
+	for _, why := range plan.Barren {
+		if pool := poolOf(snap, why.NodePool); pool != nil {
+			p.Events.WarnEvery(barrenQuiet, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ type Plan struct {
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
+	// Barren are pools that can launch nothing, whatever is asked of them, each with its Reason.
+	Barren []Reason
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or FlexibleZone or NoZone.
 	Zones map[string]int
 }

@@ -52,7 +52,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	queue := sv.compile(nil)
 	zones := effectiveZones(queue)
 	plan := sv.solve(queue, budget)
-	plan.Zones = zones
+	plan.Zones, plan.Barren = zones, sv.barren()
 	return plan
 }
 

@@ -1,0 +1,34 @@
+package schedule_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+)
+
+func TestPoolsThatCanLaunchNothing(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		pool   func(*np)
+		policy string
+		want   schedule.Code
+	}{
+		{"one that can", func(*np) {}, "Strict", ""},
+		{"row 95: no type is left", Require(Arch, in, "s390x"), "Strict", schedule.Requirement},
+		{"row 96: contradictory zones", func(p *np) { Require(Zone, in, "z1")(p); Require(Zone, in, "z2")(p) }, "Strict", schedule.Requirement},
+		{"too few types for minValues", func(p *np) { Require(corev1.LabelInstanceTypeStable, exists)(p); MinValues(5)(p) }, "Strict", schedule.MinValues},
+		{"which may be lowered", func(p *np) { Require(corev1.LabelInstanceTypeStable, exists)(p); MinValues(5)(p) }, "BestEffort", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := World(pool(c.pool), Pod("a"))
+			s.Settings.MinValuesPolicy = c.policy
+			got := schedule.Solve(s, schedule.Budget{}).Barren
+			if (c.want == "") != (len(got) == 0) || c.want != "" && (got[0].Code != c.want || got[0].NodePool != "general") {
+				t.Errorf("%+v, want %q", got, c.want)
+			}
+		})
+	}
+}

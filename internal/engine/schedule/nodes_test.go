@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,7 @@ func TestExistingNodes(t *testing.T) {
 	tell(t, []story{
 		{"row 127: a launched claim with room", one(inFlight), []string{"on n-claim: a"}},
 		{"row 128: too big for it", withNodes(world(Pod("a", Asks("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
+		{"row 128: in another zone", withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)), []string{"general m.small z2: a"}},
 		{"row 129: node going away", one(func(n *snapshot.Node) { n.Deleting = true }), []string{"general m.small: a"}},
 		{"row 133: not ready yet", one(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, false)), []string{"on n: a"}},
 		{"row 133: not ready any more", one(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, true)), []string{"general m.small: a"}},
@@ -121,8 +123,8 @@ func TestExistingNodes(t *testing.T) {
 		{"row 137: taints of nodes that are not ours", one(unmanaged, tainted(corev1.TaintNodeNotReady, noPlace, true)), []string{"general m.small: a"}},
 		{
 			"row 138: nodes that are up come first",
-			withNodes(world(Pod("a")), Node("n1", "general", inFlight), Node("n2", "general"), Node("n3", "general", inFlight)),
-			[]string{"on n2: a"},
+			withNodes(world(Pod("a")), oneUp(100, inFlight)...),
+			[]string{"on n057: a"},
 		},
 		{"row 140: one host port, two nodes", world(Pods(2, "a", HostPort("", 80, "TCP"))...), []string{"general m.small: a", "general m.small: a"}},
 		{
@@ -134,8 +136,8 @@ func TestExistingNodes(t *testing.T) {
 		{"row 143: it has no zone label", withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)), []string{"general m.small z1: a"}},
 		{
 			"row 18: pods of a node that goes, with those that wait",
-			withNodes(world(join(Pods(2, "new"), []*corev1.Pod{Bound(Pod("old"), "n")})...), Node("n", "general", func(n *snapshot.Node) { n.Deleting = true })),
-			[]string{"general m.small: new x2, old"},
+			withNodes(world(join(Pods(2, "new"), bind(Pods(3, "old"), "n"))...), Node("n", "general", func(n *snapshot.Node) { n.Deleting = true })),
+			[]string{"general m.small: new x2, old x3"},
 		},
 		{
 			"overcommitted node takes nothing",
@@ -152,6 +154,19 @@ func TestExistingNodes(t *testing.T) {
 			[]string{"on n: a"},
 		},
 	})
+}
+
+// oneUp returns nodes of which only the one numbered 57 is not as change makes it.
+func oneUp(n int, change func(*snapshot.Node)) []snapshot.Node {
+	out := make([]snapshot.Node, n)
+	for i := range out {
+		if i == 57 {
+			out[i] = Node(fmt.Sprintf("n%03d", i), "general")
+		} else {
+			out[i] = Node(fmt.Sprintf("n%03d", i), "general", change)
+		}
+	}
+	return out
 }
 
 func TestNominations(t *testing.T) {

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,12 @@ func TestRequirements(t *testing.T) {
 		{"row 39: restricted domain", world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))), []string{"no place (InvalidPod): a, b"}},
 		{"row 40: opted out", world(Pod("a", Needs(Expr(karpv1.LabelNodePool, absent)))), []string{"no place (OptedOut): a"}},
 		{"row 41: a Kubernetes domain that the pool defines", World(pool(TemplateLabel("node.kubernetes.io/kind", "x")), Pod("a", Selects("node.kubernetes.io/kind", "x"))), []string{"general m.small: a"}},
+		{
+			"row 41: so kubernetes.io, k8s.io and what is below",
+			World(pool(TemplateLabel("kubernetes.io/kind", "x"), TemplateLabel("k8s.io/kind", "x"), TemplateLabel("own.k8s.io/kind", "x")),
+				Pod("a", Selects("kubernetes.io/kind", "x"), Selects("k8s.io/kind", "x"), Selects("own.k8s.io/kind", "x"))),
+			[]string{"general m.small: a"},
+		},
 		{"row 42: well-known label outside the pool's range", World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
 		{"row 43: well-known label of unknown value", world(Pod("a", Selects(Zone, "nowhere"))), []string{"no place (Requirements): a"}},
 		{
@@ -163,6 +170,33 @@ func TestRequirements(t *testing.T) {
 			[]string{"no place (Requirements): a"},
 		},
 	})
+}
+
+// The label that a node gets is one that all its pods agree on.
+func TestLabelOfTheNode(t *testing.T) {
+	team := func(name string, op corev1.NodeSelectorOperator, values ...string) *corev1.Pod {
+		return Pod(name, Needs(Expr("team", op, values...)))
+	}
+	for _, c := range []struct {
+		name  string
+		world *snapshot.Snapshot
+		want  []string // one of these
+	}{
+		{"row 28: the pool's", World(pool(TemplateLabel("team", "x")), Pod("a")), []string{"x"}},
+		{"row 31: none", world(team("a", absent)), []string{""}},
+		{"row 35: one of the pool's values", World(pool(Require("team", in, "v1", "v2")), team("a", exists)), []string{"v1", "v2"}},
+		{"row 36: the common one", World(pool(Require("team", in, "x", "y", "z")), team("a", in, "x", "y"), team("b", in, "y", "z")), []string{"y"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := schedule.Solve(c.world, schedule.Budget{})
+			if len(p.Launches) != 1 {
+				t.Fatal(describe(p))
+			}
+			if got := p.Launches[0].ClaimLabels(c.world.Labels)["team"]; !slices.Contains(c.want, got) {
+				t.Errorf("label %q, want one of %q", got, c.want)
+			}
+		})
+	}
 }
 
 func TestIntegerLabelsNarrowTypes(t *testing.T) {
@@ -219,11 +253,17 @@ func TestPrice(t *testing.T) {
 	a := WithOfferings(Type("a", 0, "cpu", "4"), Offering("z1", od, 1.0), Offering("z1", spot, 0.2))
 	b := WithOfferings(Type("b", 0, "cpu", "4"), Offering("z1", od, 1.3), Offering("z1", spot, 0.1))
 	arm := WithLabel(Type("arm", 0.01, "cpu", "4"), Arch, "arm64")
+	windows := WithLabel(Type("windows", 2, "cpu", "4"), corev1.LabelOSStable, "windows")
 	gone := Offering("z1", spot, 0.01)
 	gone.Available = false
 	tell(t, []story{
 		{"row 66: the cheapest", World(only(a, b), Pod("a")), []string{"general b: a"}},
 		{"row 67: the cheapest that matches", World(only(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
+		{"row 67: its architecture", World(only(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
+		{"row 67: its capacity type", World(only(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
+		{"row 67: the pool's operating system", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")), []string{"general windows: a"}},
+		{"row 67: one from the pool, one from the pod", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))}, Pod("a", Selects(Zone, "z1"), Selects(Capacity, od))), []string{"general a z1: a"}},
+		{"row 68: a zone where nothing is sold so", World(only(a, b), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
 		{"row 69: prices that do not apply do not count", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")), []string{"general a: a"}},
 		{"row 68: a combination that nothing offers", World(only(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"no place (Requirements): a"}},
 		{"what is not available is not bought", World(only(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},

@@ -57,6 +57,13 @@ func TestSpread(t *testing.T) {
 	tell(t, []story{
 		{"row 168: unknown key", world(web(1, Spread("rack", 1, "web"))...), []string{"no place (Topology): web"}},
 		{"row 169: nil selector", world(web(4, Spread(Zone, 1, "web", func(c *constraint) { c.LabelSelector = nil }))...), []string{"general m.medium z1: web x4"}},
+		{
+			"row 169: a selector that cannot be read",
+			world(web(4, Spread(Zone, 1, "web", func(c *constraint) {
+				c.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
+			}))...),
+			[]string{"general m.medium z1: web x4"},
+		},
 		{"row 170: three zones", world(web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web", "general m.small z3: web"}},
 		{"row 171: two of them", at("z1 z2", web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web x2"}},
 		{"row 172: one", World(pool(TemplateLabel(Zone, "z1")), web(4, zonal)...), []string{"general m.medium z1: web x4"}},
@@ -89,12 +96,19 @@ func TestSpread(t *testing.T) {
 		{"row 179: pods that do not count themselves", world(Pods(4, "db", app("db", zonal)...)...), []string{"general m.medium z1: db x4"}},
 		{"row 180: minDomains beyond the zones there are", at("z1 z2", web(3, Spread(Zone, 1, "web", minDomains(3)))...), []string{"general m.small z1: web", "general m.small z2: web", "no place (Topology): web"}},
 		{"row 181: minDomains reached", world(web(11, Spread(Zone, 1, "web", minDomains(2)))...), []string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"}},
+		{"row 181: minDomains just reached", world(web(11, Spread(Zone, 1, "web", minDomains(3)))...), []string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"}},
 		{"row 182: one to a host", world(web(4, Spread(Host, 1, "web"))...), []string{"general m.small: web", "general m.small: web", "general m.small: web", "general m.small: web"}},
 		{"row 182: four to a host", world(web(4, Spread(Host, 4, "web"))...), []string{"general m.medium: web x4"}},
 		{
 			"row 183: two families share hosts",
 			world(join(web(2, Spread(Host, 1, "web")), Pods(2, "db", app("db", Spread(Host, 1, "db"))...))...),
 			[]string{"general m.small: db, web", "general m.small: db, web"},
+		},
+		{
+			"row 183: with architectures of their own they do not",
+			World(only(Type("x86", 0.05, "cpu", "1"), WithLabel(Type("arm", 0.04, "cpu", "1"), Arch, "arm64")),
+				join(web(2, Spread(Host, 1, "web"), Selects(Arch, "arm64")), Pods(2, "db", app("db", Spread(Host, 1, "db"), Selects(Arch, "amd64"))...))...),
+			[]string{"general arm: web", "general arm: web", "general x86: db", "general x86: db"},
 		},
 		{
 			"row 184: capacity types, one out of reach",
@@ -115,8 +129,8 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"row 190: a label that is not there",
-			world(web(2, Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
-			[]string{"general m.small: web", "general m.small: web"},
+			world(web(4, Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+			[]string{"general m.small: web", "general m.small: web", "general m.small: web", "general m.small: web"},
 		},
 		{
 			"row 191: tainted nodes count",
@@ -289,6 +303,11 @@ func TestAffinity(t *testing.T) {
 			"row 144: the zone of a node on its way",
 			withNodes(world(web(1, Near(Zone, "web"))...), Node("n", "general", inZone("z2"), full, holding(1, "web"), func(n *snapshot.Node) { n.Registered, n.Initialized = false, false })),
 			[]string{"general m.small z2: web"},
+		},
+		{
+			"row 222: no zone is left",
+			withNodes(world(web(1, Apart(Zone, "web"))...), Node("n1", "general", full, holding(1, "web")), Node("n2", "general", full, inZone("z2"), holding(1, "web")), Node("n3", "general", full, inZone("z3"), holding(1, "web"))),
+			[]string{"no place (Topology): web"},
 		},
 		{"row 223: to nobody", world(Pod("a", Near(Zone, "nobody"))), []string{"no place (Topology): a"}},
 		{"row 224: the target is not pinned", world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...), []string{"general m.small: db", "no place (Topology): web x10"}},

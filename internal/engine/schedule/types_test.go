@@ -38,6 +38,12 @@ func TestResources(t *testing.T) {
 			[]string{"general m.small z1: a", "general m.small z2: b"},
 		},
 		{
+			"row 72: different architectures, operating systems and types",
+			World(only(Type("x86", 1, "cpu", "4"), WithLabel(Type("arm", 1, "cpu", "4"), Arch, "arm64"), WithLabel(Type("windows", 1, "cpu", "4"), corev1.LabelOSStable, "windows"), Type("other", 2, "cpu", "4")),
+				Pod("a", Selects(Arch, "arm64")), Pod("b", Selects(corev1.LabelOSStable, "windows")), Pod("c", Selects(corev1.LabelInstanceTypeStable, "other"))),
+			[]string{"general arm: a", "general other: c", "general windows: b"},
+		},
+		{
 			"row 73: resources of different types",
 			World(only(gpu, fpga), Pod("a", Asks("nvidia.com/gpu", "1")), Pod("b", Asks("example.com/fpga", "1")), Pod("c", Asks("nvidia.com/gpu", "1", "example.com/fpga", "1"))),
 			[]string{"general gpu: a", "general fpga: b", "no place (Resources): c"},
@@ -101,11 +107,17 @@ func TestMinValues(t *testing.T) {
 		{"row 91: counted within a bound", three("Strict", cores(gt, "1", 2), "1"), []string{"general b: p"}},
 		{"row 91: too few within a bound", three("Strict", cores(gt, "1", 3), "1"), []string{"no place (MinValues): p"}},
 		{"row 92: the larger of two applies", three("Strict", byType(3, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2)), "2"), []string{"no place (MinValues): p"}},
+		{"row 91: counted below a bound", three("Strict", cores(lt, "4", 2), "1"), []string{"general a: p"}},
+		{"row 91: too few below it", three("Strict", cores(lt, "2", 2), "1"), []string{"no place (MinValues): p"}},
 		{"row 93: several keys must all hold", three("Strict", byType(2, Require(Arch, exists), MinValues(2)), "1"), []string{"no place (MinValues): p"}},
 	})
 	p := schedule.Solve(three("BestEffort", byType(3), "2"), schedule.Budget{})
 	if n := p.Launches[0].Requirements.Get(corev1.LabelInstanceTypeStable).MinValues(); n != 2 {
 		t.Errorf("row 87: the claim's minValues are %d, want 2", n)
+	}
+	p = schedule.Solve(three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), schedule.Budget{})
+	if n := p.Launches[0].Requirements.Get(Zone).MinValues(); n != 2 {
+		t.Errorf("row 88: the claim's minValues of zones are %d, want 2", n)
 	}
 }
 

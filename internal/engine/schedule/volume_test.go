@@ -98,6 +98,11 @@ func TestVolumes(t *testing.T) {
 		pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: "/data"}
 		return pv
 	}
+	onHost := func(terms ...[]corev1.NodeSelectorRequirement) *corev1.PersistentVolume {
+		pv := volumeIn(terms...)
+		pv.Spec.CSI, pv.Spec.HostPath = nil, &corev1.HostPathVolumeSource{Path: "/data"}
+		return pv
+	}
 	host := []corev1.NodeSelectorRequirement{Expr(Host, in, "gone")}
 	ephemeral := Pod("a", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
@@ -114,6 +119,7 @@ func TestVolumes(t *testing.T) {
 		{"row 151: zone of the volume", one(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
 		{"row 151: another zone", one(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"no place (Volume): a"}},
 		{"row 152: a local volume's host does not matter", one(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{"row 152: nor a hostPath volume's", one(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
 		{"row 153: nothing but its host", one(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
 		{"row 154: other volumes keep theirs", one(disk{volume: volumeIn(host)}), []string{"no place (Volume): a"}},
 		{"row 155: preferences yield to the volume", one(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},

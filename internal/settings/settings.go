@@ -51,6 +51,8 @@ type Settings struct {
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
+	// ValidatePlans has each plan checked by a second program, before it is carried out.
+	ValidatePlans bool
 	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
 	// to take another time.
 	UsualJoinTime time.Duration
@@ -143,6 +145,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
+	fs.BoolVar(&s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
 	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 

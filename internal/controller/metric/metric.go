@@ -51,6 +51,8 @@ type Metrics struct {
 	// JoinFailures by cause: claims whose instance did not become a node in time. JoinWaste, by cause, is what such
 	// instances have run until they were ended, in hours.
 	JoinFailures, JoinWaste *prometheus.CounterVec
+	// InvalidPlans broke a rule when they were checked.
+	InvalidPlans prometheus.Counter
 }
 
 // New declares the metrics in reg.
@@ -92,6 +94,10 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	m.CollectionRefused = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dovetail_collection_refused_instances", Help: "Instances without a NodeClaim that were not ended because they are suspiciously many.",
 	})
+	m.InvalidPlans = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "dovetail_invalid_plans_total", Help: "Plans that broke a rule when they were checked: a defect of the program. The launches in question were not made.",
+	})
+	d.register(m.InvalidPlans)
 	d.register(m.UnknownInstances)
 	d.register(m.Adopted)
 	d.register(m.CollectionRefused)

@@ -63,6 +63,8 @@ type Provisioner struct {
 	Decisions *podmetric.Decisions
 	Log       *slog.Logger
 	Now       func() time.Time
+	// ValidatePlans has each plan checked before it is carried out; launches that break a rule are not made.
+	ValidatePlans bool
 
 	plans int // made so far
 }
@@ -140,6 +142,9 @@ func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (sched
 		return schedule.Plan{}, nil
 	}
 	plan, took := p.solve(snap)
+	if p.ValidatePlans {
+		plan = p.vet(snap, plan)
+	}
 	p.measure(snap, plan)
 	if len(plan.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)

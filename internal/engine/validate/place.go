@@ -114,13 +114,43 @@ func (c *check) bought(i int, l *schedule.Launch) *place {
 	pl.given[corev1.LabelHostname] = fmt.Sprintf("new-node-%d.invalid", i)
 	pl.given[karpv1.LabelRegistered], pl.given[karpv1.LabelInitialized] = "true", "true"
 	for _, it := range c.offered(l) {
+		mismatched := pl.mismatched(it)
 		for k := range it.Offerings {
-			if out := (outcome{it, &it.Offerings[k]}); pl.admits(out) {
+			if out := (outcome{it, &it.Offerings[k]}); pl.admits(out, mismatched) {
 				pl.outcomes = append(pl.outcomes, out)
 			}
 		}
 	}
 	return pl
+}
+
+// mismatched are the keys by which the claim's requirements exclude the type, unless its offerings say otherwise.
+func (pl *place) mismatched(it *catalog.InstanceType) map[string]bool {
+	var out map[string]bool
+	for key, list := range pl.demands {
+		l, ok := labelIn(it.Requirements, key)
+		if ok && slices.ContainsFunc(list, func(e expr) bool { return !e.may(l) }) {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[key] = true
+		}
+	}
+	return out
+}
+
+// labelIn reads what a type or an offering says about a key; false if it is silent.
+func labelIn(set requirement.Set, key string) (label, bool) {
+	if !set.Defines(key) {
+		return label{}, false
+	}
+	switch r := set.Get(key); r.Operator() {
+	case corev1.NodeSelectorOpIn:
+		return label{values: r.Values()}, true
+	case corev1.NodeSelectorOpDoesNotExist:
+		return label{absent: true}, true
+	}
+	return label{}, false
 }
 
 // offered are the pool's types that the launch names.
@@ -165,12 +195,18 @@ func (out outcome) weighs(r corev1.ResourceName) resource.Quantity {
 	return out.capacity(r)
 }
 
-// admits tells whether the claim's requirements allow the outcome.
-func (pl *place) admits(out outcome) bool {
+// admits tells whether the claim's requirements allow the outcome, of whose type mismatched is known.
+func (pl *place) admits(out outcome, mismatched map[string]bool) bool {
 	for key, list := range pl.demands {
-		l, ok := out.label(key)
+		l, ok := out.ofOffering(key)
+		switch {
+		case !ok && mismatched[key]:
+			return false
+		case !ok:
+			continue
+		}
 		for i := range list {
-			if ok && !list[i].may(l) {
+			if !list[i].may(l) {
 				return false
 			}
 		}
@@ -178,26 +214,23 @@ func (pl *place) admits(out outcome) bool {
 	return true
 }
 
-// label reads what the type and the offering say about a key; false if they are silent.
-func (out outcome) label(key string) (label, bool) {
+// ofOffering reads what the offering says about a key; false if it is silent.
+func (out outcome) ofOffering(key string) (label, bool) {
 	switch key {
 	case corev1.LabelTopologyZone:
 		return label{values: []string{out.o.Zone}}, true
 	case karpv1.LabelCapacityType:
 		return label{values: []string{out.o.CapacityType}}, true
 	}
-	for _, set := range []requirement.Set{out.o.Requirements, out.it.Requirements} {
-		if !set.Defines(key) {
-			continue
-		}
-		switch r := set.Get(key); r.Operator() {
-		case corev1.NodeSelectorOpIn:
-			return label{values: r.Values()}, true
-		case corev1.NodeSelectorOpDoesNotExist:
-			return label{absent: true}, true
-		}
+	return labelIn(out.o.Requirements, key)
+}
+
+// label reads what the type and the offering say about a key; false if they are silent.
+func (out outcome) label(key string) (label, bool) {
+	if l, ok := out.ofOffering(key); ok {
+		return l, true
 	}
-	return label{}, false
+	return labelIn(out.it.Requirements, key)
 }
 
 // label is what may become of a label of the place.

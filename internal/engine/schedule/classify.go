@@ -222,7 +222,7 @@ func (sv *solver) begin(queue []*queued) []*queued {
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
-	return out
+	return sv.reservedFirst(out)
 }
 
 // connect finds the groups that count pods of the kind or keep them out.

@@ -89,6 +89,44 @@ func (s *seats) spokenFor(nodes []snapshot.Node, key string) {
 	s.total = slices.Clone(s.left)
 }
 
+// reservedFirst puts the pods for which only reservations would do in front, those first that have the fewest to choose
+// from: others can be bought machines, and would leave them nothing.
+func (sv *solver) reservedFirst(queue []*queued) []*queued {
+	if len(sv.seats.ids) == 0 {
+		return queue
+	}
+	choice := make(map[*class]int, len(sv.classes))
+	for _, c := range sv.classes {
+		choice[c] = sv.choiceOfSeats(c)
+	}
+	slices.SortStableFunc(queue, func(a, b *queued) int { return cmp.Compare(choice[a.class], choice[b.class]) })
+	slices.SortStableFunc(sv.classes, func(a, b *class) int { return cmp.Compare(choice[a], choice[b]) })
+	return queue
+}
+
+// choiceOfSeats is in how many reservations the pods could be, if new nodes that are not in any do not suit them; else more
+// than there are.
+func (sv *solver) choiceOfSeats(c *class) int {
+	var seats bitset
+	n := 0
+	for _, l := range sv.openTo(c) {
+		for _, cand := range l.list {
+			switch {
+			case !c.requests.fits(l.t.types[cand.t].room):
+			case cand.seat == 0:
+				return math.MaxInt
+			case !seats.has(cand.seat):
+				seats.add(cand.seat)
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return math.MaxInt
+	}
+	return n
+}
+
 // free tells whether the bin has or could have the seat.
 func (s *seats) free(b *bin, seat int) bool { return seat == 0 || seat == b.seat || s.left[seat-1] > 0 }
 

@@ -37,6 +37,7 @@ func unlaunched(name string, ids ...string) snapshot.Node {
 }
 
 func TestReservedCapacity(t *testing.T) {
+	huge := WithReservation(Type("x.huge", 5, "cpu", "64"), "cr-1", 1)
 	heavy := func(types []*catalog.InstanceType) snapshot.Pool { return Pool("heavy", types, Weight(100)) }
 	tell(t, []story{
 		{
@@ -94,6 +95,23 @@ func TestReservedCapacity(t *testing.T) {
 			"what cannot be had but reserved waits for nodes on their way",
 			World(only(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Asks("cpu", "1"), onlyReserved)...),
 			[]string{"general m.small in cr-1: a", "no place (ReservedCapacity): a"},
+		},
+		{
+			"what cannot be had but reserved comes before larger pods that can",
+			World(only(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("large", Asks("cpu", "1")), Pod("small", Asks("cpu", "800m"), onlyReserved)),
+			[]string{"general m.small in cr-1: small", "general m.small: large"},
+		},
+		{
+			"and what can be in one reservation only before what can be in any",
+			World([]snapshot.Pool{Pool("general", both(1, 1))}, Pod("any", Asks("cpu", "900m"), onlyReserved), Pod("one", Asks("cpu", "800m"), Selects(ReservationID, "cr-small"))),
+			[]string{"general m.small in cr-small: one", "general m.medium in cr-medium: any"},
+		},
+		{
+			"also when only the reserved machine is large enough",
+			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
+				Type("m.small", 0.05, "cpu", "1"), WithOfferings(huge, huge.Offerings[len(huge.Offerings)-1]),
+			})}, Pod("huge", Asks("cpu", "40")), Pod("web", Asks("cpu", "500m"))),
+			[]string{"general x.huge in cr-1: huge, web"},
 		},
 		{
 			"a claim of an earlier pass holds all that it may take",

@@ -191,6 +191,17 @@ func TestFleetRequest(t *testing.T) {
 	if overlaid.SpotOptions.AllocationStrategy != "capacity-optimized-prioritized" {
 		t.Errorf("with a price overlay: %s", overlaid.SpotOptions.AllocationStrategy)
 	}
+	// A claim of a pool of fixed size names no types, and so does not say it.
+	overlaid = request(func(o *Order) {
+		for _, t := range o.Types {
+			for i := range t.Offerings {
+				t.Offerings[i].PriceOverlaid = true
+			}
+		}
+	})
+	if overlaid.SpotOptions.AllocationStrategy != "capacity-optimized-prioritized" {
+		t.Errorf("with a price overlay that the claim does not know of: %s", overlaid.SpotOptions.AllocationStrategy)
+	}
 }
 
 func TestMaxPodsMakeTemplates(t *testing.T) {

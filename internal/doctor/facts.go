@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// Fact is a kind of thing that was read, or could not be.
+type Fact string
+
+// The facts.
+const (
+	NodePools         Fact = "NodePools"
+	NodeClasses       Fact = "EC2NodeClasses"
+	NodeClaims        Fact = "NodeClaims"
+	Nodes             Fact = "Nodes"
+	Pods              Fact = "Pods"
+	DaemonSets        Fact = "DaemonSets"
+	PDBs              Fact = "PodDisruptionBudgets"
+	StorageClasses    Fact = "StorageClasses"
+	Volumes           Fact = "PersistentVolumes"
+	VolumeClaims      Fact = "PersistentVolumeClaims"
+	VolumeAttachments Fact = "VolumeAttachments"
+	Instances         Fact = "EC2 instances"
+	InstanceTypes     Fact = "EC2 instance types"
+	Joining           Fact = "what keeps nodes from joining"
+	Identity          Fact = "the identity of the cluster"
+)
+
+// Facts are what the checks judge. They are shared with whoever read them, and only read.
+type Facts struct {
+	Now time.Time
+	// Missed says why a fact could not be read. One that is not in it was read.
+	Missed map[Fact]string
+
+	NodePools         []karpv1.NodePool
+	NodeClasses       []awsv1.EC2NodeClass
+	NodeClaims        []karpv1.NodeClaim
+	Nodes             []corev1.Node
+	Pods              []corev1.Pod
+	DaemonSets        []appsv1.DaemonSet
+	PDBs              []policyv1.PodDisruptionBudget
+	StorageClasses    []storagev1.StorageClass
+	Volumes           []corev1.PersistentVolume
+	VolumeClaims      []corev1.PersistentVolumeClaim
+	VolumeAttachments []storagev1.VolumeAttachment
+
+	// ClusterName is the name that the controller goes by, Mismatch why it is not that of this API server; empty if it is.
+	ClusterName, Mismatch string
+	// Instances are those that bear the cluster's name, whoever they belong to.
+	Instances []cloud.Instance
+	// Types are what can be launched, by node class.
+	Types map[string][]*catalog.InstanceType
+	// Joining are the findings about nodes that cannot join, by node class.
+	Joining map[string][]cloud.Finding
+}
+
+// missing says why the needs are not met; empty if they are.
+func (f *Facts) missing(needs []Fact) string {
+	for _, need := range needs {
+		if why, missed := f.Missed[need]; missed {
+			return string(need) + " could not be read: " + why
+		}
+	}
+	return ""
+}
+
+// Miss notes that a fact could not be read.
+func (f *Facts) Miss(fact Fact, why string) {
+	if f.Missed == nil {
+		f.Missed = map[Fact]string{}
+	}
+	f.Missed[fact] = why
+}

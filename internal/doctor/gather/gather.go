@@ -1,0 +1,110 @@
+// Package gather reads the facts that package doctor judges. It reads only, and what it may not read it says.
+package gather
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// Cloud is what is asked of AWS.
+type Cloud interface {
+	List(ctx context.Context) ([]cloud.Instance, error)
+	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
+	CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloud.Finding
+}
+
+// Sources are where facts come from.
+type Sources struct {
+	Kubernetes client.Reader
+	// Cloud is nil where AWS cannot be asked; NoCloud says why.
+	Cloud       Cloud
+	NoCloud     string
+	ClusterName string
+	// Mismatch says why the named cluster is not that of the API server; empty if it is.
+	Mismatch string
+	Now      time.Time
+}
+
+// Facts reads all that can be read.
+func Facts(ctx context.Context, s Sources) *doctor.Facts {
+	f := &doctor.Facts{Now: s.Now, ClusterName: s.ClusterName, Mismatch: s.Mismatch}
+	var pools karpv1.NodePoolList
+	var classes awsv1.EC2NodeClassList
+	var claims karpv1.NodeClaimList
+	var nodes corev1.NodeList
+	var pods corev1.PodList
+	var daemons appsv1.DaemonSetList
+	var budgets policyv1.PodDisruptionBudgetList
+	var storage storagev1.StorageClassList
+	var volumes corev1.PersistentVolumeList
+	var volumeClaims corev1.PersistentVolumeClaimList
+	var attachments storagev1.VolumeAttachmentList
+	for _, read := range []struct {
+		fact doctor.Fact
+		into client.ObjectList
+	}{
+		{doctor.NodePools, &pools},
+		{doctor.NodeClasses, &classes},
+		{doctor.NodeClaims, &claims},
+		{doctor.Nodes, &nodes},
+		{doctor.Pods, &pods},
+		{doctor.DaemonSets, &daemons},
+		{doctor.PDBs, &budgets},
+		{doctor.StorageClasses, &storage},
+		{doctor.Volumes, &volumes},
+		{doctor.VolumeClaims, &volumeClaims},
+		{doctor.VolumeAttachments, &attachments},
+	} {
+		if err := s.Kubernetes.List(ctx, read.into, client.UnsafeDisableDeepCopy); err != nil {
+			f.Miss(read.fact, err.Error())
+		}
+	}
+	f.NodePools, f.NodeClasses, f.NodeClaims, f.Nodes, f.Pods = pools.Items, classes.Items, claims.Items, nodes.Items, pods.Items
+	f.DaemonSets, f.PDBs, f.StorageClasses = daemons.Items, budgets.Items, storage.Items
+	f.Volumes, f.VolumeClaims, f.VolumeAttachments = volumes.Items, volumeClaims.Items, attachments.Items
+	askCloud(ctx, s, f)
+	return f
+}
+
+func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
+	if s.Cloud == nil {
+		facts := []doctor.Fact{doctor.Instances, doctor.InstanceTypes, doctor.Joining}
+		if s.Mismatch == "" {
+			facts = append(facts, doctor.Identity)
+		}
+		for _, fact := range facts {
+			f.Miss(fact, s.NoCloud)
+		}
+		return
+	}
+	var err error
+	if f.Instances, err = s.Cloud.List(ctx); err != nil {
+		f.Miss(doctor.Instances, err.Error())
+	}
+	f.Types, f.Joining = map[string][]*catalog.InstanceType{}, map[string][]cloud.Finding{}
+	for i := range f.NodeClasses {
+		class := &f.NodeClasses[i]
+		if class.Status.InstanceProfile != "" {
+			f.Joining[class.Name] = s.Cloud.CheckNodeClass(ctx, class)
+		}
+		if len(class.Status.Subnets) == 0 {
+			continue // there is nothing that could be launched, and another check says so
+		}
+		if f.Types[class.Name], err = s.Cloud.InstanceTypes(ctx, class); err != nil {
+			f.Miss(doctor.InstanceTypes, err.Error())
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// overdue is after which a node that waits for a taint to go, or an instance that is no node yet, is named.
+const overdue = time.Minute
+
+func identityChecks() []Check {
+	return []Check{
+		{
+			ID: "identity-cluster", Area: "identity", Severity: Error, Title: "the API server is not that of the named cluster",
+			Why: "nodes would be told to join another cluster; the controller refuses to start", needs: []Fact{Identity}, run: clusterMismatch,
+		},
+		{
+			ID: "identity-foreign-instance", Area: "identity", Severity: Error, Title: "another cluster goes by the same name",
+			Why:   "autoscalers that own instances by the cluster's name drift, collect and terminate one another's nodes",
+			needs: []Fact{Instances}, run: foreignInstances,
+		},
+		{
+			ID: "identity-unknown-instance", Area: "identity", Severity: Warning, Title: "an instance bears the cluster's name and nobody's identity",
+			Why: "it costs money, and the controller does not touch it", needs: []Fact{Instances}, run: unknownInstances,
+		},
+	}
+}
+
+func clusterMismatch(f *Facts) []Finding {
+	if f.Mismatch == "" {
+		return nil
+	}
+	return []Finding{{Object: "cluster " + f.ClusterName, Seen: f.Mismatch, Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters gives for this API server"}}
+}
+
+func foreignInstances(f *Facts) (out []Finding) {
+	byCluster := map[string][]string{}
+	for _, i := range f.Instances {
+		if i.Owner == cloud.Foreign {
+			uid := i.Tags[awsv1.TagClusterUID]
+			byCluster[uid] = append(byCluster[uid], i.ID)
+		}
+	}
+	for uid, ids := range byCluster {
+		out = append(out, Finding{
+			Object: "cluster " + f.ClusterName, Seen: fmt.Sprintf("%d instances under this name belong to the cluster with UID %s: %s", len(ids), uid, few(ids)),
+			Remedy: "give each cluster a name of its own: set settings.clusterName (CLUSTER_NAME) of each controller to the name of its EKS cluster",
+		})
+	}
+	return out
+}
+
+func unknownInstances(f *Facts) (out []Finding) {
+	for _, i := range f.Instances {
+		if i.Owner == cloud.Unknown {
+			out = append(out, Finding{
+				Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago for NodeClaim %q", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute), i.NodeClaim),
+				Remedy: fmt.Sprintf("if it is a leftover of this cluster: dovetail adopt --cluster-name %s %s --yes; else remove its tag karpenter.sh/nodepool", f.ClusterName, i.ID),
+			})
+		}
+	}
+	return out
+}
+
+func nodeChecks() []Check {
+	return []Check{
+		{
+			ID: "nodes-late", Area: "nodes", Severity: Error, Title: "an instance runs and has not become a node",
+			Why: "it costs money, and its pods wait", needs: []Fact{NodeClaims}, run: lateClaims,
+		},
+		{
+			ID: "nodes-stuck-taint", Area: "nodes", Severity: Error, Title: "a taint of a node's start does not go away",
+			Why: "no pod lands on the node, and it is not given back either", needs: []Fact{Nodes, NodeClaims}, run: stuckTaints,
+		},
+		{
+			ID: "nodes-without-instance", Area: "nodes", Severity: Warning, Title: "a NodeClaim's instance is gone",
+			Why: "its pods do not run", needs: []Fact{NodeClaims, Instances}, run: claimsWithoutInstance,
+		},
+		{
+			ID: "nodes-instance-without-claim", Area: "nodes", Severity: Warning, Title: "an instance of this cluster has no NodeClaim",
+			Why: "it costs money and runs nothing", needs: []Fact{NodeClaims, Instances}, run: instancesWithoutClaim,
+		},
+	}
+}
+
+func lateClaims(f *Facts) (out []Finding) {
+	for i := range f.NodeClaims {
+		c := &f.NodeClaims[i]
+		launched, _ := condition.Get(c, karpv1.ConditionLaunched)
+		registered, _ := condition.Get(c, karpv1.ConditionRegistered)
+		if c.DeletionTimestamp != nil || launched.Status != metav1.ConditionTrue || registered.Status == metav1.ConditionTrue {
+			continue
+		}
+		age := f.Now.Sub(launched.LastTransitionTime.Time)
+		named := !slices.Contains([]string{condition.ReasonAwaitingReconciliation, "NodeNotFound", ""}, registered.Reason)
+		if age < overdue && !named {
+			continue
+		}
+		message, remedy, _ := strings.Cut(registered.Message, "; to mend it: ")
+		if remedy == "" {
+			remedy = fmt.Sprintf("kubectl describe nodeclaim %s; aws ec2 get-console-output --latest --output text --instance-id %s", c.Name, c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:])
+		}
+		out = append(out, Finding{
+			Object: "NodeClaim " + c.Name, Seen: fmt.Sprintf("launched %s ago, not joined: %s: %s", age.Round(time.Second), registered.Reason, message), Remedy: remedy,
+		})
+	}
+	return out
+}
+
+func stuckTaints(f *Facts) (out []Finding) {
+	claims := map[string]*karpv1.NodeClaim{}
+	for i := range f.NodeClaims {
+		if id := f.NodeClaims[i].Status.ProviderID; id != "" {
+			claims[id] = &f.NodeClaims[i]
+		}
+	}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		age := f.Now.Sub(n.CreationTimestamp.Time)
+		claim := claims[n.Spec.ProviderID]
+		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || age < overdue {
+			continue
+		}
+		for j := range n.Spec.Taints {
+			t := &n.Spec.Taints[j]
+			if owner := taintOwner(claim, t); owner != "" {
+				out = append(out, Finding{
+					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still there after %s; it is for %s to remove", t.ToString(), age.Round(time.Second), owner),
+					Remedy: fmt.Sprintf("see why %s does not work; to use the node at once: kubectl taint node %s %s:%s-", owner, n.Name, t.Key, t.Effect),
+				})
+			}
+		}
+	}
+	return out
+}
+
+// taintOwner is who removes a taint that a node starts with; empty if it is none of those.
+func taintOwner(claim *karpv1.NodeClaim, t *corev1.Taint) string {
+	if owner, known := snapshot.TaintOwner(t); known {
+		return owner
+	}
+	if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(t) }) {
+		return "whoever the startup taint " + t.Key + " of its NodePool was written for"
+	}
+	return ""
+}
+
+func claimsWithoutInstance(f *Facts) (out []Finding) {
+	there := map[string]bool{}
+	for _, i := range f.Instances {
+		there[i.ID] = true
+	}
+	for i := range f.NodeClaims {
+		c := &f.NodeClaims[i]
+		id := c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:]
+		if id == "" || there[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < 5*time.Minute {
+			continue
+		}
+		out = append(out, Finding{
+			Object: "NodeClaim " + c.Name, Seen: "its instance " + id + " is gone, or does not bear the cluster's tags any more",
+			Remedy: "the controller ends the claim within two minutes; if it does not run: kubectl delete nodeclaim " + c.Name,
+		})
+	}
+	return out
+}
+
+func instancesWithoutClaim(f *Facts) (out []Finding) {
+	claimed := map[string]bool{}
+	for i := range f.NodeClaims {
+		id := f.NodeClaims[i].Status.ProviderID
+		claimed[id[strings.LastIndexByte(id, '/')+1:]] = true
+		claimed[f.NodeClaims[i].Name] = true
+	}
+	for _, i := range f.Instances {
+		if i.Owner != cloud.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloud.ShuttingDown || f.Now.Sub(i.LaunchedAt) < 5*time.Minute {
+			continue
+		}
+		out = append(out, Finding{
+			Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute)),
+			Remedy: "the controller ends it within two minutes; if it does not run: aws ec2 terminate-instances --instance-ids " + i.ID,
+		})
+	}
+	return out
+}
+
+func workloadChecks() []Check {
+	return []Check{
+		{
+			ID: "workloads-blocking-pdb", Area: "workloads", Severity: Warning, Title: "a PodDisruptionBudget never allows an eviction",
+			Why: "nodes with its pods are never given back, replaced or drained", needs: []Fact{PDBs}, run: blockingPDBs,
+		},
+		{
+			ID: "workloads-overlapping-pdbs", Area: "workloads", Severity: Warning, Title: "a pod is covered by two PodDisruptionBudgets",
+			Why: "the API server refuses to evict it at all, so that its node is never drained", needs: []Fact{PDBs, Pods}, run: overlappingPDBs,
+		},
+	}
+}
+
+func blockingPDBs(f *Facts) (out []Finding) {
+	for i := range f.PDBs {
+		b := &f.PDBs[i]
+		if b.Status.ExpectedPods == 0 || !neverAllows(b) {
+			continue
+		}
+		out = append(out, Finding{
+			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: fmt.Sprintf("%d pods, of which %d must run", b.Status.ExpectedPods, b.Status.DesiredHealthy),
+			Remedy: fmt.Sprintf("let one pod be missing for a moment: kubectl -n %s patch poddisruptionbudget %s --type merge -p '{\"spec\":{\"maxUnavailable\":1,\"minAvailable\":null}}'", b.Namespace, b.Name),
+		})
+	}
+	return out
+}
+
+// neverAllows tells that a budget allows nothing even when all pods are healthy.
+func neverAllows(b *policyv1.PodDisruptionBudget) bool {
+	return b.Status.ObservedGeneration == b.Generation && b.Status.DesiredHealthy >= b.Status.ExpectedPods
+}
+
+func overlappingPDBs(f *Facts) (out []Finding) {
+	said := map[string]bool{}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		var names []string
+		for j := range f.PDBs {
+			b := &f.PDBs[j]
+			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+			if err == nil && b.Namespace == p.Namespace && b.Spec.Selector != nil && selector.Matches(labels.Set(p.Labels)) {
+				names = append(names, b.Name)
+			}
+		}
+		key := p.Namespace + strings.Join(names, " ")
+		if len(names) < 2 || said[key] {
+			continue
+		}
+		said[key] = true
+		slices.Sort(names)
+		out = append(out, Finding{
+			Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it is covered by PodDisruptionBudgets " + strings.Join(names, " and "),
+			Remedy: fmt.Sprintf("keep one of them: kubectl -n %s delete poddisruptionbudget %s", p.Namespace, names[len(names)-1]),
+		})
+	}
+	return out
+}

@@ -23,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
@@ -219,6 +220,7 @@ func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Clou
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
 		KubernetesVersion: server.Major + "." + strings.TrimSuffix(server.Minor, "+"),
+		APIServer:         apiserver.Reader{Live: kube},
 		Match:             func(providerID string) identity.Match { return known.both[providerID] },
 	})
 	if err != nil {

@@ -186,6 +186,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	var errs []error
 	for _, loop := range []manager.Runnable{
 		a.evictor,
+		a.checkup(ec2),
 		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
 		&disrupt.Loop{Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Settle: disrupt.SettleTime},
 		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/controller/checkup"
 	"github.com/dovetail-k8s/dovetail/internal/controller/join"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 )
 
 // joining is what watches over the joining of nodes, and holds launches back that would be in vain.
@@ -16,6 +20,21 @@ type joining struct {
 	guard *join.Guard
 	// wake has an item when node classes are to be looked at again.
 	wake <-chan event.GenericEvent
+}
+
+// checkup looks the cluster over on a timer, as the doctor command does.
+func (a *assembly) checkup(ec2 *aws.Cloud) *checkup.Loop {
+	look := func(ctx context.Context) []checkup.Finding {
+		facts := gather.Facts(ctx, gather.Sources{
+			Kubernetes: a.mgr.GetClient(), Cloud: ec2, ClusterName: a.settings.ClusterName, Now: time.Now(),
+		})
+		var out []checkup.Finding
+		for _, f := range doctor.Run(facts).At(doctor.Warning).Findings {
+			out = append(out, checkup.Finding{Check: f.Check, Severity: string(f.Severity), Object: f.Object, Seen: f.Seen, Remedy: f.Remedy})
+		}
+		return out
+	}
+	return &checkup.Loop{Look: look, Metrics: a.metrics, Log: a.log, Now: time.Now}
 }
 
 func (a *assembly) joins(ec2 *aws.Cloud) joining {

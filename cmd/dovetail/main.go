@@ -47,6 +47,6 @@ they do, and gives back what is no longer worth its price. It speaks Karpenter's
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controllerCommand(), planCommand(), snapshotCommand(), adoptCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), planCommand(), doctorCommand(), snapshotCommand(), adoptCommand(), versionCommand())
 	return root
 }

@@ -53,6 +53,8 @@ type Metrics struct {
 	JoinFailures, JoinWaste *prometheus.CounterVec
 	// InvalidPlans broke a rule when they were checked.
 	InvalidPlans prometheus.Counter
+	// DoctorFindings by check, severity: what the last look at the cluster has found.
+	DoctorFindings *prometheus.GaugeVec
 }
 
 // New declares the metrics in reg.
@@ -107,6 +109,10 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	m.JoinWaste = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dovetail_join_wasted_instance_hours_total", Help: "Hours that instances ran which never became nodes, by cause.",
 	}, []string{"cause"})
+	m.DoctorFindings = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "dovetail_doctor_findings", Help: "What the last look at the cluster has found, as dovetail doctor shows it.",
+	}, []string{"check", "severity"})
+	d.register(m.DoctorFindings)
 	d.register(m.JoinFailures)
 	d.register(m.JoinWaste)
 	return m, d.err

@@ -353,25 +353,31 @@ func (c *Checker) instance(ctx context.Context, id string, class Class) (join.In
 		return join.Instance{}, err
 	}
 	for _, r := range out.Reservations {
-		for _, i := range r.Instances {
-			found := join.Instance{ID: id, Class: ClassScope(class.EC2NodeClass), Subnet: "subnet/" + str(i.SubnetId)}
-			if i.State != nil {
-				found.State = string(i.State.Name)
-			}
-			if i.StateReason != nil {
-				found.Reason, found.Message = str(i.StateReason.Code), str(i.StateReason.Message)
-			}
-			if role, known := c.roles.Get(class.Status.InstanceProfile); known {
-				found.Role = join.RoleScope(role)
-			} else if class.Spec.Role != "" {
-				found.Role = join.RoleScope(class.Spec.Role)
-			} else {
-				found.Role = found.Class
-			}
-			return found, nil
+		if len(r.Instances) > 0 {
+			return c.readInstance(&r.Instances[0], class), nil
 		}
 	}
 	return join.Instance{}, fmt.Errorf("EC2 does not know instance %s", id)
+}
+
+func (c *Checker) readInstance(i *ec2types.Instance, class Class) join.Instance {
+	found := join.Instance{ID: str(i.InstanceId), Class: ClassScope(class.EC2NodeClass), Subnet: "subnet/" + str(i.SubnetId)}
+	if i.State != nil {
+		found.State = string(i.State.Name)
+	}
+	if i.StateReason != nil {
+		found.Reason, found.Message = str(i.StateReason.Code), str(i.StateReason.Message)
+	}
+	role, known := c.roles.Get(class.Status.InstanceProfile)
+	switch {
+	case known:
+		found.Role = join.RoleScope(role)
+	case class.Spec.Role != "":
+		found.Role = join.RoleScope(class.Spec.Role)
+	default:
+		found.Role = found.Class
+	}
+	return found
 }
 
 // console reads the serial console of an instance: its newest output where the machine can tell it, else what EC2

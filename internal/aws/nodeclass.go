@@ -47,7 +47,9 @@ type resolver struct {
 // key is under which answers about a class are kept: an edit asks anew.
 func (r *resolver) key() string { return classKey(r.class) }
 
-func classKey(class *awsv1.EC2NodeClass) string { return fmt.Sprintf("%s-%d", class.UID, class.Generation) }
+func classKey(class *awsv1.EC2NodeClass) string {
+	return fmt.Sprintf("%s-%d", class.UID, class.Generation)
+}
 
 func (r *resolver) ready(condition string, again time.Duration) {
 	r.set(condition, metav1.ConditionTrue, condition, "", again)

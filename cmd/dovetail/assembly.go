@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -108,7 +110,11 @@ func (a *assembly) assemble(ctx context.Context) error {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
 	})
-	for _, r := range append(a.reconcilers(ec2), a.optional(ec2, state)...) {
+	transitions, err := a.transitions(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	for _, r := range slices.Concat(a.reconcilers(ec2), a.optional(ec2, state), transitions) {
 		if err := r.Register(a.mgr); err != nil {
 			return err
 		}

@@ -90,6 +90,8 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
+	// Each client made of it has a limit of its own: events wait neither for the work nor long for one another.
+	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
 	if err := reach(config, s); err != nil {
 		return err
 	}
@@ -200,8 +202,6 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 	if err != nil {
 		return nil, err
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
 	options := ctrl.Options{
 		Scheme:                        scheme,
 		LeaderElection:                !s.DisableLeaderElection,

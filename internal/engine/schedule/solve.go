@@ -104,6 +104,9 @@ func (sv *solver) attemptBy(queue []*queued, budget Budget, how strategy, most f
 	if sv.spent > sv.most {
 		return nil
 	}
+	if !budget.Plain {
+		sv.recount()
+	}
 	p := sv.plan(left, len(queue))
 	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.conceded}
 }

@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,3 +51,44 @@ func TestNodesCostMoreThanTheirPrice(t *testing.T) {
 }
 
 var approximately = cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })
+
+// leastFor is the least that n equal pods cost when types hold so many of them each.
+func leastFor(n int, holds []int, price []float64) float64 {
+	if n <= 0 {
+		return 0
+	}
+	best := math.Inf(1)
+	for i, h := range holds {
+		if h > 0 {
+			best = min(best, price[i]+leastFor(n-h, holds, price))
+		}
+	}
+	return best
+}
+
+// One workload of equal pods costs, within the hundredth that fewer nodes may cost, the least that there is.
+func TestEqualPodsCostTheLeast(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		var list []*catalog.InstanceType
+		var holds []int
+		var price []float64
+		for i := range 2 + r.IntN(3) {
+			cores := 3 + r.IntN(12)
+			holds, price = append(holds, cores/2), append(price, float64(cores)*(0.01+0.007*r.Float64()))
+			list = append(list, Type(fmt.Sprintf("t%d", i), 3*price[i] /* spot is a third */, "cpu", fmt.Sprint(cores), "memory", "64Gi", "pods", "50"))
+		}
+		for _, spread := range []bool{false, true} {
+			edit := append(app("web"), Asks("cpu", "2", "memory", "1Gi"))
+			zones := 1
+			if spread {
+				edit, zones = append(edit, Spread(Zone, 1, "web")), len(Zones())
+			}
+			each := 3 + r.IntN(12)
+			p := schedule.Solve(World(only(list...), Pods(each*zones, "web", edit...)...), schedule.Budget{})
+			if want := float64(zones) * leastFor(each, holds, price); p.Stats.HourlyCost > want*1.01+1e-9 || p.Stats.HourlyCost < want-1e-9 {
+				t.Errorf("seed %d: %d pods in each of %d zones for $%.4f/h, the least is $%.4f/h", seed, each, zones, p.Stats.HourlyCost, want)
+			}
+		}
+	}
+}

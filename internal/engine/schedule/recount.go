@@ -1,0 +1,133 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// recount buys anew for bins that hold pods of one class only and could all become the same: how many nodes of which type
+// hold so many equal pods for least is a problem that can be solved exactly. It is what a single workload that scales
+// up comes to, where few nodes are bought and the last of them matters.
+func (sv *solver) recount() {
+	type same struct {
+		on *candidates
+		c  *class
+	}
+	bins := map[same][]*bin{}
+	var order []same
+	for _, b := range sv.bins {
+		if len(b.held) != 1 || !sv.countable(b, b.held[0].c) {
+			continue
+		}
+		k := same{b.on, b.held[0].c}
+		if bins[k] == nil {
+			order = append(order, k)
+		}
+		bins[k] = append(bins[k], b)
+	}
+	for _, k := range order {
+		if better := sv.recounted(k.on, k.c, bins[k]); better != nil {
+			old := bins[k]
+			sv.bins = slices.DeleteFunc(sv.bins, func(b *bin) bool { return slices.Contains(old, b) })
+			sv.bins = append(sv.bins, better...)
+		}
+	}
+}
+
+// countable tells whether it makes no difference to anything but the price which nodes the bin's pods share.
+func (sv *solver) countable(b *bin, c *class) bool {
+	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
+	return !b.on.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.seats.ids) == 0 && len(c.ports) == 0 &&
+		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
+}
+
+// holder is a type that holds n pods of a class.
+type holder struct{ n, k int }
+
+// recounted returns bins for the pods of the old ones, if that is better.
+func (sv *solver) recounted(on *candidates, c *class, old []*bin) []*bin {
+	var pods []*corev1.Pod
+	cost := 0.0
+	for _, b := range old {
+		cost += b.cost
+		pods = append(pods, b.pods...)
+	}
+	holders := on.holders(c, len(pods))
+	exact, price := cheapestCover(on, holders, len(pods), 0)
+	// Of plans within a hundredth of the cheapest, the one with fewer nodes: a charge on nodes that adds up to that.
+	slack := (alikePlans - 1) * price
+	fewer, dearer := cheapestCover(on, holders, len(pods), slack/float64(max(1, len(exact))))
+	if len(fewer) < len(exact) {
+		exact, price = fewer, dearer
+	}
+	sv.steps += len(pods) * len(holders)
+	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*alikePlans || len(exact) > len(old) && cost <= price*alikePlans {
+		return nil
+	}
+	out := make([]*bin, 0, len(exact))
+	for i, h := range exact {
+		b := sv.newBin(on.t)
+		b.index, b.on = old[min(i, len(old)-1)].index, on
+		n := min(h.n, len(pods))
+		b.pods, pods = slices.Clone(pods[:n]), pods[n:]
+		b.held = []holding{{c, n}}
+		for axis, r := range c.requests {
+			b.total[axis] = r * int64(n)
+		}
+		for b.first = 0; !b.total.fits(on.t.types[on.list[b.first].t].room); b.first++ {
+		}
+		b.cost = on.list[b.first].price
+		out = append(out, b)
+	}
+	return out
+}
+
+// holders are the types that hold pods of the class, each more of them than any that costs less.
+func (on *candidates) holders(c *class, most int) []holder {
+	var out []holder
+	best := 0
+	for k, cand := range on.list {
+		room := on.t.types[cand.t].room
+		n := int64(most)
+		for i, r := range c.requests {
+			switch {
+			case room[i] < 0:
+				n = 0
+			case r > 0:
+				n = min(n, room[i]/r)
+			}
+		}
+		if int(n) > best {
+			best = int(n)
+			out = append(out, holder{best, k})
+		}
+	}
+	return out
+}
+
+// cheapestCover is the cheapest choice of nodes that together hold n pods, largest first, with its price; each node is
+// charged extra.
+func cheapestCover(on *candidates, holders []holder, n int, extra float64) ([]holder, float64) {
+	cost, by := make([]float64, n+1), make([]holder, n+1)
+	for left := 1; left <= n; left++ {
+		cost[left] = math.Inf(1)
+		for _, h := range holders {
+			if x := on.list[h.k].price + extra + cost[max(0, left-h.n)]; x < cost[left]-1e-12 {
+				cost[left], by[left] = x, h
+			}
+		}
+	}
+	var out []holder
+	price := 0.0
+	for left := n; left > 0; left -= by[left].n {
+		if by[left].n == 0 {
+			return nil, math.Inf(1)
+		}
+		out = append(out, by[left])
+		price += on.list[by[left].k].price
+	}
+	slices.SortStableFunc(out, func(a, b holder) int { return b.n - a.n })
+	return out, price
+}

@@ -346,7 +346,7 @@ func (sv *solver) fitting(b *bin, g growth, total vec, blocked []bool) []candida
 
 // conflictingGroups are the daemon groups whose host ports clash; nil if none does.
 func (t *template) conflictingGroups(taken, more []hostPort) []bool {
-	if len(taken)+len(more) == 0 {
+	if len(taken)+len(more) == 0 || !slices.ContainsFunc(t.groups, func(g daemonGroup) bool { return len(g.ports) > 0 }) {
 		return nil
 	}
 	out := make([]bool, len(t.groups))

@@ -36,6 +36,7 @@ type market struct {
 	items                 []int
 	open                  []int // of recipes
 	allowed               []float64
+	looked                []*column
 	centre                []float64 // the best sound prices of buckets
 
 	// rentAll is, per axis, no less than what a unit is worth to anybody whom a node that exists can hold.
@@ -56,6 +57,7 @@ type clientele struct {
 
 // column is an offering: a node that costs price and may hold pods of clients only.
 type column struct {
+	index   int
 	room    vec
 	size    vec64 // room in units of scale, on live axes
 	price   float64
@@ -119,7 +121,7 @@ func (sv *solver) appraise() {
 	m.list(sv)
 	m.measure(sv.classes)
 	m.fillBuckets(sv.classes)
-	m.solve()
+	m.solve(forTheBound)
 	for _, c := range sv.classes {
 		c.weight = m.value(c)
 		c.bound, c.waits = c.weight, false
@@ -141,7 +143,7 @@ func (sv *solver) appraiseAgain() {
 		return
 	}
 	m.fillBuckets(sv.classes)
-	m.solve()
+	m.solve(m.effort())
 	for _, c := range sv.classes {
 		c.weight = m.value(c)
 	}
@@ -184,10 +186,18 @@ func (sv *solver) reappraise() {
 	}
 	m.appraised = left
 	m.fillBuckets(sv.waiting)
-	m.solve()
+	m.solve(m.effort())
 	for _, c := range sv.waiting {
 		c.weight = m.value(c)
 	}
+}
+
+// effort is what another appraisal is worth.
+func (m *market) effort() effort {
+	if len(m.clients) > 1 {
+		return forTheBound
+	}
+	return forTheRest
 }
 
 // reappraiseAt is the share of the worth at the last appraisal that calls for another.

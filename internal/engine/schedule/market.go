@@ -12,7 +12,7 @@ func (m *market) list(sv *solver) {
 		column
 		id int
 	}
-	var all []offer
+	var all []*offer
 	for _, t := range sv.templates {
 		for i := range t.types {
 			ti := &t.types[i]
@@ -20,7 +20,7 @@ func (m *market) list(sv *solver) {
 				continue // nothing fits
 			}
 			for k := range ti.Offerings {
-				o := offer{column{room: ti.room, price: sv.priced(ti.Offerings[k].Price)}, ti.offering + k}
+				o := &offer{column{room: ti.room, price: sv.priced(ti.Offerings[k].Price)}, ti.offering + k}
 				for j, g := range m.clients {
 					if g.offers.has(o.id) {
 						o.clients |= 1 << j
@@ -32,7 +32,7 @@ func (m *market) list(sv *solver) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b offer) int { return cmp.Compare(a.price, b.price) })
+	slices.SortFunc(all, func(a, b *offer) int { return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(a.id, b.id)) })
 	m.standIn = make([]int32, sv.offerings)
 	for i := range m.standIn {
 		m.standIn[i] = -1
@@ -41,7 +41,7 @@ func (m *market) list(sv *solver) {
 		k := slices.IndexFunc(m.columns, func(k column) bool { return o.clients&^k.clients == 0 && o.room.within(k.room) })
 		if k < 0 {
 			k = len(m.columns)
-			o.rent, o.sound = make(vec64, m.axes), make(vec64, m.axes)
+			o.index, o.rent, o.sound = k, make(vec64, m.axes), make(vec64, m.axes)
 			m.columns = append(m.columns, o.column)
 		}
 		m.standIn[o.id] = int32(k)
@@ -79,10 +79,21 @@ const (
 	maxBuckets = 24
 	// perOctave is how finely to begin with.
 	perOctave = 6.0
-	// maxRounds bounds how often patterns are added.
-	maxRounds = 16
-	// closeEnough is how much less than the best bound will do.
-	closeEnough = 0.003
+)
+
+// effort bounds the search for rents.
+type effort struct {
+	// rounds is how often patterns are added, gap how much less than the best bound will do.
+	rounds int
+	gap    float64
+	// promising is the share of its price that a column must have held at the last appraisal to be looked at again.
+	promising float64
+}
+
+// What is left of a queue is worth a closer look where it falls into several clienteles, each of which has little.
+var (
+	forTheBound = effort{16, 0.003, 0}
+	forTheRest  = effort{8, 0.006, 0.8}
 )
 
 // fillBuckets counts the classes' pods into buckets. The buckets are made at the first call.
@@ -198,7 +209,7 @@ func (m *market) start() []int {
 }
 
 // solve finds rents that make the buckets' demand worth as much as can be, or nearly.
-func (m *market) solve() {
+func (m *market) solve(e effort) {
 	if len(m.buckets) == 0 {
 		for k := range m.columns {
 			m.flat(&m.columns[k])
@@ -210,17 +221,23 @@ func (m *market) solve() {
 		m.lp.demand = append(m.lp.demand, m.buckets[k].demand)
 	}
 	m.lp.reset()
+	m.looked = m.looked[:0]
+	for k := range m.columns {
+		if c := &m.columns[k]; c.value >= e.promising*c.price {
+			m.looked = append(m.looked, c)
+		}
+	}
 	best := -1.0
 	m.centre = zeroed(m.centre, len(m.buckets))
 	try := make([]float64, len(m.buckets))
-	for range maxRounds {
+	for range e.rounds {
 		m.lp.optimise()
 		total := 0.0
 		for k, y := range m.lp.price {
 			m.lp.price[k] = max(0, y)
 			total += max(0, y) * m.lp.demand[k]
 		}
-		if best >= total*(1-closeEnough) {
+		if best >= total*(1-e.gap) {
 			break
 		}
 		// Patterns are looked for between the best sound prices known and those that the patterns so far would need:
@@ -232,31 +249,27 @@ func (m *market) solve() {
 			}
 		}
 		if best >= 0 {
-			for k := range m.columns {
-				c := &m.columns[k]
+			for _, c := range m.looked {
 				if c.value > 0.97*c.price && m.rate(c, m.lp.price) > c.price*(1+1e-6) {
-					m.lp.patterns = append(m.lp.patterns, m.pattern(k))
+					m.lp.patterns = append(m.lp.patterns, m.pattern(c))
 				}
 			}
 		}
-		for k := range m.columns {
-			c := &m.columns[k]
+		for _, c := range m.looked {
 			if m.rate(c, try) > c.price*(1+1e-6) {
-				m.lp.patterns = append(m.lp.patterns, m.pattern(k))
+				m.lp.patterns = append(m.lp.patterns, m.pattern(c))
 			}
 			m.settle(c)
 		}
 		if m.soundPrices(try) > best {
 			best = m.lp.worth(try)
 			m.centre, try = try, m.centre
-			for k := range m.columns {
-				c := &m.columns[k]
+			for _, c := range m.looked {
 				c.best = append(c.best[:0], c.sound...)
 			}
 		}
 	}
-	for k := range m.columns {
-		c := &m.columns[k]
+	for _, c := range m.looked {
 		m.rate(c, m.centre)
 		c.sound = append(c.sound[:0], c.best...)
 	}
@@ -335,8 +348,8 @@ func (b *bucket) within(c *column) bool {
 }
 
 // pattern is what the column's node holds by the last rate.
-func (m *market) pattern(column int) pattern {
-	p := pattern{cost: m.columns[column].price, column: column}
+func (m *market) pattern(c *column) pattern {
+	p := pattern{cost: c.price, column: c.index}
 	for i, x := range m.amounts {
 		if x > tiny {
 			p.rows, p.amounts = append(p.rows, m.items[i]), append(p.amounts, x)

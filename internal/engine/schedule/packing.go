@@ -30,7 +30,7 @@ const (
 	// tiny is what counts as nothing, in programs whose numbers are scaled to about one.
 	tiny = 1e-9
 	// maxPivots bounds the work between two rounds of patterns. Wherever it ends, the prices can be used.
-	maxPivots = 300
+	maxPivots = 200
 )
 
 // reset goes back to the patterns of one row each.

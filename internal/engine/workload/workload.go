@@ -209,3 +209,29 @@ func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.
 	}
 	return s
 }
+
+// World is a workload, by its name, of n pods over a catalog.
+func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceType, daemons bool) (*snapshot.Snapshot, error) {
+	pools := []snapshot.Pool{General("general", instanceTypes)}
+	var pods []*corev1.Pod
+	var volumes snapshot.Volumes
+	switch kind {
+	case "diverse":
+		pods = Diverse(n, seed)
+	case "replicas":
+		pods = Replicas(n, seed)
+	case "batch":
+		pods = Batch(n, seed)
+	case "prefs":
+		pods = Prefs(n, seed)
+	case "volumes":
+		pods, volumes = Volumes(n, seed, ZonesOf(instanceTypes))
+	case "multi-pool":
+		pools, pods = MultiPool(n, seed, instanceTypes)
+	default:
+		return nil, fmt.Errorf("make a world: no workload is named %q", kind)
+	}
+	s := Cluster(pools, pods, daemons)
+	s.Volumes = volumes
+	return s, nil
+}

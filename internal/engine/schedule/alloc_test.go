@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Whether a pod of a class could join a bin or a node is asked millions of times: asking must not allocate, whatever
+// the answer.
+func TestAskingForRoomAllocatesNothing(t *testing.T) {
+	kinds := map[string][]func(*corev1.Pod){
+		"plain":  {fixture.Labelled("app", "plain")},
+		"picky":  {fixture.Labelled("app", "picky"), fixture.Selects(fixture.Zone, "z1")},
+		"zonal":  {fixture.Labelled("app", "zonal"), fixture.Selects(fixture.Zone, "z1"), fixture.Spread(fixture.Zone, 50, "zonal")},
+		"apart":  {fixture.Labelled("app", "apart"), fixture.Apart(fixture.Host, "apart")},
+		"spread": {fixture.Labelled("app", "spread"), fixture.Spread(fixture.Host, 1, "spread")},
+		"port":   {fixture.Labelled("app", "port"), fixture.HostPort("", 8080, corev1.ProtocolTCP)},
+		"huge":   {fixture.Labelled("app", "huge"), fixture.Asks("cpu", "7")},
+	}
+	var pods []*corev1.Pod
+	for name, edit := range kinds {
+		for i := range 4 {
+			pods = append(pods, fixture.Pod(fmt.Sprintf("%s-%d", name, i), edit...))
+		}
+	}
+	s := fixture.World([]snapshot.Pool{fixture.Pool("general", fixture.Types())}, pods...)
+	s.Nodes = append(s.Nodes, fixture.Node("n1", "general"), fixture.Node("n2", "general"))
+	sv := newSolver(s)
+	sv.placeAll(sv.begin(sv.compile(nil)))
+	if len(sv.bins) == 0 {
+		t.Fatal("there is no bin to ask")
+	}
+	yes, no := 0, 0
+	for _, c := range sv.classes {
+		for _, b := range sv.bins {
+			if n := testing.AllocsPerRun(10, func() {
+				if _, why := sv.grow(b, c, c.shapes[0], thrifty); why == nil {
+					yes++
+				} else {
+					no++
+				}
+			}); n > 0 {
+				t.Errorf("asking bin %d for a pod of %s allocates %v times", b.index, c.pod.Name, n)
+			}
+		}
+		for _, n := range sv.nodes {
+			if allocated := testing.AllocsPerRun(10, func() { sv.joins(n, c, c.shapes[0]) }); allocated > 0 {
+				t.Errorf("asking node %s for a pod of %s allocates %v times", n.src.Name, c.pod.Name, allocated)
+			}
+		}
+	}
+	if yes == 0 || no == 0 {
+		t.Errorf("%d times there was room and %d times none: one of the answers was not tested", yes, no)
+	}
+}

@@ -1,5 +1,3 @@
-// Package schedule turns a Snapshot into a Plan: which pods go onto nodes that exist or are on their way,
-// which claims to create for the others, and why the rest has no home. Equal snapshots give equal plans.
 package schedule
 
 import (

@@ -60,10 +60,10 @@ func TestReasonsAreForPeople(t *testing.T) {
 		{"an instance type that the pool does not allow", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Selects(instanceType, "m.large"))), []string{
 			"Requirements: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small), and the pod asks for m.large",
 		}},
-		{"a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
+		{"row 54: a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
 			`Requirements: fits m.small in z1, but the pod asks for zone=z1, a label that neither the pool nor its instance types have (did you mean "topology.kubernetes.io/zone"?)`,
 		}},
-		{"a label that is spelled wrong", world(Pod("a", Selects("topology.kubernets.io/zone", "z1"))), []string{
+		{"row 54: a label that is spelled wrong", world(Pod("a", Selects("topology.kubernets.io/zone", "z1"))), []string{
 			`Requirements: fits m.small in z1, but the pod asks for topology.kubernets.io/zone=z1, a label that neither the pool nor its instance types have (did you mean "topology.kubernetes.io/zone"?)`,
 		}},
 		{"a label that is like no other", world(Pod("a", Selects("team", "data"))), []string{

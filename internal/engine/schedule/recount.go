@@ -27,13 +27,17 @@ func (sv *solver) recount() {
 		}
 		bins[k] = append(bins[k], b)
 	}
+	replaced := map[*bin]bool{}
+	var fresh []*bin
 	for _, k := range order {
 		if better := sv.recounted(k.on, k.c, bins[k]); better != nil {
-			old := bins[k]
-			sv.bins = slices.DeleteFunc(sv.bins, func(b *bin) bool { return slices.Contains(old, b) })
-			sv.bins = append(sv.bins, better...)
+			fresh = append(fresh, better...)
+			for _, b := range bins[k] {
+				replaced[b] = true
+			}
 		}
 	}
+	sv.bins = append(slices.DeleteFunc(sv.bins, func(b *bin) bool { return replaced[b] }), fresh...)
 }
 
 // countable tells whether it makes no difference to anything but the price which nodes the bin's pods share.
@@ -63,6 +67,9 @@ func (sv *solver) recounted(on *candidates, c *class, old []*bin) []*bin {
 		exact, price = fewer, dearer
 	}
 	sv.steps += len(pods) * len(holders)
+	if sv.how == firstFit && price > cost {
+		return nil // what all plans are measured against stays what it is
+	}
 	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*alikePlans || len(exact) > len(old) && cost <= price*alikePlans {
 		return nil
 	}

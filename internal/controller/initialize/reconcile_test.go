@@ -25,6 +25,9 @@ func TestInitialize(t *testing.T) {
 		{"ready for use", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"labelled before, the answer was lost", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"a Node without any label", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"lifecycle row 36: resource claims are not in use, and drivers are named", fixture.Claim("a", fixture.Registered, func(c *karpv1.NodeClaim) {
+			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
+		}), []client.Object{fixture.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"lifecycle row 27: not registered, Ready with all resources", fixture.Claim("a", fixture.Launched), []client.Object{fixture.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
 		{"lifecycle row 28: not Ready", fixture.Claim("a", fixture.Registered), []client.Object{fixture.Up("a", unlabelled, fixture.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", fixture.Claim("a", fixture.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},

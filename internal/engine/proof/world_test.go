@@ -95,7 +95,7 @@ func (d dice) node(s *snapshot.Snapshot, name string) snapshot.Node {
 		d.bind(s, &n, pod)
 	}
 	for i := range s.DaemonSets {
-		if d.maybe(50) {
+		if d.maybe(50) && n.Launched {
 			pod := s.DaemonSets[i].Pod.DeepCopy()
 			OwnedBy("apps/v1", "DaemonSet")(pod)
 			pod.Name, pod.UID = pod.Name+"-"+name, pod.UID+types.UID("-"+name)

@@ -189,7 +189,11 @@ func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate,
 			*content = append(*content, portion{c: d.c, n: int(n)})
 		}
 	}
-	sv.rank(queue, sv.market.rentOf(ti, on), on)
+	ratio := math.Inf(1) // everybody leans to cores
+	if sv.how == balanced {
+		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
+	}
+	sv.rank(queue, sv.market.rentOf(ti, on), ratio, on)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
 			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
@@ -197,21 +201,23 @@ func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate,
 			}
 		}
 	}
-	ratio := math.Inf(1) // everybody leans to cores
-	if sv.how == balanced {
-		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
-	}
 	if recipe >= 0 {
 		sv.follow(queue, first, recipe, free, take)
 	}
 	for tier := range tiers {
-		sv.packTier(queue, tier, on, ratio, free, take)
+		sv.packTier(queue, tier, ratio, free, take)
 	}
 	return worth
 }
 
-// rank finds each demand's tier on the type; -1 if it cannot be had there at the type's price.
-func (sv *solver) rank(queue []demand, rent vec64, on candidate) {
+// rank finds each demand's tier on the type, -1 if it cannot be had there at the type's price, and sorts those of each tier
+// by whether they lean to cores or to memory.
+func (sv *solver) rank(queue []demand, rent vec64, ratio float64, on candidate) {
+	for tier := range tiers {
+		for side := range 2 {
+			sv.ranked[tier][side] = sv.ranked[tier][side][:0]
+		}
+	}
 	for k := range queue {
 		d := &queue[k]
 		d.tier, d.taken = -1, 0
@@ -224,6 +230,8 @@ func (sv *solver) rank(queue []demand, rent vec64, on candidate) {
 		}
 		for d.tier = 0; d.c.weight < tiers[d.tier]*pays; d.tier++ {
 		}
+		list := &sv.ranked[d.tier][btoi(d.ratio > ratio)]
+		*list = append(*list, int32(k))
 	}
 }
 
@@ -252,34 +260,34 @@ func (sv *solver) follow(queue []demand, first *class, recipe int, free vec, tak
 }
 
 // packTier takes from the queue whatever of the tier fits, in balance.
-func (sv *solver) packTier(queue []demand, tier int, on candidate, ratio float64, free vec, take func(*demand, int)) {
-	var at [2]int // how far the queue has been looked through for pods that lean to cores, and to memory
+func (sv *solver) packTier(queue []demand, tier int, ratio float64, free vec, take func(*demand, int)) {
+	left := sv.ranked[tier] // those that lean to cores, and to memory, as far as they have not been looked at
 	for {
 		side := 0
 		if sv.how == balanced {
 			side = btoi(float64(free[sv.memory]) > ratio*float64(free[sv.cpu]))
 		}
-		k := seek(queue, at[side], side, tier, ratio, free)
-		if at[side] = k; k == len(queue) {
+		if left[side] = seek(queue, left[side], free); len(left[side]) == 0 {
 			side = 1 - side
-			if k = seek(queue, at[side], side, tier, ratio, free); k == len(queue) {
+			if left[side] = seek(queue, left[side], free); len(left[side]) == 0 {
 				return
 			}
 		}
-		take(&queue[k], queue[k].n)
-		at[side] = k + 1
+		d := &queue[left[side][0]]
+		take(d, d.n)
+		left[side] = left[side][1:]
 	}
 }
 
-// seek is the first place from k on of pods of the tier that lean to side and fit.
-func seek(queue []demand, k, side, tier int, ratio float64, free vec) int {
-	for ; k < len(queue); k++ {
-		d := &queue[k]
-		if d.tier == tier && d.taken < d.n && (d.ratio > ratio) == (side == 1) && d.c.requests.within(free) {
-			return k
+// seek drops those in front that do not fit.
+func seek(queue []demand, list []int32, free vec) []int32 {
+	for len(list) > 0 {
+		if d := &queue[list[0]]; d.taken < d.n && d.c.requests.within(free) {
+			break
 		}
+		list = list[1:]
 	}
-	return k
+	return list
 }
 
 // rated is a type of a list with its price for the worth that it could hold.

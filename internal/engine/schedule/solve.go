@@ -48,7 +48,8 @@ type solver struct {
 	// waiting are the classes with pods to place; planned is what a new bin was sized for, in the order to be placed.
 	waiting []*class
 	planned []portion
-	queue   []demand // memory of ahead
+	queue   []demand               // memory of ahead
+	ranked  [len(tiers)][2][]int32 // memory of rank
 	quotas  quotas
 	seats   seats
 	scratch vec // memory of pack

@@ -181,7 +181,7 @@ func (sv *solver) reappraise() {
 	for _, c := range sv.waiting {
 		left += c.bound * float64(c.count)
 	}
-	if left > m.appraised*reappraiseAt || len(m.buckets) == 0 {
+	if left > m.appraised*m.effort().at || len(m.buckets) == 0 {
 		return
 	}
 	m.appraised = left
@@ -199,9 +199,6 @@ func (m *market) effort() effort {
 	}
 	return forTheRest
 }
-
-// reappraiseAt is the share of the worth at the last appraisal that calls for another.
-const reappraiseAt = 0.7
 
 // openTo lists the candidates that any of the class's shapes and volume alternatives leave, per template.
 func (sv *solver) openTo(c *class) []*candidates {

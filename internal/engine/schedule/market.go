@@ -88,12 +88,14 @@ type effort struct {
 	gap    float64
 	// promising is the share of its price that a column must have held at the last appraisal to be looked at again.
 	promising float64
+	// at is the share of the worth at the last appraisal that calls for this one.
+	at float64
 }
 
 // What is left of a queue is worth a closer look where it falls into several clienteles, each of which has little.
 var (
-	forTheBound = effort{16, 0.003, 0}
-	forTheRest  = effort{8, 0.006, 0.8}
+	forTheBound = effort{16, 0.003, 0, 0.7}
+	forTheRest  = effort{6, 0.01, 0.9, 0.6}
 )
 
 // fillBuckets counts the classes' pods into buckets. The buckets are made at the first call.

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // cheapestPartition tries all ways of sharing pods among new nodes, and returns the least that any costs.
@@ -109,4 +110,58 @@ func TestNoPlanBeatsTheLowerBound(t *testing.T) {
 	if tight < 0.4*small {
 		t.Errorf("on average the bound is %.2f of the best plan", tight/small)
 	}
+}
+
+// The bound holds where some of the pods can go onto a node that is there: whichever of them do.
+func TestTheLowerBoundKnowsOfRoomThatIsThere(t *testing.T) {
+	positive := 0
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		var list []*catalog.InstanceType
+		for i := range 2 + r.IntN(3) {
+			cores := pick(r, 2, 4, 8)
+			list = append(list, Type(fmt.Sprintf("t%d", i), float64(cores)*(0.03+0.04*r.Float64()), "cpu", fmt.Sprint(cores), "memory", fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)), "pods", "8"))
+		}
+		var pods []*corev1.Pod
+		for i := range 2 + r.IntN(4) {
+			pods = append(pods, Pod(fmt.Sprintf("p%d", i), Asks("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(20))))))
+		}
+		there := Node("there", "general", func(n *snapshot.Node) {
+			n.Allocatable = Resources("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dGi", 1+r.IntN(6)), "pods", "3")
+		})
+		p := schedule.Solve(withNodes(World(only(list...), pods...), there), schedule.Budget{})
+		if len(p.Rejected) > 0 {
+			continue
+		}
+		room, best := amounts(there.Allocatable), math.Inf(1)
+		for chosen := range 1 << len(pods) {
+			left, others := room, []*corev1.Pod(nil)
+			for i, pod := range pods {
+				if chosen&(1<<i) == 0 {
+					others = append(others, pod)
+					continue
+				}
+				for k, x := range amounts(snapshot.Requests(pod)) {
+					left[k] -= x
+				}
+			}
+			if left[0] >= 0 && left[1] >= 0 && left[2] >= 0 {
+				best = min(best, cheapestPartition(others, list))
+			}
+		}
+		if p.Stats.LowerBound > best*(1+1e-6)+1e-12 || p.Stats.HourlyCost < best*(1-1e-6) {
+			t.Fatalf("seed %d: bound %.5f, best %.5f, plan %.5f", seed, p.Stats.LowerBound, best, p.Stats.HourlyCost)
+		}
+		positive += btoi(p.Stats.LowerBound > 0)
+	}
+	if positive < 20 {
+		t.Errorf("the bound says something %d times only", positive)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -137,7 +137,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&register.Reconciler{Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&initialize.Reconciler{Client: c, Log: log, Now: now},
+		&initialize.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints},
 		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&hydrate.Reconciler{Client: c, Now: now},

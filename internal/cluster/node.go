@@ -16,6 +16,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
+// ReasonTaintStuck is the reason of Initialized=Unknown on a claim whose node waits for a taint beyond its time. It is
+// not capacity on its way any more.
+const ReasonTaintStuck = "TaintStuck"
+
 // claimedNode merges a NodeClaim with its Node; node is nil until one has joined.
 func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot.Node {
 	out := snapshot.Node{
@@ -43,7 +47,13 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	if node != nil {
 		mergeNode(&out, claim, node)
 	}
-	if !out.Initialized {
+	stuck, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	switch {
+	case out.Initialized:
+	case stuck.Reason == ReasonTaintStuck && node != nil:
+		// Nobody knows when the taint goes. Its pods are planned anew, for where they can run.
+		out.Taints, out.Nominated = node.Spec.Taints, nil
+	default:
 		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	}
 	out.Disrupting = !out.Deleting && condition.IsTrue(claim, karpv1.ConditionDisruptionReason)

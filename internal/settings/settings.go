@@ -56,6 +56,12 @@ type Settings struct {
 	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
 	// to take another time.
 	UsualJoinTime time.Duration
+	// UsualTaintTime is after which a taint of a node's start that is still there is named, and the node does not count
+	// as capacity on its way any more.
+	UsualTaintTime time.Duration
+	// MendLostTaints removes the cloud controller manager's taint from nodes that it is done with: a stale write has put
+	// it back.
+	MendLostTaints bool
 
 	// DisableClusterStateObservability leaves out the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
@@ -147,6 +153,8 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
 	fs.BoolVar(&s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
+	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute), "time after which a taint of a node's start that is still there is named")
+	fs.BoolVar(&s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
 	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
@@ -180,6 +188,7 @@ func (s Settings) Validate() error {
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
 	refuse(s.UsualJoinTime <= 0, "usual-join-time", "%v is not positive", s.UsualJoinTime)
+	refuse(s.UsualTaintTime <= 0, "usual-taint-time", "%v is not positive", s.UsualTaintTime)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
 	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)

@@ -22,14 +22,21 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Reconciler initializes registered NodeClaims.
 type Reconciler struct {
 	Client client.Client
+	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Patience is how long after registration a taint of the node's start may stay before it is named; a minute if not
+	// set.
+	Patience time.Duration
+	// MendLostTaints removes the cloud controller manager's taint from a node that it is done with.
+	MendLostTaints bool
 }
 
 // Register adds the reconciler to mgr.
@@ -58,8 +65,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	before := claim.DeepCopy()
 	if reason, message := waitsFor(claim, nodes); reason != "" {
+		var again time.Duration
+		if len(nodes) == 1 && cluster.NodeReady(&nodes[0]) {
+			if taint, owner := lastTaint(claim, &nodes[0]); taint != nil {
+				registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
+				if again = registered.LastTransitionTime.Add(r.patience()).Sub(r.Now()); again <= 0 {
+					again = 0
+					if reason, message, err = r.overdue(ctx, claim, &nodes[0], taint, owner); err != nil || reason == "" {
+						return reconcile.Result{}, client.IgnoreNotFound(err)
+					}
+				}
+			}
+		}
 		condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, message, r.Now())
-		return reconcile.Result{}, r.patchStatus(ctx, claim, before)
+		return reconcile.Result{RequeueAfter: again}, r.patchStatus(ctx, claim, before)
 	}
 	node := &nodes[0]
 	if node.Labels[karpv1.LabelInitialized] != "true" {

@@ -38,7 +38,7 @@ func NewGuard(p provider, breakers *Breakers, now func() time.Time) *Guard {
 // ResolveNodeClass is the provider's, with the condition NodesCanJoin as the breakers have it.
 func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
 	out := g.provider.ResolveNodeClass(ctx, class)
-	f, until, held := g.breakers.Held(g.JoinScopes(class))
+	f, until, held := g.breakers.Held(launchScopes(g, class))
 	if !held {
 		return out
 	}
@@ -64,7 +64,7 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 
 // Launch is the provider's, unless a breaker holds the claim back.
 func (g *Guard) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
-	if f, admitted := g.breakers.Admit(g.JoinScopes(class), claim.UID); !admitted {
+	if f, admitted := g.breakers.Admit(launchScopes(g, class), claim.UID); !admitted {
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
 	return g.provider.Launch(ctx, claim, class)

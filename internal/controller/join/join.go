@@ -60,6 +60,8 @@ type Reconciler struct {
 	mu    sync.Mutex
 	cases map[types.UID]*fate
 	names map[string]types.UID
+	// stuck are the claims whose nodes wait for a taint beyond its time, with their classes.
+	stuck map[types.UID]string
 }
 
 // fate is what is known of a claim that has not joined.
@@ -113,6 +115,7 @@ func (r *Reconciler) joined(ctx context.Context, claim *karpv1.NodeClaim, launch
 		return err
 	}
 	r.Breakers.Joined(r.Cloud.JoinScopes(class), registered)
+	r.tainted(claim, class)
 	return nil
 }
 
@@ -270,6 +273,7 @@ func (r *Reconciler) forget(name string) {
 	uid := r.names[name]
 	delete(r.names, name)
 	delete(r.cases, uid)
+	delete(r.stuck, uid)
 	r.mu.Unlock()
 	r.Times.Forget(uid)
 	r.Breakers.Gone(uid)

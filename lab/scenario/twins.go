@@ -62,7 +62,7 @@ func twoClustersOneName() Scenario {
 				return w.Clusters[1].StartController(ctx)
 			}},
 			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: clashNamed},
-			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 4 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
 				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
 			}},
 			{Name: "10 minutes of the account's clock, with expiration and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},

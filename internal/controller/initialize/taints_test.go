@@ -64,6 +64,10 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 		c.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	})
 	node := joining()
+	if seed%2 == 0 { // its kubelet was told of pool and startup taints; else both come with registration
+		node.Labels[karpv1.LabelNodePool] = claim.Labels[karpv1.LabelNodePool]
+		node.Spec.Taints = append(node.Spec.Taints, claim.Spec.StartupTaints...)
+	}
 	f := fixture.New(t, claim, node, fixture.Pool("general"))
 	chance := rand.New(rand.NewPCG(seed, 1))
 	removed, seen := map[string]bool{}, map[string]bool{}

@@ -151,7 +151,9 @@ func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
 	// Taints are written once: one that somebody has removed since, while a hook was pending, stays removed.
 	if first && node.Labels[karpv1.LabelDoNotSyncTaints] != "true" {
 		addMissing(node, claim.Spec.Taints)
-		addMissing(node, claim.Spec.StartupTaints)
+		if !joinedAsTold(claim, node) {
+			addMissing(node, claim.Spec.StartupTaints)
+		}
 	}
 	maps.Copy(node.Labels, claim.Labels)
 	if registered {
@@ -167,6 +169,14 @@ func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
 			node.Annotations[key] = value
 		}
 	}
+}
+
+// joinedAsTold tells that the node's kubelet was configured by user data of ours, by a label and the taint that are in it.
+// Such a node joins with its startup taints; one that is not there any more was removed by its owner, and stays removed.
+// It is asked before the node has been given the claim's labels.
+func joinedAsTold(claim *karpv1.NodeClaim, node *corev1.Node) bool {
+	pool := claim.Labels[karpv1.LabelNodePool]
+	return pool != "" && node.Labels[karpv1.LabelNodePool] == pool && slices.ContainsFunc(node.Spec.Taints, unregistered)
 }
 
 func own(claim *karpv1.NodeClaim, node *corev1.Node) {

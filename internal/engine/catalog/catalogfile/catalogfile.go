@@ -2,10 +2,12 @@
 package catalogfile
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -23,9 +25,9 @@ const podsPerNode = 110
 
 // file is the format. Quantities are spelled as Kubernetes does, prices are in $/h.
 type file struct {
-	Name  string    `json:"name"`
-	Zones []string  `json:"zones"`
-	Types []machine `json:"types"`
+	Name  string            `json:"name"`
+	Zones []string          `json:"zones"`
+	Types []json.RawMessage `json:"types"` // of machine
 }
 
 type machine struct {
@@ -35,14 +37,14 @@ type machine struct {
 	Capacity    map[string]json.RawMessage `json:"capacity"`
 	Allocatable map[string]json.RawMessage `json:"allocatable"`
 	Labels      map[string]string          `json:"labels"`
-	Offerings   []offering                 `json:"offerings"`
+	Offerings   []json.RawMessage          `json:"offerings"` // of offering
 }
 
 type offering struct {
-	Zone         string  `json:"zone"`
-	CapacityType string  `json:"capacityType"`
-	Price        float64 `json:"price"`
-	Available    *bool   `json:"available"`
+	Zone         string   `json:"zone"`
+	CapacityType string   `json:"capacityType"`
+	Price        *float64 `json:"price"`
+	Available    *bool    `json:"available"`
 	// Reservation is the capacity reservation that the offering takes from, Remaining how many instances it takes.
 	Reservation string `json:"reservation"`
 	Remaining   int    `json:"remaining"`
@@ -52,8 +54,16 @@ type offering struct {
 // has is what pods can have of it unless its capacity says otherwise; an offering is available unless it says not.
 func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, error) {
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := strict(data, &f); err != nil {
 		return nil, err
+	}
+	for i, zone := range f.Zones {
+		switch {
+		case zone == "":
+			return nil, fmt.Errorf("zones[%d]: is empty", i)
+		case slices.Contains(f.Zones[:i], zone):
+			return nil, fmt.Errorf("zones[%d]: %q is there twice", i, zone)
+		}
 	}
 	if len(f.Types) == 0 {
 		return nil, errors.New("types: there are none")
@@ -61,13 +71,16 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 	seen := map[string]bool{}
 	out := make([]*catalog.InstanceType, 0, len(f.Types))
 	for i := range f.Types {
-		m := &f.Types[i]
+		var m machine
+		if err := strict(f.Types[i], &m); err != nil {
+			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
+		}
 		it, err := m.instanceType(f.Zones, labels)
 		if err == nil && seen[m.Name] {
 			err = errors.New("name: there is another of this name")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("types[%d] (%s): %w", i, m.Name, err)
+			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
 		}
 		seen[m.Name] = true
 		out = append(out, it)
@@ -79,6 +92,14 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 func (m *machine) instanceType(zones []string, labels requirement.Labels) (*catalog.InstanceType, error) {
 	if m.Name == "" {
 		return nil, errors.New("name: is missing")
+	}
+	if m.Arch != "" && !slices.Contains(architectures(), m.Arch) {
+		return nil, fmt.Errorf("arch: %q is none of %q", m.Arch, architectures())
+	}
+	for i, name := range m.OS {
+		if !slices.Contains(systems(), name) {
+			return nil, fmt.Errorf("os[%d]: %q is none of %q", i, name, systems())
+		}
 	}
 	allocatable, err := resources("allocatable", m.Allocatable)
 	if err != nil {
@@ -116,7 +137,11 @@ func (m *machine) instanceType(zones []string, labels requirement.Labels) (*cata
 func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))
-	for i, o := range m.Offerings {
+	for i := range m.Offerings {
+		var o offering
+		if err := strict(m.Offerings[i], &o); err != nil {
+			return nil, fmt.Errorf("offerings[%d]: %w", i, err)
+		}
 		switch {
 		case o.Zone == "":
 			return nil, fmt.Errorf("offerings[%d].zone: is missing", i)
@@ -128,8 +153,12 @@ func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offer
 			return nil, fmt.Errorf("offerings[%d].reservation: the capacity type is %q", i, o.CapacityType)
 		case o.Remaining < 0 || o.Remaining > 0 && o.Reservation == "":
 			return nil, fmt.Errorf("offerings[%d].remaining: %d of reservation %q", i, o.Remaining, o.Reservation)
-		case o.Price < 0:
+		case o.Price == nil:
+			return nil, fmt.Errorf("offerings[%d].price: is missing", i)
+		case *o.Price < 0:
 			return nil, fmt.Errorf("offerings[%d].price: is negative", i)
+		case *o.Price == 0 && o.CapacityType != karpv1.CapacityTypeReserved:
+			return nil, fmt.Errorf("offerings[%d].price: is 0, which only what is reserved can cost", i)
 		}
 		set := requirement.NewSet(
 			requirement.In(karpv1.LabelCapacityType, o.CapacityType),
@@ -144,7 +173,7 @@ func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offer
 		}
 		available := (o.Available == nil || *o.Available) && (o.Reservation == "" || o.Remaining > 0)
 		out = append(out, catalog.Offering{
-			Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Available: available, Requirements: set,
+			Zone: o.Zone, CapacityType: o.CapacityType, Price: *o.Price, Available: available, Requirements: set,
 			ReservationID: o.Reservation, Remaining: o.Remaining,
 		})
 	}
@@ -169,6 +198,44 @@ func (m *machine) requirements(offerings []catalog.Offering, labels requirement.
 		set = set.Replace(requirement.In(corev1.LabelOSStable, m.OS...))
 	}
 	return set
+}
+
+// architectures are what nodes can be, as their labels spell it.
+func architectures() []string { return []string{"amd64", "arm64"} }
+
+// systems are what nodes can run, as their labels spell it.
+func systems() []string { return []string{string(corev1.Linux), string(corev1.Windows)} }
+
+// strict decodes one value and nothing behind it. A field that is not known is a mistake: it would be ignored.
+func strict(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("is empty")
+	case errors.As(err, &mismatch) && mismatch.Field != "":
+		return fmt.Errorf("%s: is a %s, which cannot be %s", mismatch.Field, mismatch.Value, mismatch.Type)
+	case errors.As(err, &mismatch):
+		return fmt.Errorf("is not an object but %s", mismatch.Value)
+	case err != nil:
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the end of the catalog")
+	}
+	return nil
+}
+
+// nameIn is the name of a type, in brackets, if it has one.
+func nameIn(machine []byte) string {
+	var m struct{ Name any }
+	_ = json.Unmarshal(machine, &m) // what is wrong with it is said already
+	if name, _ := m.Name.(string); name != "" {
+		return " (" + name + ")"
+	}
+	return ""
 }
 
 // resources reads quantities, which may be spelled as numbers.

@@ -104,8 +104,9 @@ func New(settings Settings) (*Resolver, error) {
 // All resolves every type, and returns them sorted by name.
 func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Market) []*catalog.InstanceType {
 	types := make([]*catalog.InstanceType, len(infos))
+	labels := offeringLabels{}
 	for i := range infos {
-		types[i] = r.Resolve(infos[i], class, market)
+		types[i] = r.resolve(infos[i], class, market, labels)
 	}
 	slices.SortFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	return types
@@ -114,13 +115,17 @@ func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Ma
 // Resolve says what info is to a node class at this moment. A type that the class cannot use is
 // returned too, with all its offerings unavailable.
 func (r *Resolver) Resolve(info ec2types.InstanceTypeInfo, class Class, market Market) *catalog.InstanceType {
+	return r.resolve(info, class, market, offeringLabels{})
+}
+
+func (r *Resolver) resolve(info ec2types.InstanceTypeInfo, class Class, market Market, labels offeringLabels) *catalog.InstanceType {
 	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: r.settings, class: class}
 	zones := m.zones(market)
 	capacity, allocatable := r.resources(m, market)
 	return &catalog.InstanceType{
 		Name:         m.name,
 		Requirements: r.requirements(m, zones),
-		Offerings:    m.offerings(zones, market),
+		Offerings:    m.offerings(zones, market, labels),
 		Capacity:     capacity,
 		Allocatable:  allocatable,
 	}

@@ -16,9 +16,9 @@ import (
 
 // offerings are one per zone of the market and capacity type of the type, in this order, then one per reservation. zones are
 // those that the class can launch the type in; offerings elsewhere are listed, and unavailable.
-func (m machine) offerings(zones []string, market Market) []catalog.Offering {
+func (m machine) offerings(zones []string, market Market, labels offeringLabels) []catalog.Offering {
 	usable := m.compatible()
-	var offerings []catalog.Offering
+	offerings := make([]catalog.Offering, 0, 2*len(market.Zones))
 	for _, zone := range market.Zones {
 		reachable := usable && slices.Contains(zones, zone)
 		for _, capacityType := range m.capacityTypes() {
@@ -27,7 +27,7 @@ func (m machine) offerings(zones []string, market Market) []catalog.Offering {
 			offerings = append(offerings, catalog.Offering{
 				Zone:         zone,
 				CapacityType: capacityType,
-				Requirements: m.offeringLabels(zone, capacityType),
+				Requirements: labels.of(m, zone, capacityType),
 				Price:        price,
 				Available:    reachable && priced && !exhausted,
 			})
@@ -41,6 +41,19 @@ func (m machine) price(capacityType, zone string, market Market) (float64, bool)
 		return market.Spot(m.name, zone)
 	}
 	return market.OnDemand(m.name)
+}
+
+// offeringLabels are the labels of offerings by zone and capacity type: for one node class, they are the same of every type.
+type offeringLabels map[[2]string]requirement.Set
+
+func (known offeringLabels) of(m machine, zone, capacityType string) requirement.Set {
+	key := [2]string{zone, capacityType}
+	set, ok := known[key]
+	if !ok {
+		set = m.offeringLabels(zone, capacityType)
+		known[key] = set
+	}
+	return set
 }
 
 func (m machine) offeringLabels(zone, capacityType string) requirement.Set {

@@ -129,10 +129,11 @@ func (r *reader) completePods() {
 	for _, node := range r.world.Nodes {
 		nodes[node.Name] = true
 	}
-	gated, preempting, stray := 0, 0, 0
+	gated, preempting := 0, 0
+	var stray []*corev1.Pod
 	for _, pod := range r.world.Pods {
 		if pod.Spec.NodeName != "" && !nodes[pod.Spec.NodeName] && !snapshot.Terminal(pod) {
-			stray++
+			stray = append(stray, pod)
 		}
 		if r.taken("Pod", pod.Namespace, pod.Name) {
 			continue
@@ -158,11 +159,14 @@ func (r *reader) completePods() {
 	}{
 		{gated, "held back by scheduling gates"},
 		{preempting, "about to take the place of others (status.nominatedNodeName)"},
-		{stray, "bound to nodes that are not among the inputs"},
 	} {
 		if left.pods > 0 {
 			r.note("pods %s: %d left out", left.why, left.pods)
 		}
+	}
+	if len(stray) > 0 {
+		r.note("pods bound to nodes that are not among the inputs: %d left out, the first of them %s/%s on node %s; to count them, add the nodes (kubectl get nodes -o yaml)",
+			len(stray), stray[0].Namespace, stray[0].Name, stray[0].Spec.NodeName)
 	}
 }
 

@@ -26,6 +26,9 @@ type workload struct {
 	labels func(pod string, index int) map[string]string
 }
 
+// maxPods keeps a slip of the keyboard from taking all memory. No cluster has as many.
+const maxPods = 1_000_000
+
 // expand makes the pods of workloads. A workload that is another's, or whose pods are among the inputs, makes none:
 // what it stands for is there already.
 func (r *reader) expand() error {
@@ -44,6 +47,9 @@ func (r *reader) expand() error {
 		}
 		if w.replicas < 0 {
 			return o.errorf("%s: the number of replicas is negative", o.document.name())
+		}
+		if len(r.world.Pods)+w.replicas > maxPods {
+			return o.errorf("%s: with its %d pods there are more than the %d that one plan takes", o.document.name(), w.replicas, maxPods)
 		}
 		owner := metav1.GetControllerOf(o)
 		if owners[id] || (owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil) {
@@ -68,6 +74,11 @@ func newWorkload(o client.Object) (workload, bool) {
 		}
 	case *appsv1.ReplicaSet:
 		w.kind, w.template, w.replicas = kind{"apps/v1", "ReplicaSet"}, &t.Spec.Template, orOne(t.Spec.Replicas)
+	case *corev1.ReplicationController:
+		if t.Spec.Template == nil {
+			return workload{}, false
+		}
+		w.kind, w.template, w.replicas = kind{"v1", "ReplicationController"}, t.Spec.Template, orOne(t.Spec.Replicas)
 	case *appsv1.StatefulSet:
 		w.kind, w.template, w.replicas = kind{"apps/v1", "StatefulSet"}, &t.Spec.Template, orOne(t.Spec.Replicas)
 		w.volumes = t.Spec.VolumeClaimTemplates

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -91,8 +92,14 @@ func sources(path string) ([]string, error) {
 
 // split finds the objects in a file. Lists are taken apart.
 func split(name string, data []byte) ([]document, error) {
+	if !utf8.Valid(data) {
+		return nil, fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)
+	}
 	texts, err := texts(data)
 	if err != nil {
+		if bytes.Contains(data, []byte("{{")) {
+			err = fmt.Errorf("%w; this looks like a template: plan what it is rendered to (helm template ... | dovetail plan -f -)", err)
+		}
 		return nil, fmt.Errorf("%s:%d: %w", name, len(texts)+1, err)
 	}
 	var out []document
@@ -189,7 +196,7 @@ func open(d document) ([]document, error) {
 	d.kind.apiVersion, _ = o.APIVersion.(string)
 	d.kind.kind, _ = o.Kind.(string)
 	if d.kind.kind == "" || d.kind.apiVersion == "" {
-		return nil, d.errorf("kind and apiVersion are needed")
+		return nil, d.errorf("kind and apiVersion are needed, as in every Kubernetes object%s", unfit(d.place))
 	}
 	d.called = called(o.Metadata)
 	if o.Items == nil || !strings.HasSuffix(d.kind.kind, "List") {
@@ -208,6 +215,18 @@ func open(d document) ([]document, error) {
 		out = append(out, inner...)
 	}
 	return out, nil
+}
+
+// unfit says what to do about a file that is not made of objects, where its name tells what it is.
+func unfit(place string) string {
+	base, _, _ := strings.Cut(filepath.Base(place), ":")
+	switch strings.TrimSuffix(strings.TrimSuffix(base, ".yml"), ".yaml") {
+	case "kustomization":
+		return "; plan what it is built to (kubectl kustomize DIR | dovetail plan -f -)"
+	case "values", "Chart":
+		return "; plan what the chart is rendered to (helm template DIR | dovetail plan -f -)"
+	}
+	return ""
 }
 
 // lent is an item of a list of one kind with that kind, which the API server leaves out.

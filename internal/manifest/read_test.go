@@ -71,6 +71,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	const ref = "nodeClassRef: {group: example.com, kind: Machine, name: any}"
 	for _, tt := range []struct{ name, text, want string }{
 		{"not YAML", "a: [", "stdin:1: "},
+		{"neither YAML nor JSON", "\xff\xfeb", "stdin: is not text in UTF-8"},
+		{"a template", "{apiVersion: v1, kind: Pod, metadata: {name: {{ .Name }}}}", "stdin:1: yaml: "},
 		{"second document is not YAML", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\na: [", "stdin:2: "},
 		{"no --- between two", "apiVersion: v1\nkind: Pod\napiVersion: v1\nkind: Node\n", "stdin:1: "},
 		{"not an object", "- a\n- b\n", "stdin:1: is not an object"},
@@ -87,6 +89,18 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{
 			"an item of a list", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: Pod}]}",
 			"stdin:1: item 2: Pod: metadata.name is missing",
+		},
+		{
+			"more pods than a plan takes", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
+			"stdin:1: Deployment d: with its 2000000000 pods there are more than the 1000000 that one plan takes",
+		},
+		{
+			"a quantity below zero", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
+			"stdin:1: Deployment d: spec.template.spec.initContainers[0].resources.requests.memory: is negative",
+		},
+		{
+			"what a node has below zero", "{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {capacity: {cpu: -1}}}",
+			"stdin:1: Node node-1: status.capacity.cpu: is negative",
 		},
 		{
 			"replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: -1}}",
@@ -132,10 +146,56 @@ func TestNotes(t *testing.T) {
 {apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: c}, spec: {role: r, amiSelectorTerms: [{id: "${AMI}"}],
   subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}}
 `)
-	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "NodePool in karpenter.sh/v1beta1 has no part in a plan"} {
+	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "stdin:2: NodePool old (karpenter.sh/v1beta1) left out: this kind is read in karpenter.sh/v1"} {
 		if i >= len(w.Notes) || !strings.Contains(w.Notes[i], want) {
 			t.Errorf("notes %q: number %d does not say %q", w.Notes, i, want)
 		}
+	}
+}
+
+// Whatever makes pods that are not in the plan is named, with what to do about it.
+func TestWhatIsLeftOutIsNamed(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"nothing", "# only words\n---\n", "stdin: holds no objects"},
+		{
+			"pods that come and go", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly, namespace: shop}}",
+			"stdin:1: CronJob shop/nightly (batch/v1) left out: its pods come and go; to plan those of a run, add the Job",
+		},
+		{
+			"a kind that makes pods", "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {containers: [{name: c}]}}}}",
+			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: how many pods become of its template is not known",
+		},
+		{
+			"an old version", "{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: b}}",
+			"stdin:1: Deployment a (extensions/v1beta1) and 1 more left out: this kind is read in apps/v1",
+		},
+		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind has no part in a plan"},
+		{
+			"a pod on a node that is not there", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: gone}}",
+			"pods bound to nodes that are not among the inputs: 1 left out, the first of them default/p on node gone; to count them, add the nodes",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			notes := stdin(t, tt.text).Notes
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], tt.want) {
+				t.Errorf("notes %q, want %q", notes, tt.want)
+			}
+		})
+	}
+}
+
+func TestFilesThatAreNotObjectsSayWhatToPlan(t *testing.T) {
+	for name, want := range map[string]string{
+		"kustomization.yaml": "kubectl kustomize", "values.yaml": "helm template", "pod.yaml": "as in every Kubernetes object",
+	} {
+		dir := write(t, map[string]string{name: "resources: [pod.yaml]"})
+		if _, err := manifest.Read([]string{dir}, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name+":1") {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
+	_, err := manifest.Read([]string{"-"}, strings.NewReader("kind: Pod\nmetadata: {name: {{ .Values.name }}}\n"))
+	if err == nil || !strings.Contains(err.Error(), "helm template") {
+		t.Errorf("a template: error %v does not say that it has to be rendered", err)
 	}
 }
 
@@ -188,6 +248,10 @@ func TestPodsOfWorkloads(t *testing.T) {
 	}{
 		{"one replica unless it says otherwise", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
 		{"no replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, template: {}}}", nil},
+		{
+			"a ReplicationController", "{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {replicas: 2, template: {}}}",
+			[]string{"default/rc-0", "default/rc-1"},
+		},
 		{"a DaemonSet's come with nodes", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {}}}", nil},
 		{"a StatefulSet's ordinals", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ordinals: {start: 5}, template: {}}}", []string{"default/s-5", "default/s-6"}},
 		{"a Job's completions bound its parallelism", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 3, completions: 2, template: {}}}", []string{"default/j-0", "default/j-1"}},

@@ -60,7 +60,7 @@ type reader struct {
 	order       []identity
 	unnamed     map[string]int // generateName -> how many
 	takenAt     time.Time
-	skipped     map[kind]int
+	skipped     map[kind]*leftOut
 	skipOrder   []kind
 }
 
@@ -74,7 +74,7 @@ type object struct {
 func Read(paths []string, stdin io.Reader) (*World, error) {
 	r := &reader{
 		world:      &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
-		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]int{},
+		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*leftOut{},
 	}
 	var errs []error
 	for _, path := range paths {
@@ -84,7 +84,7 @@ func Read(paths []string, stdin io.Reader) (*World, error) {
 		return nil, err
 	}
 	for _, k := range r.skipOrder {
-		r.note("%s in %s has no part in a plan: %d left out", k.kind, k.apiVersion, r.skipped[k])
+		r.note("%s: %s", r.skipped[k].place, r.skipped[k].why(k, r.prototypes))
 	}
 	if err := r.finish(); err != nil {
 		return nil, err
@@ -124,6 +124,9 @@ func (r *reader) file(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if len(documents) == 0 {
+		r.note("%s: holds no objects", name)
+	}
 	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind == kind{headerVersion, headerKind} })
 	var errs []error
 	for _, d := range documents {
@@ -141,10 +144,7 @@ func (r *reader) add(d document) error {
 	}
 	prototype := r.prototypes[k]
 	if prototype == nil {
-		if r.skipped[k] == 0 {
-			r.skipOrder = append(r.skipOrder, k)
-		}
-		r.skipped[k]++
+		r.skip(d)
 		return nil
 	}
 	if err := r.applyDefinition(&d); err != nil {
@@ -155,6 +155,9 @@ func (r *reader) add(d document) error {
 		return err
 	}
 	r.world.Notes = append(r.world.Notes, notes...)
+	if path := negative(into); path != "" && !d.taken {
+		return d.errorf("%s: %s: is negative", d.name(), path)
+	}
 	if pool, ok := into.(*karpv1.NodePool); ok {
 		if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
 			if !d.taken {

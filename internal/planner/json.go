@@ -48,8 +48,15 @@ type jsonExisting struct {
 }
 
 type jsonUnplaced struct {
-	Pod     string            `json:"pod"`
-	Reasons []schedule.Reason `json:"reasons"`
+	Pod     string       `json:"pod"`
+	Reasons []jsonReason `json:"reasons"`
+}
+
+// jsonReason is a reason; its pool is empty if no pool has to do with it.
+type jsonReason struct {
+	Code     schedule.Code `json:"code"`
+	NodePool string        `json:"nodePool"`
+	Message  string        `json:"message"`
 }
 
 // JSON prints the report for programs. A large plan is larger still in JSON, so that it is written piece by piece.
@@ -60,7 +67,7 @@ func (r *Report) JSON(w io.Writer) error {
 		return jsonExisting{r.Plan.Placements[i].Node, names(r.Plan.Placements[i].Pods)}
 	})
 	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) any {
-		return jsonUnplaced{name(r.Plan.Rejected[i].Pod), r.Plan.Rejected[i].Reasons}
+		return newUnplaced(&r.Plan.Rejected[i])
 	})
 	p.text(",\n  \"stats\": ")
 	stats, err := r.stats()
@@ -113,6 +120,14 @@ func (p *jsonWriter) list(before, name string, n int, item func(int) any) {
 		p.text("\n  ")
 	}
 	p.text("]")
+}
+
+func newUnplaced(rejected *schedule.Rejection) jsonUnplaced {
+	out := jsonUnplaced{Pod: name(rejected.Pod), Reasons: make([]jsonReason, 0, len(rejected.Reasons))}
+	for _, why := range rejected.Reasons {
+		out.Reasons = append(out.Reasons, jsonReason{why.Code, why.NodePool, why.Message})
+	}
+	return out
 }
 
 func newClaim(l *schedule.Launch) jsonClaim {

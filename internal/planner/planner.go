@@ -54,6 +54,8 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 		key := "" // that of the whole catalog
 		if awsv1.IsEC2NodeClass(ref) && w.NodeClasses[ref.Name] != nil {
 			class, key = w.NodeClasses[ref.Name], ref.Name
+		} else if awsv1.IsEC2NodeClass(ref) && len(w.NodeClasses) > 0 {
+			notes = append(notes, fmt.Sprintf("NodePool %s: EC2NodeClass %s is not among the inputs, so that the pool may buy the whole catalog", pool.Name, ref.Name))
 		}
 		if _, done := known[key]; !done {
 			types, err := c.Catalog.Types(class)
@@ -68,9 +70,16 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 		entry.InstanceTypes = known[key]
 		objects.Pools = append(objects.Pools, entry)
 	}
-	return cluster.Cut(objects, cluster.Facts{
+	snap := cluster.Cut(objects, cluster.Facts{
 		Now: w.Now, Settings: c.Settings, Labels: Labels(), NominationWindow: c.NominationWindow,
-	}), notes, nil
+	})
+	switch {
+	case len(snap.Pods) == 0:
+		notes = append(notes, "no pod among the inputs waits for a node: there is nothing to plan")
+	case len(w.NodePools) == 0:
+		notes = append(notes, "no NodePool is among the inputs, so that nothing can be bought: add one with -f")
+	}
+	return snap, notes, nil
 }
 
 func closed(pool *karpv1.NodePool) string {

@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write what is printed into the stories;
 // shelf is the catalog of stories that bring none.
 const shelf = "testdata/catalog.json"
 
-// Each story is what a user hands in, and what is printed for it: the table, and where the story has it, the JSON
-// and the notes.
+// Each story is what a user hands in, and what is printed for it: the table, and where the story has them, the wide
+// table, the JSON and the notes.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(stories) == 0 {
@@ -107,8 +107,11 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 	if err := validate.Plan(snap, report.Plan); err != nil {
 		t.Errorf("the plan breaks a rule: %v", err)
 	}
-	var table, json, noted strings.Builder
+	var table, wide, json, noted strings.Builder
 	if err := report.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.WideTable(&wide); err != nil {
 		t.Fatal(err)
 	}
 	if err := report.JSON(&json); err != nil {
@@ -118,7 +121,7 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 		noted.WriteString(strings.ReplaceAll(note, dir+string(filepath.Separator), "") + "\n")
 	}
 	return map[string]string{
-		"table": moods.ReplaceAllString(table.String(), ""), "json": moods.ReplaceAllString(json.String(), ""), "notes": noted.String(),
+		"table": moods.ReplaceAllString(table.String(), ""), "wide": moods.ReplaceAllString(wide.String(), ""), "json": moods.ReplaceAllString(json.String(), ""), "notes": noted.String(),
 	}
 }
 

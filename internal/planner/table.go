@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,12 +21,26 @@ import (
 // hoursPerMonth is what a month's bill counts on average.
 const hoursPerMonth = 730
 
-// Table prints the report for people.
-func (r *Report) Table(w io.Writer) error {
+// narrow is how wide a table is that fits every terminal, in columns.
+const narrow = 80
+
+// Table prints the report for people, in 80 columns as far as names allow.
+func (r *Report) Table(w io.Writer) error { return r.table(w, narrow) }
+
+// WideTable prints the report with one line for each kind of node to buy, however long.
+func (r *Report) WideTable(w io.Writer) error { return r.table(w, 0) }
+
+// table prints the report. A width of 0 is any.
+func (r *Report) table(w io.Writer, width int) error {
 	var b strings.Builder
-	r.launches(&b)
-	r.placements(&b)
-	r.rejections(&b)
+	if width == 0 {
+		r.wideLaunches(&b)
+	} else {
+		r.launches(&b, width)
+	}
+	r.use(&b)
+	r.placements(&b, width)
+	r.rejections(&b, width)
 	r.total(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -44,35 +60,136 @@ func section(b *strings.Builder, title string, columns []string, rows [][]string
 	fmt.Fprintln(b)
 }
 
-// launches lists the nodes to buy; those that are alike share a line.
-func (r *Report) launches(b *strings.Builder) {
-	extra := r.extraResources()
-	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "CPU", "MEMORY"}
-	for _, name := range extra {
+// lot are nodes to buy that are alike.
+type lot struct {
+	*schedule.Launch
+	count int
+	// uses are of CPU, memory, what else is asked for, and pods; for names the pods.
+	uses []string
+	who  []string
+}
+
+func (l *lot) key() string {
+	return strings.Join(slices.Concat([]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)}, l.uses, l.who), "\t")
+}
+
+// lots are the nodes to buy, in the order of the plan.
+func (r *Report) lots() []*lot {
+	names := r.resources()
+	var out []*lot
+	known := map[string]*lot{}
+	for i := range r.Plan.Launches {
+		l := &lot{Launch: &r.Plan.Launches[i]}
+		for _, name := range names {
+			has := l.InstanceTypes[0].Allocatable[name]
+			l.uses = append(l.uses, use(name, l.Requests[name], has))
+		}
+		l.who = crowd(l.Pods)
+		if known[l.key()] == nil {
+			known[l.key()] = l
+			out = append(out, l)
+		}
+		known[l.key()].count++
+	}
+	return out
+}
+
+// launches lists the nodes to buy, and below each what it is used for.
+func (r *Report) launches(b *strings.Builder, width int) {
+	const indent = "         "
+	names := r.resources()
+	var rows [][]string
+	var below []string
+	for _, l := range r.lots() {
+		rows = append(rows, []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)})
+		var uses []string
+		for i, name := range names {
+			if l.uses[i] != "-" {
+				uses = append(uses, string(name)+" "+l.uses[i])
+			}
+		}
+		below = append(below, wrap(indent, uses, width)+wrap(indent, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
+	}
+	var table strings.Builder
+	section(&table, "Nodes to buy", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows)
+	for i, line := range strings.SplitAfter(table.String(), "\n") {
+		b.WriteString(line)
+		if row := i - 2; row >= 0 && row < len(below) { // behind the title and the columns
+			b.WriteString(below[row])
+		}
+	}
+}
+
+// wrap prints items one after the other, and goes on in the next line where one would reach beyond the width.
+func wrap(indent string, items []string, width int) string {
+	out, line := "", indent
+	for i, item := range items {
+		if i < len(items)-1 {
+			item += ","
+		}
+		switch {
+		case line == indent:
+			line += item
+		case width == 0 || len(line)+1+len(item) <= width:
+			line += " " + item
+		default:
+			out, line = out+line+"\n", indent+item
+		}
+	}
+	return out + line + "\n"
+}
+
+// fold prints text in lines of at most the width, all behind an indent and those after the first two columns further.
+func fold(indent, text string, width int) string {
+	out, line := "", indent
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == indent:
+			line += word
+		case width == 0 || len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			out, line = out+line+"\n", indent+"  "+word
+		}
+	}
+	return out + line + "\n"
+}
+
+// wideLaunches lists the nodes to buy; those that are alike share a line.
+func (r *Report) wideLaunches(b *strings.Builder) {
+	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}
+	for _, name := range r.resources() {
 		columns = append(columns, strings.ToUpper(string(name)))
 	}
-	columns = append(columns, "PODS", "FOR")
 	var rows [][]string
-	counts := map[string]int{}
-	at := map[string]int{}
-	for i := range r.Plan.Launches {
-		l := &r.Plan.Launches[i]
-		row := []string{
-			"", l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price),
-			use(l, corev1.ResourceCPU), use(l, corev1.ResourceMemory),
-		}
-		for _, name := range extra {
-			row = append(row, use(l, name))
-		}
-		row = append(row, use(l, corev1.ResourcePods), crowd(l.Pods))
-		key := strings.Join(row, "\t")
-		if counts[key]++; counts[key] == 1 {
-			at[key] = len(rows)
-			rows = append(rows, row)
-		}
-		rows[at[key]][0] = strconv.Itoa(counts[key])
+	for _, l := range r.lots() {
+		row := []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)}
+		rows = append(rows, append(append(row, l.uses...), strings.Join(l.who, ", ")))
 	}
-	section(b, "Nodes to buy", columns, rows)
+	section(b, "Nodes to buy", append(columns, "FOR"), rows)
+}
+
+// use prints how much of all nodes to buy is taken, where there is more than one.
+func (r *Report) use(b *strings.Builder) {
+	if len(r.Plan.Launches) < 2 {
+		return
+	}
+	var rows [][]string
+	for _, name := range r.resources() {
+		var taken, has resource.Quantity
+		for i := range r.Plan.Launches {
+			l := &r.Plan.Launches[i]
+			taken.Add(l.Requests[name])
+			has.Add(l.InstanceTypes[0].Allocatable[name])
+		}
+		rows = append(rows, []string{string(name), amount(name, taken), amount(name, has), percent(taken, has)})
+	}
+	section(b, "Use of all nodes to buy", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
+}
+
+// resources are those that the table tells of: CPU, memory, what else any launch uses, and pods.
+func (r *Report) resources() []corev1.ResourceName {
+	return append(append([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, r.extraResources()...), corev1.ResourcePods)
 }
 
 // extraResources are those besides CPU, memory and pods that any launch uses, by name.
@@ -91,12 +208,18 @@ func (r *Report) extraResources() []corev1.ResourceName {
 }
 
 // use tells how much of what pods can have is taken.
-func use(l *schedule.Launch, name corev1.ResourceName) string {
-	taken, has := l.Requests[name], l.InstanceTypes[0].Allocatable[name]
+func use(name corev1.ResourceName, taken, has resource.Quantity) string {
 	if has.Sign() == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s/%s (%.0f%%)", amount(name, taken), amount(name, has), 100*taken.AsApproximateFloat64()/has.AsApproximateFloat64())
+	return fmt.Sprintf("%s/%s (%s)", amount(name, taken), amount(name, has), percent(taken, has))
+}
+
+func percent(part, whole resource.Quantity) string {
+	if whole.Sign() == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*part.AsApproximateFloat64()/whole.AsApproximateFloat64())
 }
 
 // amount spells a quantity for people: to two places, bytes in their largest unit.
@@ -117,59 +240,106 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 func dollars(price float64) string { return strconv.FormatFloat(price, 'f', 4, 64) }
 
 // crowd names pods by what they belong to: shop/web x3, shop/db-0.
-func crowd(pods []*corev1.Pod) string {
-	counts := map[string]int{}
-	var order []string
-	for _, p := range pods {
-		group := name(p)
-		if owner := metav1.GetControllerOf(p); owner != nil {
-			group = p.Namespace + "/" + owner.Name
+func crowd(pods []*corev1.Pod) []string {
+	var out []string
+	for _, g := range groups(pods) {
+		if g.pods == 1 {
+			out = append(out, g.name)
+			continue
 		}
-		if counts[group]++; counts[group] == 1 {
-			order = append(order, group)
-		}
+		out = append(out, fmt.Sprintf("%s x%d", g.name, g.pods))
 	}
-	slices.Sort(order)
-	for i, group := range order {
-		if n := counts[group]; n > 1 {
-			order[i] = fmt.Sprintf("%s x%d", group, n)
-		}
-	}
-	return strings.Join(order, ", ")
+	return out
 }
 
-func (r *Report) placements(b *strings.Builder) {
-	var rows [][]string
-	for _, p := range r.Plan.Placements {
-		rows = append(rows, []string{p.Node, strconv.Itoa(len(p.Pods)), crowd(p.Pods)})
+// group are pods of one workload, or a pod of none.
+type group struct {
+	kind, name string // of the workload; its name with the namespace
+	pods       int
+}
+
+// groups are what pods belong to, by name.
+func groups(pods []*corev1.Pod) []group {
+	counts := map[group]int{}
+	for _, p := range pods {
+		counts[groupOf(p)]++
 	}
-	section(b, "Nodes that take pods", []string{"NODE", "PODS", "FOR"}, rows)
+	out := make([]group, 0, len(counts))
+	for g, n := range counts {
+		g.pods = n
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind)) })
+	return out
+}
+
+// groupOf is the workload that people know a pod by: of a Deployment's, not the ReplicaSet in between.
+func groupOf(p *corev1.Pod) group {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return group{kind: "Pod", name: name(p)}
+	}
+	hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if owner.Kind == "ReplicaSet" && hash != "" {
+		return group{kind: "Deployment", name: p.Namespace + "/" + strings.TrimSuffix(owner.Name, "-"+hash)}
+	}
+	return group{kind: owner.Kind, name: p.Namespace + "/" + owner.Name}
+}
+
+func (g group) String() string {
+	if g.kind == "Pod" {
+		return "Pod " + g.name
+	}
+	return fmt.Sprintf("%s of %s %s", plural(g.pods, "pod"), g.kind, g.name)
+}
+
+func (r *Report) placements(b *strings.Builder, width int) {
+	if len(r.Plan.Placements) == 0 {
+		return
+	}
+	if width == 0 {
+		var rows [][]string
+		for _, p := range r.Plan.Placements {
+			rows = append(rows, []string{p.Node, strconv.Itoa(len(p.Pods)), strings.Join(crowd(p.Pods), ", ")})
+		}
+		section(b, "Nodes that take pods", []string{"NODE", "PODS", "FOR"}, rows)
+		return
+	}
+	fmt.Fprintln(b, "Nodes that take pods")
+	for _, p := range r.Plan.Placements {
+		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap("         ", crowd(p.Pods), width))
+	}
+	fmt.Fprintln(b)
 }
 
 // rejections lists the pods without a node; those with the same reasons together.
-func (r *Report) rejections(b *strings.Builder) {
-	groups := map[string][]*corev1.Pod{}
+func (r *Report) rejections(b *strings.Builder, width int) {
+	alike := map[string][]*corev1.Pod{}
 	var order []string
 	for _, u := range r.Plan.Rejected {
-		text := ""
+		var text strings.Builder
 		for _, reason := range u.Reasons {
-			text += "    "
+			where := ""
 			if reason.NodePool != "" {
-				text += fmt.Sprintf("nodepool %s: ", reason.NodePool)
+				where = fmt.Sprintf("nodepool %s: ", reason.NodePool)
 			}
-			text += fmt.Sprintf("%s (%s)\n", reason.Message, reason.Code)
+			text.WriteString(fold("    ", fmt.Sprintf("%s%s (%s)", where, reason.Message, reason.Code), width))
 		}
-		if groups[text] == nil {
-			order = append(order, text)
+		if alike[text.String()] == nil {
+			order = append(order, text.String())
 		}
-		groups[text] = append(groups[text], u.Pod)
+		alike[text.String()] = append(alike[text.String()], u.Pod)
 	}
 	if len(order) == 0 {
 		return
 	}
 	fmt.Fprintln(b, "Pods without a node")
 	for _, text := range order {
-		fmt.Fprintf(b, "  %s\n%s", crowd(groups[text]), text)
+		var who []string
+		for _, g := range groups(alike[text]) {
+			who = append(who, g.String())
+		}
+		fmt.Fprintf(b, "%s:\n%s", strings.TrimSuffix(wrap("  ", who, width), "\n"), text)
 	}
 	fmt.Fprintln(b)
 }
@@ -185,16 +355,24 @@ func (r *Report) total(b *strings.Builder) {
 	total := r.Plan.Stats.HourlyCost + r.Plan.Stats.NodeCost
 	fmt.Fprintf(b, "Total: %s to buy for $%s/h ($%.2f a month)", plural(len(r.Plan.Launches), "node"), dollars(total), hoursPerMonth*total)
 	if extra := r.Plan.Stats.NodeCost; extra > 0 {
-		fmt.Fprintf(b, ", $%s/h of it beside their prices", dollars(extra))
+		fmt.Fprintf(b, ",\n       $%s/h of it beside their prices", dollars(extra))
 	}
 	fmt.Fprintln(b)
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		fmt.Fprintf(b, "Bound: $%s/h is the least that nodes for these pods can cost; this is %.1f %% more\n", dollars(bound), max(0, 100*(total/bound-1)))
+		fmt.Fprintf(b, "Bound: $%s/h is the least for these pods; this plan costs %.1f %% more\n", dollars(bound), max(0, 100*(total/bound-1)))
 	}
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on nodes that are there, %d without a node\n", bought, found, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		fmt.Fprintf(b, "Took:  %.3f s to read, %.3f s to plan, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, e.PeakRSS()>>20)
+		fmt.Fprintf(b, "Took:  %.2f s to read, %.2f s to plan%s, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, pace(r.Plan.Stats, e), e.PeakRSS()>>20)
 	}
+}
+
+// pace is how fast the plan was made, where there was anything to plan.
+func pace(s schedule.Stats, e *Effort) string {
+	if s.Pods == 0 || e.SolveSeconds <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.0f pods/s)", float64(s.Pods)/e.SolveSeconds)
 }
 
 func plural(n int, noun string) string {

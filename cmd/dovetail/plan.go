@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/region"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -41,7 +42,7 @@ func planCommand() *cobra.Command {
 nodes that it would buy, what they cost, and why pods are left over. Nothing is asked of any cluster or cloud.
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
-ReplicaSets, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
+ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
 PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services and
 PriorityClasses; and Lists of them, as kubectl get -o yaml prints. Of other kinds there is a note on stderr.
 
@@ -50,21 +51,26 @@ planned, pods on a node count where they are, DaemonSets weigh on every node. No
 checked as the API server would; they need not be ready. A NodePool whose node class is not among the inputs
 may buy the whole catalog.
 
-Exit codes: 0 when every pod has a node, 3 when pods are left over, 1 when something is wrong.`,
+Exit codes: 0 when every pod has a node, 3 when pods are left over, 1 when an input cannot be read or planned,
+2 when the command line is wrong.`,
 		Example: `  dovetail plan -f nodepool.yaml -f deployments/
   kubectl get deployments,nodepools,ec2nodeclasses -A -o yaml | dovetail plan -f -
   dovetail plan -f shop.yaml --catalog eu-west-1 -o json
   dovetail snapshot > now.yaml && dovetail plan -f now.yaml -f new-workload.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			planning, err := f.check()
+			if err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(planning, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin; can be repeated")
 	fs.StringVar(&f.catalog, "catalog", "", `what can be bought: a catalog file, or a region of the built-in catalog of EC2
 (default: the region of the nodes and subnets among the inputs, else `+defaultRegion+`)`)
-	fs.StringVarP(&f.output, "output", "o", "", "json, or nothing for a table")
+	fs.StringVarP(&f.output, "output", "o", "", "wide for a table with a line per kind of node, json for programs; else a table of 80 columns")
 	fs.BoolVar(&f.noTimings, "no-timings", false, "leave out times and memory, so that the same inputs print the same bytes")
 	f.settings.Bind(fs)
 	return cmd
@@ -76,20 +82,22 @@ const nominationWindow = 20 * time.Second
 // defaultRegion is planned for when nothing says where.
 const defaultRegion = "us-east-1"
 
-func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
+// check judges the flags by themselves, and returns the settings that they are.
+func (f *planFlags) check() (snapshot.Settings, error) {
 	if len(f.files) == 0 {
-		return errors.New("nothing to plan: name files with -f, or - for stdin")
+		return snapshot.Settings{}, errors.New("nothing to plan: name files with -f, or - for stdin")
 	}
-	if f.output != "" && f.output != "json" {
-		return fmt.Errorf("-o %q: only json is known", f.output)
+	if !slices.Contains([]string{"", "wide", "json"}, f.output) {
+		return snapshot.Settings{}, fmt.Errorf("-o %q: wide and json are known", f.output)
 	}
 	if err := f.settings.Validate(); err != nil {
-		return err
+		return snapshot.Settings{}, err
 	}
-	planning, err := planSettings(f.settings)
-	if err != nil {
-		return err
-	}
+	return planSettings(f.settings)
+}
+
+func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
+	defer thrifty()()
 	start := time.Now()
 	world, err := manifest.Read(f.files, stdin)
 	if err != nil {
@@ -118,7 +126,10 @@ func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		}
 	}
 	printed := report.Table
-	if f.output == "json" {
+	switch f.output {
+	case "wide":
+		printed = report.WideTable
+	case "json":
 		printed = report.JSON
 	}
 	if err := printed(stdout); err != nil {
@@ -132,10 +143,10 @@ func (f *planFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 
 // openCatalog reads the catalog file, or takes what ships with the program.
 func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
-	if info, err := os.Stat(f.catalog); filepath.Ext(f.catalog) == ".json" || (err == nil && !info.IsDir()) {
+	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := os.ReadFile(f.catalog)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--catalog: %w", err)
 		}
 		c, err := planner.NewFile(data)
 		if err != nil {
@@ -158,7 +169,7 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--catalog: %w", err)
+		return nil, fmt.Errorf("--catalog: %w; or name a file of your own machines", err)
 	}
 	return r, nil
 }

@@ -151,20 +151,22 @@ func TestPlanRefuses(t *testing.T) {
 		name string
 		args []string
 		want string
+		code exitCode
 	}{
-		{"no input", nil, "name files with -f"},
-		{"missing file", []string{"-f", "no/such"}, "no/such"},
-		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, "only json is known"},
-		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`},
-		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu"},
-		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json"},
-		{"unknown policy", []string{"-f", examplePool, "--preference-policy", "Perhaps"}, "--preference-policy"},
+		{"no input", nil, "name files with -f", 2},
+		{"an argument", []string{examplePool}, `unknown argument "../../examples/plan/pool.yaml"`, 2},
+		{"unknown flag", []string{"--files", examplePool}, "unknown flag: --files (see dovetail plan --help)", 2},
+		{"missing file", []string{"-f", "no/such"}, "no/such", 1},
+		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, "wide and json are known", 2},
+		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`, 1},
+		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu", 1},
+		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json", 1},
+		{"unknown policy", []string{"-f", examplePool, "--preference-policy", "Perhaps"}, "--preference-policy", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdout, _, err := command("", append([]string{"plan"}, tt.args...)...)
-			var code exitCode
-			if err == nil || errors.As(err, &code) || !strings.Contains(err.Error(), tt.want) || stdout != "" {
-				t.Errorf("error %v, want %q and nothing printed: %s", err, tt.want, stdout)
+			if code := codeOf(err); code != tt.code || !strings.Contains(err.Error(), tt.want) || stdout != "" {
+				t.Errorf("exit code %d, error %v, want %d, %q and nothing printed: %s", code, err, tt.code, tt.want, stdout)
 			}
 		})
 	}

@@ -25,7 +25,9 @@ The cluster is that of KUBECONFIG.
 
 What a plan does not depend on stays behind: Secrets and ConfigMaps are not read; of pods there are no
 environment, commands, probes and volumes of configuration; of node classes no user data; annotations are only
-those of karpenter.sh and of storage. Names, labels and images are there: look at the file before you send it.`,
+those of karpenter.sh and of storage. Names, labels and images are there: look at the file before you send it.
+
+Exit codes: 0 when the whole cluster is written, 1 when it cannot be read, 2 when the command line is wrong.`,
 		Example: `  dovetail snapshot > now.yaml
   dovetail snapshot | dovetail plan -f -
   dovetail snapshot --context production -o now.yaml`,
@@ -33,7 +35,7 @@ those of karpenter.sh and of storage. Names, labels and images are there: look a
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := clientconfig.GetConfigWithContext(kubeContext)
 			if err != nil {
-				return fmt.Errorf("find the cluster: %w (set KUBECONFIG)", err)
+				return fmt.Errorf("find the cluster: %w (set KUBECONFIG to a file that kubectl works with, and --context to a context in it)", err)
 			}
 			config.UserAgent = "dovetail/" + version
 			scheme, err := newScheme()

@@ -139,8 +139,12 @@ func TestExplainJoin(t *testing.T) {
 		t.Errorf("nothing is wrong, and found is %+v", f)
 	}
 	w.Sim.AppendConsole(id, "kubelet: \"Unable to register node with API server\" err=\"Unauthorized\"\n")
-	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloud.Certain || f.Scope != "role/KarpenterNodeRole-blue" {
-		t.Errorf("by its console: %+v", f)
+	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloud.Likely || f.Scope != "role/KarpenterNodeRole-blue" {
+		t.Errorf("by its console, and the role is mapped: %+v", f)
+	}
+	w.Sim.Inject(awsim.Fault{Service: "eks", Action: "ListAccessEntries", Error: &wire.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}})
+	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloud.Certain {
+		t.Errorf("by its console, and the mapping cannot be looked at: %+v", f)
 	}
 	unmapNodes(t, w)
 	w.Clock.Advance(10 * time.Second)

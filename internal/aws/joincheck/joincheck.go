@@ -157,13 +157,19 @@ func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloud.
 	if ended := join.End(instance); len(ended) > 0 {
 		return ended
 	}
-	out := join.Roles(c.access(ctx, class))
-	out = append(out, c.webhooks(ctx)...)
+	roles := join.Roles(c.access(ctx, class))
+	out := append(roles[:len(roles):len(roles)], c.webhooks(ctx)...)
 	text, err := c.console(ctx, id)
 	if err != nil {
 		out = append(out, cloud.Finding{Cause: join.ConsoleUnchecked, Certainty: cloud.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
 	}
-	out = append(out, join.Console(instance, text)...)
+	for _, f := range join.Console(instance, text) {
+		if len(roles) == 0 && f.Cause == join.NodeUnauthorized {
+			// The role is mapped as it should be, as of now: the refusal may be over, or the API server's own trouble.
+			f.Certainty = cloud.Likely
+		}
+		out = append(out, f)
+	}
 	out = append(out, join.Path(c.network(ctx, class))...)
 	return append(out, join.Boot(c.machine(class))...)
 }

@@ -53,21 +53,25 @@ func Boot(m Machine) []cloud.Finding {
 	return out
 }
 
+// skew is a kubelet that Kubernetes does not support beside the API server. It mostly works, so it holds nothing back.
 func skew(m Machine, i Image, name imageName) (cloud.Finding, bool) {
 	kubelet, server := minor(name.version), minor(m.Cluster.Version)
 	if kubelet == 0 || server == 0 {
 		return cloud.Finding{}, false
 	}
-	remedy := fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version)
+	cause, how := "", ""
 	switch {
 	case kubelet > server:
-		f := standing(KubeletTooNew, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, newer than the API server's %s", i.ID, i.Name, name.version, m.Cluster.Version), remedy)
-		f.Certainty = cloud.Likely // against the rules, and mostly works
-		return f, true
+		cause, how = KubeletTooNew, "newer than the API server's "+m.Cluster.Version
 	case server-kubelet > kubeletOlder:
-		return standing(KubeletTooOld, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, more than %d minor versions older than the API server's %s", i.ID, i.Name, name.version, kubeletOlder, m.Cluster.Version), remedy), true
+		cause, how = KubeletTooOld, fmt.Sprintf("more than %d minor versions older than the API server's %s", kubeletOlder, m.Cluster.Version)
+	default:
+		return cloud.Finding{}, false
 	}
-	return cloud.Finding{}, false
+	f := standing(cause, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, %s", i.ID, i.Name, name.version, how),
+		fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version))
+	f.Certainty = cloud.Likely
+	return f, true
 }
 
 // imageName is what the name of a published image tells.

@@ -115,7 +115,7 @@ func TestBoot(t *testing.T) {
 		{name: "custom family", machine: Machine{Family: "Custom", Images: []Image{{"ami-1", al2023}}}},
 		{name: "image of another family", machine: Machine{Family: "Bottlerocket", Images: []Image{{"ami-1", al2023}}}, cause: ImageFamilyMismatch, message: "AL2023"},
 		{name: "image of another family for one architecture", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", "bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a"}, {"ami-2", arm}}}, cause: ImageFamilyMismatch, certainty: cloud.Likely},
-		{name: "kubelet four minor versions older", machine: Machine{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, message: "1.29"},
+		{name: "kubelet four minor versions older", machine: Machine{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, certainty: cloud.Likely, message: "1.29"},
 		{name: "kubelet newer than the API server", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", strings.Replace(al2023, "1.33", "1.34", 1)}}}, cause: KubeletTooNew, certainty: cloud.Likely},
 		{name: "script for Bottlerocket", machine: Machine{Family: "Bottlerocket", UserData: "#!/bin/bash\necho"}, cause: UserDataWrongFormat, certainty: cloud.Likely, message: "TOML"},
 		{name: "settings for Bottlerocket", machine: Machine{Family: "Bottlerocket", UserData: "[settings.kubernetes]\n"}},

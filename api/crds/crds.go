@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -26,15 +27,37 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	}
 	all := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(names))
 	for _, name := range names {
-		text, err := fs.ReadFile(FS, name)
+		crd, err := decode(name)
 		if err != nil {
 			return nil, err
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(text, crd); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", name, err)
 		}
 		all = append(all, crd)
 	}
 	return all, nil
+}
+
+// Of decodes the one of a kind, whose plural is made as English makes most. Decoding all takes time that shows.
+func Of(group, kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	names, err := fs.Glob(FS, group+"_"+strings.ToLower(kind)+"*s.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if crd, err := decode(name); err != nil || crd.Spec.Names.Kind == kind {
+			return crd, err
+		}
+	}
+	return nil, fmt.Errorf("there is no definition of %s in %s", kind, group)
+}
+
+func decode(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	text, err := fs.ReadFile(FS, name)
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(text, crd); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", name, err)
+	}
+	return crd, nil
 }

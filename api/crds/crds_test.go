@@ -166,3 +166,18 @@ func compare(t *testing.T, fresh, committed, pattern string) {
 		}
 	}
 }
+
+func TestEachKindIsFound(t *testing.T) {
+	all, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range all {
+		if got, err := crds.Of(want.Spec.Group, want.Spec.Names.Kind); err != nil || got.Name != want.Name {
+			t.Errorf("%s in %s: %v, %v", want.Spec.Names.Kind, want.Spec.Group, got, err)
+		}
+	}
+	if got, err := crds.Of("karpenter.sh", "Provisioner"); err == nil {
+		t.Errorf("found %s", got.Name)
+	}
+}

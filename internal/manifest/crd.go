@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,15 +26,14 @@ type definition struct {
 
 // newDefinition finds the CustomResourceDefinition of a kind. An error means that the build is broken.
 func newDefinition(of kind) (*definition, error) {
-	all, err := crds.All()
+	group, version, _ := strings.Cut(of.apiVersion, "/")
+	crd, err := crds.Of(group, of.kind)
 	if err != nil {
 		return nil, err
 	}
-	for _, crd := range all {
-		for _, v := range crd.Spec.Versions {
-			if (kind{crd.Spec.Group + "/" + v.Name, crd.Spec.Names.Kind}) == of {
-				return compile(v.Schema.OpenAPIV3Schema)
-			}
+	for _, v := range crd.Spec.Versions {
+		if v.Name == version {
+			return compile(v.Schema.OpenAPIV3Schema)
 		}
 	}
 	return nil, fmt.Errorf("there is no definition of %s in %s", of.kind, of.apiVersion)

@@ -65,10 +65,14 @@ func (s Set) With(reqs ...Requirement) Set {
 	if len(reqs) == 0 {
 		return s
 	}
-	add := slices.Clone(reqs)
-	slices.SortStableFunc(add, func(a, b Requirement) int { return cmp.Compare(a.key, b.key) })
-	merged := add[:0]
-	for _, r := range add {
+	order := make([]int, len(reqs)) // sorted in their place: requirements are large to move
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(reqs[a].key, reqs[b].key), a-b) })
+	merged := make([]Requirement, 0, len(reqs))
+	for _, i := range order {
+		r := reqs[i]
 		if n := len(merged); n > 0 && merged[n-1].key == r.key {
 			merged[n-1] = merged[n-1].Intersect(r)
 			continue

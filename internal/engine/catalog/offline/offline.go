@@ -11,6 +11,7 @@ import (
 	"cmp"
 	_ "embed"
 	"slices"
+	"sort"
 )
 
 //go:embed ec2.tsv.gz
@@ -92,5 +93,6 @@ func (c *Catalog) price(region, typ string, column func(*market) []float64) (flo
 }
 
 func (c *Catalog) index(name string) (int, bool) {
-	return slices.BinarySearchFunc(c.types, name, func(t Type, n string) int { return cmp.Compare(t.Name, n) })
+	// By index, since types are large to hand over.
+	return sort.Find(len(c.types), func(i int) int { return cmp.Compare(name, c.types[i].Name) })
 }

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -37,6 +38,10 @@ func (r *reader) expand() error {
 		o := r.objects[id]
 		if owner := metav1.GetControllerOf(o); owner != nil {
 			owners[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
+			// A Deployment's pods may be there without the ReplicaSet in between.
+			if hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
+				owners[identity{"Deployment", o.GetNamespace(), strings.TrimSuffix(owner.Name, "-"+hash)}] = true
+			}
 		}
 	}
 	for _, id := range r.order {

@@ -258,6 +258,12 @@ func TestPodsOfWorkloads(t *testing.T) {
 		{"a Job runs as many as are parallel", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 1, completions: 9, template: {}}}", []string{"default/j-0"}},
 		{"a Job that is done", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {}}, status: {conditions: [{type: Complete, status: 'True'}]}}", nil},
 		{
+			"a Deployment whose pods are there, without its ReplicaSet",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: " + two + "}\n---\n" +
+				"{apiVersion: v1, kind: Pod, metadata: {name: d-7f9-x, labels: {pod-template-hash: 7f9}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: d-7f9, uid: u, controller: true}]}}",
+			[]string{"default/d-7f9-x"},
+		},
+		{
 			"each workload makes its own, in its namespace",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: ns}, spec: " + two + "}\n---\n" +
 				"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: other, namespace: ns}, spec: " + one + "}",

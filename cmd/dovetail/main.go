@@ -93,7 +93,7 @@ they do, and gives back what is no longer worth its price. It speaks Karpenter's
 				return cmd.Help()
 			}
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-				return misused(cmd, fmt.Errorf("unknown command %q: %s?", args[0], strings.Join(similar, " or ")))
+				return misused(cmd, fmt.Errorf("unknown command %q, did you mean %s?", args[0], strings.Join(similar, " or ")))
 			}
 			return misused(cmd, fmt.Errorf("unknown command %q", args[0]))
 		},

@@ -111,6 +111,11 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 	if err := report.Table(&table); err != nil {
 		t.Fatal(err)
 	}
+	for line := range strings.Lines(table.String()) {
+		if width := len(strings.TrimSuffix(line, "\n")); width > 80 {
+			t.Errorf("%d columns, want at most 80: %s", width, line)
+		}
+	}
 	if err := report.WideTable(&wide); err != nil {
 		t.Fatal(err)
 	}

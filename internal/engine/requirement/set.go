@@ -190,13 +190,22 @@ func (s Set) Equal(o Set) bool { return slices.EqualFunc(s.list, o.list, Require
 
 // Key is a string that only equal sets share, for use as a map key.
 func (s Set) Key() string {
-	var b []byte
-	for _, r := range s.list {
-		b = append(b, r.key...)
-		for _, flag := range []bool{r.complement, r.present, r.hasMin, r.hasMax} {
-			b = strconv.AppendBool(append(b, 0), flag)
+	return string(s.AppendKey(nil))
+}
+
+// AppendKey appends Key to b.
+func (s Set) AppendKey(b []byte) []byte {
+	for i := range s.list {
+		r := &s.list[i]
+		b = append(append(b, r.key...), 0)
+		flags := byte('0')
+		for k, flag := range [...]bool{r.complement, r.present, r.hasMin, r.hasMax} {
+			if flag {
+				flags += 1 << k
+			}
 		}
-		for _, n := range []int64{r.min, r.max, int64(r.minValues), int64(len(r.values))} {
+		b = append(b, flags)
+		for _, n := range [...]int64{r.min, r.max, int64(r.minValues), int64(len(r.values))} {
 			b = strconv.AppendInt(append(b, 0), n, 36)
 		}
 		for _, v := range r.values {
@@ -204,7 +213,7 @@ func (s Set) Key() string {
 		}
 		b = append(b, 1)
 	}
-	return string(b)
+	return b
 }
 
 // String is for people: requirements in the order of keys.

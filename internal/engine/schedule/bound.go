@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // market is what nodes cost as pods see it, and what pods are worth on it.
@@ -90,26 +88,28 @@ func (sv *solver) appraise() {
 	byLists := map[string]*clientele{}
 	var key []byte
 	for _, c := range sv.classes {
-		lists := sv.openTo(c)
-		c.client, c.heaviest = nil, nil
-		if len(lists) > 0 {
-			c.heaviest = lists[0]
+		if k := c.kind; k.appraised != sv.run {
+			k.appraised = sv.run
+			lists := sv.openTo(k)
+			k.client, k.heaviest = nil, nil
+			if len(lists) > 0 {
+				k.heaviest = lists[0]
+			}
+			key = key[:0]
+			for _, l := range lists {
+				key = binary.AppendUvarint(key, uint64(l.id))
+			}
+			g, ok := byLists[string(key)]
+			if !ok {
+				g = m.client(sv.offers(lists), known)
+				byLists[string(key)] = g
+			}
+			k.client = g
 		}
-		key = key[:0]
-		for _, l := range lists {
-			key = binary.AppendUvarint(key, uint64(l.id))
-		}
-		g, ok := byLists[string(key)]
-		if !ok {
-			g = m.client(sv.offers(lists), known)
-			byLists[string(key)] = g
-		}
-		if g == nil {
-			continue
-		}
-		c.client = g
-		for i, r := range c.requests {
-			g.most[i] = max(g.most[i], r)
+		if c.client != nil {
+			for i, r := range c.requests {
+				c.client.most[i] = max(c.client.most[i], r)
+			}
 		}
 	}
 	if len(m.clients) == 0 {
@@ -200,23 +200,40 @@ func (m *market) effort() effort {
 	return forTheRest
 }
 
-// openTo lists the candidates that any of the class's shapes and volume alternatives leave, per template.
-func (sv *solver) openTo(c *class) []*candidates {
+// openTo lists the candidates that any of the kind's shapes and volume alternatives leave, per template.
+func (sv *solver) openTo(k *kind) []*candidates {
 	var out []*candidates
 	for _, t := range sv.templates {
-		for _, sh := range c.shapes {
-			if _, blocked := snapshot.Untolerated(sh.tolerations, t.taints); blocked || !t.reqs.Compatible(sh.strict, sv.s.Labels.WellKnown) {
+		for _, sh := range k.shapes {
+			if sh.blocked.has(t.index) {
 				continue
 			}
-			base := t.reqs.Intersect(sh.strict.Without(corev1.LabelHostname))
-			for _, alt := range c.volumes {
-				if l := sv.candidates(t, base.Intersect(alt.set.Without(corev1.LabelHostname))); !slices.Contains(out, l) {
+			for _, alt := range k.volumes {
+				if l := sv.opened(opening{t, sh.insists.id, alt.id}, sh, alt); l != nil && !slices.Contains(out, l) {
 					out = append(out, l)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// opening is a template under what pods insist on and what a volume of theirs demands, by the ids of the wishes.
+type opening struct {
+	t               *template
+	insists, volume int
+}
+
+// opened are the opening's candidates, worked out once; nil if there can be none.
+func (sv *solver) opened(o opening, sh *shape, volume wish) *candidates {
+	l, known := sv.open[o]
+	if !known {
+		if o.t.reqs.Compatible(sh.strict, sv.s.Labels.WellKnown) {
+			l = sv.candidates(o.t, o.t.reqs.Intersect(sh.strict.Without(corev1.LabelHostname)).Intersect(volume.set.Without(corev1.LabelHostname)))
+		}
+		sv.open[o] = l
+	}
+	return l
 }
 
 // offers are those that any of the lists admits.

@@ -41,16 +41,17 @@ func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 	}
 	c := f.classes[string(f.key)]
 	if c == nil {
-		k := f.kinds[string(f.key[start:])]
+		key := string(f.key)
+		k := f.kinds[key[start:]]
 		if k == nil {
 			k = &kind{pod: pod, ports: hostPorts(pod)}
-			f.kinds[string(f.key[start:])] = k
+			f.kinds[key[start:]] = k
 		}
 		if list == nil {
 			list = snapshot.Requests(pod)
 		}
 		c = &class{kind: k, list: list}
-		f.classes[string(f.key)] = c
+		f.classes[key] = c
 		f.order = append(f.order, c)
 	}
 	return c, nil

@@ -16,11 +16,11 @@ type wish struct {
 
 // wish interns a set.
 func (sv *solver) wish(set requirement.Set) wish {
-	key := set.Key()
-	id, ok := sv.wishes[key]
+	sv.key = set.AppendKey(sv.key[:0])
+	id, ok := sv.wishes[string(sv.key)]
 	if !ok {
 		id = len(sv.wishes)
-		sv.wishes[key] = id
+		sv.wishes[string(sv.key)] = id
 	}
 	return wish{id, set}
 }

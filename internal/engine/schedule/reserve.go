@@ -109,7 +109,7 @@ func (sv *solver) reservedFirst(queue []*queued) []*queued {
 func (sv *solver) choiceOfSeats(c *class) int {
 	var seats bitset
 	n := 0
-	for _, l := range sv.openTo(c) {
+	for _, l := range sv.openTo(c.kind) {
 		for _, cand := range l.list {
 			switch {
 			case !c.requests.fits(l.t.types[cand.t].room):

@@ -27,6 +27,8 @@ type kind struct {
 	client *clientele
 	// heaviest are the candidates in the heaviest pool that takes the pods.
 	heaviest *candidates
+	// appraised is the last run that found out both.
+	appraised int
 	// refused says why the pods cannot be considered at all.
 	refused  []Reason
 	compiled bool
@@ -62,9 +64,9 @@ type class struct {
 // shape is what a pod asks of a node at one step of giving up preferences.
 type shape struct {
 	// strict is what the pod insists on, full has its heaviest preference besides.
-	strict, full requirement.Set
-	asks         wish // full
-	tolerations  []corev1.Toleration
+	strict, full  requirement.Set
+	insists, asks wish // on strict, for full
+	tolerations   []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
 	blocked bitset
 	// groups are the topology constraints that the shape respects.
@@ -179,16 +181,17 @@ func (sv *solver) shape(pod *corev1.Pod, node requirement.Pod, w wants) *shape {
 	if len(w.required) > 0 {
 		sh.strict = sh.strict.Intersect(w.required[0])
 	}
-	sh.full = sh.strict
+	sh.insists = sv.wish(sh.strict)
+	sh.full, sh.asks = sh.strict, sh.insists
 	if len(w.preferred) > 0 {
 		sh.full = sh.full.Intersect(w.preferred[0])
+		sh.asks = sv.wish(sh.full)
 	}
 	if w.soft {
 		sh.tolerations = append(slices.Clone(sh.tolerations), corev1.Toleration{
 			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule,
 		})
 	}
-	sh.asks = sv.wish(sh.full)
 	for _, t := range sv.templates {
 		if _, blocked := snapshot.Untolerated(sh.tolerations, t.taints); blocked {
 			sh.blocked.add(t.index)

@@ -40,6 +40,8 @@ type solver struct {
 	groups    []*group
 	groupByID map[string]*group
 	wishes    map[string]int
+	key       []byte // memory of candidates and wish
+	open      map[opening]*candidates
 
 	market    *market
 	listed    int // candidates made so far
@@ -82,7 +84,7 @@ type start struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, generation: 1,
+		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, open: map[opening]*candidates{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
@@ -98,7 +100,7 @@ func (sv *solver) attemptBy(queue []*queued, budget Budget, how strategy, most f
 	case budget.Plain:
 	case sv.market == nil:
 		sv.appraise()
-	default:
+	case how != firstFit: // which does not ask what pods are worth
 		sv.appraiseAgain()
 	}
 	left = sv.placeAll(left)
@@ -344,6 +346,9 @@ func (sv *solver) placeOnNode(q *queued, i int) bool {
 func (sv *solver) placeInBin(q *queued, i int) bool {
 	c := q.class
 	try := &c.tries[i]
+	if c.count == 1 {
+		return sv.placeOnlyInBin(q, i)
+	}
 	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
 	try.seenBins = len(sv.bins)
 	kept := 0
@@ -360,6 +365,20 @@ func (sv *solver) placeInBin(q *queued, i int) bool {
 		}
 	}
 	try.bins = try.bins[:kept]
+	return false
+}
+
+// placeOnlyInBin is placeInBin for the last pod of its class, for which nothing need be remembered that is not known.
+func (sv *solver) placeOnlyInBin(q *queued, i int) bool {
+	try := &q.class.tries[i]
+	for _, list := range [...][]*bin{try.bins, sv.bins[try.seenBins:]} {
+		for _, b := range list {
+			if g, why := sv.grow(b, q.class, q.class.shapes[i], thrifty); why == nil {
+				sv.put(b, q.class, q.pod, g)
+				return true
+			}
+		}
+	}
 	return false
 }
 

@@ -190,8 +190,8 @@ func (sv *solver) groupDaemons(t *template) {
 
 // candidates are the types that reqs admit and that can be had, cheapest first.
 func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
-	key := reqs.Key()
-	if c, ok := t.memo[key]; ok {
+	sv.key = reqs.AppendKey(sv.key[:0])
+	if c, ok := t.memo[string(sv.key)]; ok {
 		return c
 	}
 	c := &candidates{id: sv.listed, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
@@ -216,7 +216,7 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 		sv.addReserved(c, i, ti)
 	}
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
-	t.memo[key] = c
+	t.memo[string(sv.key)] = c
 	return c
 }
 

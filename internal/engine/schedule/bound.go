@@ -287,16 +287,10 @@ func (m *market) value(c *class) float64 {
 	}
 	least := math.Inf(1)
 	for _, k := range c.client.usable {
-		col := &m.columns[k]
-		rent := 0.0
-		for i, x := range c.requests {
-			if x > col.room[i] {
-				rent = math.Inf(1)
-				break
-			}
-			rent += float64(x) * col.sound[i]
+		// Most columns are too dear, so room is asked about last.
+		if col := &m.columns[k]; c.amounts.dot(col.sound) < least && c.requests.within(col.room) {
+			least = c.amounts.dot(col.sound)
 		}
-		least = min(least, rent)
 	}
 	if math.IsInf(least, 1) {
 		return 0
@@ -351,6 +345,7 @@ func (m *market) rentOf(ti *typeInfo, cand candidate) vec64 {
 
 func (v vec64) dot(o vec64) float64 {
 	total := 0.0
+	o = o[:len(v)]
 	for i, x := range v {
 		total += x * o[i]
 	}

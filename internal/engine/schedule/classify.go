@@ -176,8 +176,14 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 
 // order sorts the queue, and works out what its pods need.
 func (sv *solver) order(queue []*queued) []*queued {
-	for _, c := range sv.proto {
-		c.requests = sv.axes.vec(c.list)
+	n := len(sv.axes.names)
+	requests, amounts := make(vec, n*len(sv.proto)), make(vec64, n*len(sv.proto))
+	for i, c := range sv.proto {
+		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
+		sv.axes.read(c.list, c.requests)
+		for axis, x := range c.requests {
+			c.amounts[axis] = float64(x)
+		}
 	}
 	cpu, memory := sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
 	for _, q := range queue {

@@ -24,12 +24,17 @@ type demand struct {
 	c  *class
 	n  int
 	on *candidates // where its pods can be, together with the first
+	// worth is that of one pod.
+	worth float64
 	// ratio is bytes per thousandth of a core.
 	ratio float64
 	// tier is how well the pods go with the type at hand, taken how many are in the room that is being packed.
 	tier, taken int
 	// quota bounds, together with other classes, how many pods one node can have; -1 if nothing does.
 	quota int
+	// requests and amounts are what one pod asks for.
+	requests vec
+	amounts  vec64
 }
 
 // quotas are how many pods one node can have of each group that keeps pods apart on hosts.
@@ -174,17 +179,17 @@ func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate,
 			sv.quotas.left[d.quota] -= int(n)
 		}
 		if n > 1 {
-			for i, r := range d.c.requests {
+			for i, r := range d.requests {
 				if r > 0 {
 					n = min(n, free[i]/r)
 				}
 			}
 		}
-		for i, r := range d.c.requests {
+		for i, r := range d.requests {
 			free[i] -= n * r
 		}
 		d.taken += int(n)
-		worth += float64(n) * d.c.weight
+		worth += float64(n) * d.worth
 		if content != nil && n > 0 {
 			*content = append(*content, portion{c: d.c, n: int(n)})
 		}
@@ -196,7 +201,7 @@ func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate,
 	sv.rank(queue, sv.market.rentOf(ti, on), ratio, on)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.c.requests.within(free) && d.on.priceOf(on) <= on.price {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) && d.on.priceOf(on) <= on.price {
 				take(d, d.n)
 			}
 		}
@@ -224,11 +229,8 @@ func (sv *solver) rank(queue []demand, rent vec64, ratio float64, on candidate) 
 		if d.quota >= 0 || d.on.priceOf(on) > on.price {
 			continue
 		}
-		pays := 0.0
-		for i, x := range d.c.requests {
-			pays += float64(x) * rent[i]
-		}
-		for d.tier = 0; d.c.weight < tiers[d.tier]*pays; d.tier++ {
+		pays := d.amounts.dot(rent)
+		for d.tier = 0; d.worth < tiers[d.tier]*pays; d.tier++ {
 		}
 		list := &sv.ranked[d.tier][btoi(d.ratio > ratio)]
 		*list = append(*list, int32(k))
@@ -251,7 +253,7 @@ func (sv *solver) follow(queue []demand, first *class, recipe int, free vec, tak
 			continue
 		}
 		if i := slices.Index(p.rows, d.c.bucket); i >= 0 {
-			if n := int(m.allowed[i]/d.c.norm + 0.5); n > 0 && d.c.requests.within(free) {
+			if n := int(m.allowed[i]/d.c.norm + 0.5); n > 0 && d.requests.within(free) {
 				take(d, n)
 				m.allowed[i] -= float64(d.taken) * d.c.norm
 			}
@@ -282,7 +284,7 @@ func (sv *solver) packTier(queue []demand, tier int, ratio float64, free vec, ta
 // seek drops those in front that do not fit.
 func seek(queue []demand, list []int32, free vec) []int32 {
 	for len(list) > 0 {
-		if d := &queue[list[0]]; d.taken < d.n && d.c.requests.within(free) {
+		if d := &queue[list[0]]; d.taken < d.n && d.requests.within(free) {
 			break
 		}
 		list = list[1:]
@@ -391,7 +393,10 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 			n--
 		}
 		if n = min(n, perNode(c, sh, c == first)); n > 0 {
-			out = append(out, demand{c: c, n: n, on: on, ratio: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), quota: sv.quotas.of(first, c, sh)})
+			out = append(out, demand{
+				c: c, n: n, on: on, worth: c.weight, ratio: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), quota: sv.quotas.of(first, c, sh),
+				requests: c.requests, amounts: c.amounts,
+			})
 		}
 	}
 	sv.queue = out

@@ -44,12 +44,17 @@ func units(name corev1.ResourceName, q resource.Quantity) int64 {
 // vec reads the amounts of l; what it does not mention is zero, what is no axis is dropped.
 func (a axes) vec(l corev1.ResourceList) vec {
 	v := make(vec, len(a.names))
+	a.read(l, v)
+	return v
+}
+
+// read is vec into a v of zeros.
+func (a axes) read(l corev1.ResourceList, v vec) {
 	for name, q := range l {
 		if i, ok := a.index[name]; ok {
 			v[i] = units(name, q)
 		}
 	}
-	return v
 }
 
 func (v vec) plus(o vec) vec {

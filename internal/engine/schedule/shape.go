@@ -43,7 +43,8 @@ type class struct {
 	*kind
 	list     corev1.ResourceList
 	requests vec
-	count    int // still to be placed
+	amounts  vec64 // requests as floating-point numbers
+	count    int   // still to be placed
 	// pods in the order of the queue; those before next have been placed.
 	pods []*queued
 	next int

@@ -71,6 +71,7 @@ type column struct {
 type bucket struct {
 	client int
 	amount vec64 // one unit of it, on live axes in units of scale
+	need   vec64 // the same in units of each resource, on all axes
 	demand float64
 }
 
@@ -177,14 +178,10 @@ func (m *market) dearer(c *class) bool {
 // other resources are scarce then. The bound stays.
 func (sv *solver) reappraise() {
 	m := sv.market
-	left := 0.0
-	for _, c := range sv.waiting {
-		left += c.bound * float64(c.count)
-	}
-	if left > m.appraised*m.effort().at || len(m.buckets) == 0 {
+	if sv.left > m.appraised*m.effort().at || len(m.buckets) == 0 {
 		return
 	}
-	m.appraised = left
+	m.appraised = sv.left
 	m.fillBuckets(sv.waiting)
 	m.solve(m.effort())
 	for _, c := range sv.waiting {

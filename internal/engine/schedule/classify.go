@@ -167,6 +167,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 			}
 			continue
 		}
+		c.members++
 		all[i] = queued{pod: p, class: c}
 		queue = append(queue, &all[i])
 	}
@@ -221,7 +222,8 @@ func (sv *solver) begin(queue []*queued) []*queued {
 		}
 		if c.run != sv.run {
 			c.run, c.count, c.next, c.joined, c.failedAt = sv.run, 0, 0, 0, 0
-			c.pods, c.tries = c.pods[:0], make([]try, len(c.shapes))
+			c.pods, c.tries = slices.Grow(c.pods[:0], c.members), slices.Grow(c.tries[:0], len(c.shapes))[:len(c.shapes)]
+			clear(c.tries)
 			sv.classes = append(sv.classes, c)
 		}
 		q.done = false

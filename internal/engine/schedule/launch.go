@@ -52,8 +52,11 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
 	for _, h := range b.held {
-		for range h.n {
-			addTo(l.Requests, h.c.list)
+		for name, q := range h.c.list {
+			q.Mul(int64(h.n))
+			sum := l.Requests[name]
+			sum.Add(q)
+			l.Requests[name] = sum
 		}
 	}
 	return l, Reason{}

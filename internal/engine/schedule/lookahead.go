@@ -369,9 +369,10 @@ func (v vec64) times(amount vec) float64 {
 func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 	out := sv.queue[:0]
 	sv.quotas.groups, sv.quotas.most = sv.quotas.groups[:0], sv.quotas.most[:0]
-	seen := 0
+	seen, gone := 0, 0
 	for _, c := range sv.waiting {
 		if c.count == 0 {
+			gone++
 			continue
 		}
 		if seen++; seen > maxLookahead {
@@ -400,7 +401,9 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 		}
 	}
 	sv.queue = out
-	sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
+	if gone > maxLookahead {
+		sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
+	}
 	return out
 }
 

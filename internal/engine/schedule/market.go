@@ -105,8 +105,9 @@ func (m *market) fillBuckets(classes []*class) {
 	}
 	if !m.ready {
 		m.ready = true
+		logs := m.proportions(classes)
 		for step := perOctave; ; step /= 1.5 {
-			m.makeBuckets(classes, step)
+			m.makeBuckets(classes, logs, step)
 			if len(m.buckets) <= maxBuckets+min(12*len(m.clients), 100) || step < 0.2 {
 				break
 			}
@@ -135,28 +136,46 @@ func (m *market) norm(c *class) float64 {
 	return n
 }
 
-// makeBuckets sorts classes by clientele and, in logarithmic steps, by the proportions of what they ask for.
-func (m *market) makeBuckets(classes []*class, perOctave float64) {
-	m.buckets = m.buckets[:0]
-	type proportions struct {
-		client int
-		steps  [4]int8 // of the first axes; others are mixed
+// proportions are the logarithms of what a class asks for, on the first of the live axes, over what it asks for most of;
+// others are mixed. They are -Inf where that is next to nothing.
+type proportions [4]float64
+
+func (m *market) proportions(classes []*class) []proportions {
+	out := make([]proportions, len(classes))
+	for k, c := range classes {
+		c.norm = m.norm(c)
+		top := 0.0
+		for _, i := range m.live {
+			top = max(top, c.amounts[i]/m.scale[i])
+		}
+		for n, i := range m.live[:min(len(m.live), len(out[k]))] {
+			out[k][n] = math.Inf(-1)
+			if x := c.amounts[i] / m.scale[i] / top; x > 1.0/64 {
+				out[k][n] = math.Log2(x)
+			}
+		}
 	}
-	index := map[proportions]int{}
-	for _, c := range classes {
-		c.bucket, c.norm = -1, m.norm(c)
+	return out
+}
+
+// makeBuckets sorts classes by clientele and, in logarithmic steps, by the proportions of what they ask for.
+func (m *market) makeBuckets(classes []*class, logs []proportions, perOctave float64) {
+	m.buckets = m.buckets[:0]
+	type step struct {
+		client int
+		steps  [len(proportions{})]int8
+	}
+	index := map[step]int{}
+	for at, c := range classes {
+		c.bucket = -1
 		if c.client == nil || c.count == 0 {
 			continue
 		}
-		top := 0.0
-		for _, i := range m.live {
-			top = max(top, float64(c.requests[i])/m.scale[i])
-		}
-		key := proportions{client: c.client.index}
-		for n, i := range m.live[:min(len(m.live), len(key.steps))] {
+		key := step{client: c.client.index}
+		for n, x := range logs[at][:min(len(m.live), len(key.steps))] {
 			key.steps[n] = -128
-			if x := float64(c.requests[i]) / m.scale[i] / top; x > 1.0/64 {
-				key.steps[n] = int8(math.Round(math.Log2(x) * perOctave))
+			if !math.IsInf(x, -1) {
+				key.steps[n] = int8(math.Round(x * perOctave))
 			}
 		}
 		k, ok := index[key]
@@ -174,8 +193,10 @@ func (m *market) makeBuckets(classes []*class, perOctave float64) {
 	}
 	for k := range m.buckets {
 		b := &m.buckets[k]
-		for n := range b.amount {
+		b.need = make(vec64, m.axes)
+		for n, i := range m.live {
 			b.amount[n] /= b.demand
+			b.need[i] = b.amount[n] * m.scale[i]
 		}
 	}
 }
@@ -287,16 +308,9 @@ func (m *market) soundPrices(price []float64) float64 {
 		b := &m.buckets[k]
 		least := math.Inf(1)
 		for _, i := range m.clients[b.client].usable {
-			c := &m.columns[i]
-			rent := 0.0
-			for axis, x := range b.amount {
-				if x > 0 && c.size[axis] <= 0 {
-					rent = math.Inf(1)
-					break
-				}
-				rent += x * m.scale[m.live[axis]] * c.sound[m.live[axis]]
+			if c := &m.columns[i]; b.need.dot(c.sound) < least && b.within(c) {
+				least = b.need.dot(c.sound)
 			}
-			least = min(least, rent)
 		}
 		price[k] = least
 		total += least * b.demand

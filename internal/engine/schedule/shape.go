@@ -45,6 +45,7 @@ type class struct {
 	requests vec
 	amounts  vec64 // requests as floating-point numbers
 	count    int   // still to be placed
+	members  int   // of it, in the snapshot
 	// pods in the order of the queue; those before next have been placed.
 	pods []*queued
 	next int

@@ -61,6 +61,8 @@ type solver struct {
 	steps int
 	// spent is what the bins cost as they are, which is no more than what they will cost; above most, a run is given up.
 	spent, most float64
+	// left is what the pods that have no place are worth, by the bound.
+	left float64
 	// conceded counts preferences given up by pods that were placed.
 	conceded int
 	// generation counts placements: a pod that failed is not tried again before something has changed.
@@ -240,7 +242,10 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // placeAll goes through the queue until a whole pass places nothing, since one pod's place can be what another
 // waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
 func (sv *solver) placeAll(queue []*queued) []*queued {
-	sv.waiting = slices.Clone(sv.classes)
+	sv.waiting, sv.left = slices.Clone(sv.classes), 0
+	for _, c := range sv.waiting {
+		sv.left += c.bound * float64(c.count)
+	}
 	for patient := sv.market != nil && sv.how != firstFit && len(sv.templates) > 1; ; patient = false {
 		before := sv.generation
 		for _, q := range queue {
@@ -316,6 +321,7 @@ func (sv *solver) placeInto(q *queued, b *bin) bool {
 func (sv *solver) placed(q *queued) {
 	q.done = true
 	q.class.count--
+	sv.left -= q.class.bound
 	sv.generation++
 }
 

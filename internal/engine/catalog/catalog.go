@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -24,6 +25,9 @@ type InstanceType struct {
 	// kubelet, system and eviction threshold (0 <= Allocatable <= Capacity per resource).
 	Capacity    corev1.ResourceList
 	Allocatable corev1.ResourceList
+	// DeviceSlices are what the DRA drivers of a node of this type will publish: each a slice of devices that come with
+	// the node, in pools that are complete. Which node that is, and the names of pools, are filled in per node.
+	DeviceSlices []resourcev1.ResourceSliceSpec
 	// CapacityOverlaid is true when a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
 }

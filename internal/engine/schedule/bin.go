@@ -36,6 +36,8 @@ type bin struct {
 	// version counts the bin's changes, measured is the version at which room was exact.
 	version, measured int
 	reserved          vec
+	// devices are what the pods have, one by one.
+	devices []*way
 	// relaxed tells that minValues were lowered to what could be had.
 	relaxed bool
 }
@@ -52,6 +54,8 @@ type growth struct {
 	reserved vec // nil if the pool has no limits
 	relaxed  bool
 	seat     int
+	// devices is how the pod gets its devices; nil if it asks for none.
+	devices *way
 }
 
 // urgency says whether a bin may grow above its ceiling.
@@ -144,7 +148,7 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 			}
 		}
 		var g growth
-		if g, why = sv.settle(b, a, with); why == nil {
+		if g, why = sv.furnish(b, a, with); why == nil {
 			return g, nil
 		}
 		never = never && why.never
@@ -368,6 +372,7 @@ func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.reserved = g.reserved
 	}
 	sv.seats.sit(b, g.seat)
+	sv.furnishBin(b, g)
 	if len(b.pods) > 0 {
 		sv.spent -= b.cost
 	}

@@ -18,6 +18,7 @@ type classifier struct {
 	classes map[string]*class
 	// order are the classes as they came.
 	order   []*class
+	devices bool // of the snapshot are known
 	key     []byte
 	amounts []amountOf
 }
@@ -120,7 +121,11 @@ func (f *classifier) describe(pod *corev1.Pod) error {
 	f.text(pod.Namespace)
 	f.table(pod.Labels)
 	f.table(spec.NodeSelector)
-	f.key = append(f.key, byte(btoi(wantsDevices(spec))))
+	devices := wantsDevices(spec)
+	f.key = append(f.key, byte(btoi(devices)))
+	if devices && f.devices {
+		f.text(string(pod.UID)) // whose devices are whose is decided one by one
+	}
 	f.key = append(f.key, byte(btoi(spec.Affinity != nil)))
 	if spec.Affinity != nil {
 		if err := f.object(spec.Affinity); err != nil {
@@ -156,7 +161,7 @@ func (f *classifier) describe(pod *corev1.Pod) error {
 
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queued {
-	f := &classifier{kinds: map[string]*kind{}, classes: map[string]*class{}}
+	f := &classifier{kinds: map[string]*kind{}, classes: map[string]*class{}, devices: sv.s.Devices != nil}
 	all := make([]queued, len(pods))
 	queue := make([]*queued, 0, len(pods))
 	for i, p := range pods {
@@ -231,6 +236,7 @@ func (sv *solver) begin(queue []*queued) []*queued {
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
+	sv.openDevices(out)
 	return sv.reservedFirst(out)
 }
 
@@ -251,6 +257,10 @@ func (sv *solver) compileKind(k *kind) []Reason {
 	for _, term := range requiredAnti(k.pod) {
 		k.declares = append(k.declares, sv.affinityGroup(inverse, k.pod, &term))
 	}
+	devices, reasons := sv.findClaims(k.pod)
+	if len(reasons) > 0 {
+		return reasons
+	}
 	node, reasons := sv.validate(k.pod)
 	if len(reasons) > 0 {
 		return reasons
@@ -260,7 +270,7 @@ func (sv *solver) compileKind(k *kind) []Reason {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	k.node, k.attached = node, attachments(volumes)
+	k.node, k.attached, k.devices = node, attachments(volumes), devices
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, sv.wish(alt))
 	}

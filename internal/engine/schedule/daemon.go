@@ -20,12 +20,12 @@ type daemon struct {
 }
 
 // newDaemon reads a DaemonSet; false when its pods could run on no node that we know of.
-func newDaemon(labels requirement.Labels, d *snapshot.DaemonSet) (*daemon, bool) {
+func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	pod := d.Pod
-	if pod == nil || wantsDevices(&pod.Spec) {
+	if pod == nil || s.Devices == nil && wantsDevices(&pod.Spec) {
 		return nil, false
 	}
-	node, err := labels.FromPod(&pod.Spec)
+	node, err := s.Labels.FromPod(&pod.Spec)
 	if err != nil {
 		return nil, false
 	}

@@ -1,14 +1,344 @@
 package schedule
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// wantsDevices tells whether a pod asks for devices by dynamic resource allocation. Which nodes have them is not known here, so
-// that such a pod is not planned, and a daemon of that kind is not expected on new nodes.
+// wantsDevices tells whether a pod asks for devices by dynamic resource allocation. While the snapshot does not know which nodes
+// have them, such a pod is not planned, and a daemon of that kind is not expected on new nodes.
 func wantsDevices(spec *corev1.PodSpec) bool {
 	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
 	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
+}
+
+// findClaims looks up the pod's resource claims, or says why it must wait.
+func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
+	if !wantsDevices(&pod.Spec) {
+		return nil, nil
+	}
+	if sv.s.Devices == nil {
+		return nil, []Reason{{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"}}
+	}
+	claims, err := sv.s.Devices.Claims(pod)
+	if err != nil {
+		return nil, []Reason{{Code: DeviceClaims, Message: err.Error()}}
+	}
+	return claims, nil
+}
+
+// openDevices finds what devices a run can give out: pods to be placed, and those on nodes that go, give back theirs.
+func (sv *solver) openDevices(queue []*queued) {
+	sv.devices = nil
+	if !slices.ContainsFunc(queue, func(q *queued) bool { return len(q.class.devices) > 0 }) {
+		return
+	}
+	leaving := map[types.UID]bool{}
+	for _, q := range queue {
+		leaving[q.pod.UID] = true
+	}
+	for _, n := range sv.nodes {
+		if n.gone || n.src.Deleting {
+			for _, pod := range n.src.Pods {
+				leaving[pod.UID] = true
+			}
+		}
+	}
+	sv.devices = sv.s.Devices.Open(leaving)
+}
+
+// site is the node as devices see it.
+func (sv *solver) site(n *node) snapshot.DeviceSite {
+	if n.site.Node != "" {
+		return n.site
+	}
+	n.site = snapshot.DeviceSite{Node: n.src.Name, Labels: maps.Clone(n.src.Labels)}
+	if n.site.Labels == nil {
+		n.site.Labels = map[string]string{}
+	}
+	for _, key := range sv.s.Devices.Labels() {
+		if v, ok := n.labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
+			n.site.Labels[key] = v
+		}
+	}
+	if n.src.Claim != "" && !n.src.Initialized {
+		n.site.Type = sv.typeOf(n)
+	}
+	return n.site
+}
+
+// typeOf is what a node that is not up was bought as, without devices if that is not known.
+func (sv *solver) typeOf(n *node) *catalog.InstanceType {
+	names := n.labels.Get(corev1.LabelInstanceTypeStable)
+	for _, p := range sv.s.Pools {
+		if p.NodePool.Name != n.src.Pool || names.Operator() != corev1.NodeSelectorOpIn {
+			continue
+		}
+		for _, name := range names.Values() {
+			if i := slices.IndexFunc(p.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == name }); i >= 0 {
+				return p.InstanceTypes[i]
+			}
+		}
+	}
+	return &catalog.InstanceType{}
+}
+
+// furnished tells whether a node has devices for the pods of the class, and if not, whether it never will in this run.
+func (sv *solver) furnished(n *node, c *class) (ok, never bool) {
+	if len(c.devices) == 0 {
+		return true, false
+	}
+	_, err := sv.devices.Find(c.devices, sv.site(n))
+	return err == nil, !c.shares()
+}
+
+// furnishNode takes devices for a pod that was placed on the node. One that keeps its place whatever else has changed may find none.
+func (sv *solver) furnishNode(n *node, c *class) {
+	if len(c.devices) == 0 {
+		return
+	}
+	if g, err := sv.devices.Find(c.devices, sv.site(n)); err == nil {
+		sv.devices = sv.devices.With(c.devices, g)
+	}
+}
+
+// furnish settles the bin on each way of giving the pod its devices, until one holds.
+func (sv *solver) furnish(b *bin, a ask, on *candidates) (growth, *refusal) {
+	if len(a.c.devices) == 0 {
+		return sv.settle(b, a, on)
+	}
+	ways, _ := sv.ways(b, a.c, on)
+	last := &refusal{Devices, !a.c.shares()}
+	for _, w := range ways {
+		with := sv.equipped(on, w)
+		if with == nil {
+			continue
+		}
+		g, why := sv.settle(b, a, with)
+		if why == nil {
+			g.devices = &w
+			return g, nil
+		}
+		last = &refusal{why.code, false}
+	}
+	return growth{}, last
+}
+
+// shares tells whether others may use claims of the pods, too: these may get devices with them. What is taken stays taken.
+func (c *class) shares() bool {
+	return slices.ContainsFunc(c.devices, func(d snapshot.DeviceClaim) bool { return !d.Own })
+}
+
+// equipped are the candidates from which the devices of a way can be used; nil if there are none.
+func (sv *solver) equipped(on *candidates, w way) *candidates {
+	if !on.reqs.Compatible(w.asks, sv.s.Labels.WellKnown) {
+		return nil
+	}
+	if reqs := on.reqs.Intersect(sv.lasting(on, w.asks)); !reqs.Equal(on.reqs) {
+		return sv.candidates(on.t, reqs)
+	}
+	return on
+}
+
+// equippedFirst are the candidates of the first way of giving the pods of a class their devices in the bin; nil if there is none.
+func (sv *solver) equippedFirst(b *bin, c *class, on *candidates) *candidates {
+	if len(c.devices) == 0 {
+		return on
+	}
+	ways, _ := sv.ways(b, c, on)
+	for _, w := range ways {
+		if with := sv.equipped(on, w); with != nil {
+			return with
+		}
+	}
+	return nil
+}
+
+// way is devices for a pod in a new node: the same ones outside of the node, whichever of the types it becomes.
+type way struct {
+	// asks is what the node must be like.
+	asks   requirement.Set
+	claims []snapshot.DeviceClaim
+	grants []snapshot.DeviceGrant
+	// drivers are those of devices that come with the node, by the name of its type.
+	drivers map[string][]string
+}
+
+// ways are the ways of giving a pod its devices in a bin, what is cheapest first; the error says why there are none.
+func (sv *solver) ways(b *bin, c *class, on *candidates) ([]way, error) {
+	var out []way
+	var types [][]string
+	var none, nearest error
+	for _, look := range sv.looks(on) {
+		site := snapshot.DeviceSite{Node: host(b.index), Labels: look.labels, Type: look.typ}
+		g, err := sv.devices.Find(c.devices, site)
+		if err != nil {
+			none = cmp.Or(none, err)
+			if look.typ != nil { // which says more than that others have no devices at all
+				nearest = cmp.Or(nearest, err)
+			}
+			continue
+		}
+		i := slices.IndexFunc(out, func(w way) bool { return w.grants[0].Outside == g.Outside })
+		if i < 0 {
+			asks, err := sv.s.Labels.FromExpressions(g.Reach)
+			if err != nil {
+				none = cmp.Or(none, err)
+				continue
+			}
+			i, out, types = len(out), append(out, way{asks: asks, claims: c.devices, drivers: map[string][]string{}}), append(types, nil)
+		}
+		w := &out[i]
+		w.grants, types[i] = append(w.grants, g), append(types[i], look.types...)
+		for _, name := range look.types {
+			if len(g.Drivers) > 0 {
+				w.drivers[name] = g.Drivers
+			}
+		}
+	}
+	for i := range out {
+		if len(out[i].drivers) > 0 {
+			out[i].asks = out[i].asks.With(requirement.In(corev1.LabelInstanceTypeStable, types[i]...))
+		}
+	}
+	return out, cmp.Or(nearest, none)
+}
+
+// look is new nodes that are alike as far as devices go.
+type look struct {
+	key    string
+	labels map[string]string
+	// typ is nil if none of types comes with devices; otherwise it is the only one.
+	typ   *catalog.InstanceType
+	types []string
+}
+
+// maxLooks bounds how many values of labels are told apart in one type's offering.
+const maxLooks = 64
+
+// looks are the different nodes that candidates can become as devices see them, what is cheapest first.
+func (sv *solver) looks(on *candidates) []look {
+	if on.looks != nil {
+		return on.looks
+	}
+	keys := sv.s.Devices.Labels()
+	at := map[string]int{}
+	for _, cand := range on.list {
+		it := on.t.types[cand.t].InstanceType
+		for i := range it.Offerings {
+			o := &it.Offerings[i]
+			if !o.Available || !on.reqs.Overlaps(o.Requirements) {
+				continue
+			}
+			for _, l := range sv.labelled(on.reqs, it, o.Requirements, keys) {
+				if len(it.DeviceSlices) > 0 {
+					l.typ = it
+					l.key = it.Name + "/" + l.key
+				}
+				k, known := at[l.key]
+				if !known {
+					k = len(on.looks)
+					at[l.key] = k
+					on.looks = append(on.looks, l)
+				}
+				if types := &on.looks[k].types; !slices.Contains(*types, it.Name) {
+					*types = append(*types, it.Name)
+				}
+			}
+		}
+	}
+	return on.looks
+}
+
+// labelled spells out the values that the labels can have on a node of an offering.
+func (sv *solver) labelled(reqs requirement.Set, it *catalog.InstanceType, offering requirement.Set, keys []string) []look {
+	out := []look{{labels: map[string]string{}}}
+	for _, raw := range keys {
+		key := sv.s.Labels.Normalize(raw)
+		if key == corev1.LabelHostname {
+			continue // which nobody knows yet
+		}
+		r := reqs.Get(key)
+		for _, more := range []requirement.Set{it.Requirements, offering} {
+			if more.Defines(key) {
+				r = reqs.With(more.Get(key)).Get(key)
+			}
+		}
+		if r.Operator() != corev1.NodeSelectorOpIn {
+			continue
+		}
+		var next []look
+		for _, l := range out {
+			for _, v := range r.Values() {
+				labels := maps.Clone(l.labels)
+				labels[raw] = v
+				next = append(next, look{key: l.key + raw + "=" + v + ",", labels: labels})
+			}
+		}
+		out = next[:min(len(next), maxLooks)]
+	}
+	return out
+}
+
+// furnishBin takes the devices that a growth counts on.
+func (sv *solver) furnishBin(b *bin, g growth) {
+	if g.devices == nil {
+		return
+	}
+	sv.devices = sv.devices.With(g.devices.claims, g.devices.grants...)
+	b.devices = append(b.devices, g.devices)
+}
+
+// drivers are those whose devices the bin's pods have on whichever of the types it becomes, sorted.
+func (b *bin) drivers(types []*catalog.InstanceType) []string {
+	count := map[string]int{}
+	for _, it := range types {
+		seen := map[string]bool{}
+		for _, w := range b.devices {
+			for _, d := range w.drivers[it.Name] {
+				if !seen[d] {
+					seen[d] = true
+					count[d]++
+				}
+			}
+		}
+	}
+	var out []string
+	for _, d := range slices.Sorted(maps.Keys(count)) {
+		if count[d] == len(types) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// sayDevices says why no new node of the pool has devices for the pods.
+func (e *explainer) sayDevices(q *question, l lift) string {
+	t := e.template(q.t, l)
+	on, why := e.sv.narrow(e.sv.candidates(t, t.reqs), e.sv.wish(q.asked(l)))
+	if why != nil {
+		return "no instance type of the pool has devices for its resource claims"
+	}
+	_, err := e.sv.ways(e.sv.newBin(t), q.c, on)
+	if err == nil {
+		names := make([]string, len(q.c.devices))
+		for i, d := range q.c.devices {
+			names[i] = fmt.Sprintf("%q", d.Name)
+		}
+		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
+	}
+	if !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return len(ti.DeviceSlices) > 0 }) {
+		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
+	}
+	return err.Error()
 }

@@ -338,6 +338,8 @@ func (e *explainer) identify(q *question, l lift, why *refusal) obstacle {
 		return obstacle{code: MinValues, words: e.sayMinValues(q, l), lift: lift{minValues: true}}
 	case Reserved:
 		return obstacle{code: Reserved, words: "the capacity reservations that would do are taken by nodes on their way", final: true}
+	case Devices:
+		return obstacle{code: Devices, words: e.sayDevices(q, l), final: true}
 	case HostPort:
 		return obstacle{code: HostPort, words: e.sayPorts(q), lift: lift{ports: true}}
 	case Offering:

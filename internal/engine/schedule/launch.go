@@ -49,6 +49,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		groups[t.types[cand.t].group] = true
 	}
 	l.Requirements = sv.committed(&l, held)
+	l.Drivers = b.drivers(l.InstanceTypes)
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
 	for _, h := range b.held {

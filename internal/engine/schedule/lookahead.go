@@ -100,6 +100,9 @@ func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin,
 		if why != nil {
 			continue
 		}
+		if on = sv.equippedFirst(b, a.c, on); on == nil {
+			continue
+		}
 		limit := (b.on.list[b.first].price + price) * (1 + 1e-9)
 		for _, cand := range on.list {
 			if cand.price > limit {

@@ -28,6 +28,7 @@ type node struct {
 	// before is what a run found, once it has touched the node.
 	before              nodeState
 	touched, ownVolumes bool
+	site                snapshot.DeviceSite // made when first asked for
 }
 
 // nodeOrder puts nodes that are up before those on their way, then goes by name.
@@ -141,12 +142,13 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 			return false, v.forGood()
 		}
 	}
-	return true, false
+	return sv.furnished(n, c)
 }
 
 // join places the pod on the node and counts it there.
 func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
+	sv.furnishNode(n, c)
 	if n.free != nil {
 		n.free = n.free.minus(c.requests)
 	}

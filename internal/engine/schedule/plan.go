@@ -43,6 +43,8 @@ type Launch struct {
 	Requests corev1.ResourceList
 	// Pods that the claim is bought for, in order of placement.
 	Pods []*corev1.Pod
+	// Drivers are those of DRA that must publish the devices of a node before it is ready for Pods, sorted.
+	Drivers []string
 	// MinValuesRelaxed is true when a minValues of the pool was lowered (BestEffort).
 	MinValuesRelaxed bool
 }
@@ -95,8 +97,10 @@ const (
 	Volume        Code = "Volume"
 	VolumePending Code = "VolumeUnbound"
 	Unsupported   Code = "Unsupported"
-	// DeviceClaims: the pod asks for devices by dynamic resource allocation.
+	// DeviceClaims: the pod asks for devices by dynamic resource allocation, which is ignored, or has to wait for its claims.
 	DeviceClaims Code = "ResourceClaims"
+	// Devices: there are none left for the pod's resource claims.
+	Devices Code = "Devices"
 	// Reserved: only capacity reservations would do, and nodes on their way take what they have left.
 	Reserved Code = "ReservedCapacity"
 )

@@ -19,6 +19,8 @@ type kind struct {
 	ports []hostPort
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
 	volumes []wish
+	// devices are the resource claims; none while devices are not planned.
+	devices []snapshot.DeviceClaim
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
 	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
@@ -228,9 +230,6 @@ func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
 
 // validate returns what in the pod's spec keeps it from being considered at all.
 func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
-	if wantsDevices(&pod.Spec) {
-		return requirement.Pod{}, []Reason{{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"}}
-	}
 	node, err := sv.s.Labels.FromPod(&pod.Spec)
 	if err != nil {
 		return node, []Reason{{Code: InvalidPod, Message: err.Error()}}

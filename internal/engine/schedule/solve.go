@@ -70,6 +70,9 @@ type solver struct {
 	rejected   []Rejection
 	illegible  []Rejection // pods that cannot be read
 
+	// devices are what is left of them; nil if no pod asks for any.
+	devices snapshot.DeviceBook
+
 	run           int
 	start         start
 	touchedNodes  []*node
@@ -149,7 +152,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queued {
 		}
 	}
 	for i := range s.DaemonSets {
-		if d, ok := newDaemon(s.Labels, &s.DaemonSets[i]); ok {
+		if d, ok := newDaemon(s, &s.DaemonSets[i]); ok {
 			sv.daemons = append(sv.daemons, d)
 		}
 	}

@@ -79,7 +79,9 @@ type candidates struct {
 	// narrowed is what the candidates become under wishes, by their ids; settled remembers domains.
 	narrowed []narrowing
 	settled  []settled
-	list     []candidate // cheapest first, then by name
+	// looks are what devices see of them; made when first asked for.
+	looks []look
+	list  []candidate // cheapest first, then by name
 }
 
 // poolOrder puts heavier pools first, and among equals the name that sorts last.

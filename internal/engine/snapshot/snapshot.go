@@ -42,6 +42,8 @@ type Snapshot struct {
 	Volumes    Volumes
 	PDBs       []*policyv1.PodDisruptionBudget
 	Namespaces map[string]map[string]string // name -> labels
+	// Devices answers for pods with resource claims. While it is nil these are not planned.
+	Devices Devices
 }
 
 // Settings are the user's choices that change decisions.

@@ -14,8 +14,11 @@ func asksDevices(pod *corev1.Pod) bool {
 	return n > 0
 }
 
-// devices: no plan places a pod that has such claims.
+// devices: no plan places a pod that has such claims while the snapshot does not know of devices.
 func (c *check) devices() {
+	if c.s.Devices != nil {
+		return
+	}
 	for _, pl := range c.places {
 		for _, pod := range pl.pods {
 			if asksDevices(pod) {

@@ -99,7 +99,7 @@ func (c *check) expected(pl *place, running amounts) amounts {
 
 // daemon tells whether a DaemonSet's pod is one that new nodes make room for.
 func (c *check) daemon(pod *corev1.Pod) bool {
-	return pod != nil && !asksDevices(pod) && c.wantsOf(pod).err == nil
+	return pod != nil && (c.s.Devices != nil || !asksDevices(pod)) && c.wantsOf(pod).err == nil
 }
 
 func tolerated(pod *corev1.Pod, taints []corev1.Taint) bool {

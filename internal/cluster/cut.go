@@ -34,6 +34,8 @@ type Objects struct {
 	StorageClasses         []*storagev1.StorageClass
 	PDBs                   []*policyv1.PodDisruptionBudget
 	Namespaces             []*corev1.Namespace
+	// Devices are what DRA drivers publish and pods claim; nil if that is ignored.
+	Devices *Devices
 	// Buffers are those that are to have room.
 	Buffers []Buffer
 	Owners
@@ -70,7 +72,7 @@ func Cut(o Objects, f Facts) *snapshot.Snapshot {
 		Objects: o, facts: f,
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
-	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies, w.spreadByDefault, w.cutBuffers} {
+	for _, step := range []func(){w.cutNodes, w.cutPods, w.cutPools, w.cutDaemonSets, w.cutVolumes, w.cutPolicies, w.spreadByDefault, w.cutBuffers, w.cutDevices} {
 		step()
 	}
 	return w.snap

@@ -28,7 +28,7 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	facts := s.facts()
 	objects := &Objects{}
-	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readBuffers, s.readOwners} {
+	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readBuffers, s.readOwners, s.readDevices} {
 		if err := step(ctx, objects); err != nil {
 			return nil, fmt.Errorf("cut a snapshot: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -38,6 +39,9 @@ type Config struct {
 	Overlays *Overlays
 	// CapacityBuffers is the feature gate of that name.
 	CapacityBuffers bool
+	// Devices is where compiled expressions over devices are kept. While it is nil, devices are not read, and pods with
+	// resource claims are not planned.
+	Devices *cel.Cache
 	// PoolLeftOut is told of a pool whose instance types could not be listed.
 	PoolLeftOut func(pool *karpv1.NodePool, err error)
 	Settings    snapshot.Settings

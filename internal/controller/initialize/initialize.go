@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,19 +38,25 @@ type Reconciler struct {
 	Patience time.Duration
 	// MendLostTaints removes the cloud controller manager's taint from a node that it is done with.
 	MendLostTaints bool
+	// Devices has nodes wait for the DRA drivers that their pods need devices of.
+	Devices bool
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.initialization").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())))
+	if r.Devices {
+		b = b.Watches(&resourcev1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(claimRequests(mgr.GetClient())))
+	}
+	return b.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 50}).
 		Complete(conflict.Retry(r))
 }
 
-// Reconcile sets Initialized, or says what it waits for. A change of the Node brings it back.
+// Reconcile sets Initialized, or says what it waits for. A change of the Node, or of its devices, brings it back.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -64,7 +71,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	before := claim.DeepCopy()
-	if reason, message := waitsFor(claim, nodes); reason != "" {
+	reason, message := waitsFor(claim, nodes)
+	if reason == "" && r.Devices {
+		if reason, message, err = r.waitsForDrivers(ctx, claim, &nodes[0]); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if reason != "" {
 		var again time.Duration
 		if len(nodes) == 1 && cluster.NodeReady(&nodes[0]) {
 			if taint, owner := lastTaint(claim, &nodes[0]); taint != nil {

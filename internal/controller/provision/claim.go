@@ -32,6 +32,9 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	if slices.ContainsFunc(l.InstanceTypes, func(t *catalog.InstanceType) bool { return t.CapacityOverlaid }) {
 		claim.Annotations[karpv1.AnnotationCapacityOverlayApplied] = "true"
 	}
+	if len(l.Drivers) > 0 {
+		claim.Annotations[karpv1.AnnotationRequestedDRADrivers] = strings.Join(l.Drivers, ",")
+	}
 	var pods, virtual []string
 	for _, pod := range l.Pods {
 		if buffer.IsVirtual(pod) {

@@ -14,6 +14,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	engine "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
@@ -115,5 +116,22 @@ func TestPodsAreNeverBound(t *testing.T) {
 	}
 	if got := len(claims(t, f.API)); got != 2 {
 		t.Errorf("%d claims, want the one that was there and one more", got)
+	}
+}
+
+// A claim names the drivers that its node has to wait for.
+func TestClaimOfDrivers(t *testing.T) {
+	for _, tt := range []struct {
+		drivers []string
+		want    string
+		there   bool
+	}{{nil, "", false}, {[]string{"a.example.com", "b.example.com"}, "a.example.com,b.example.com", true}} {
+		claim, err := Claim(&schedule.Launch{Pool: fixture.Pool("general"), InstanceTypes: engine.Types(), Drivers: tt.drivers}, engine.World(nil).Labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, there := claim.Annotations[karpv1.AnnotationRequestedDRADrivers]; got != tt.want || there != tt.there {
+			t.Errorf("%q, %t; want %q, %t", got, there, tt.want, tt.there)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -29,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/device"
 	"github.com/dovetail-k8s/dovetail/internal/controller/adopt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
@@ -96,7 +98,12 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var expressions *cel.Cache
+	if !a.settings.IgnoreDRARequests {
+		expressions = device.NewExpressions()
+	}
 	state := cluster.NewState(cluster.Config{
+		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
 		Live:             a.mgr.GetAPIReader(),
 		Types:            ec2,
@@ -137,7 +144,10 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&register.Reconciler{Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&initialize.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints},
+		&initialize.Reconciler{
+			Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints,
+			Devices: !a.settings.IgnoreDRARequests,
+		},
 		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&hydrate.Reconciler{Client: c, Now: now},

@@ -93,7 +93,7 @@ func TestRefusedSettings(t *testing.T) {
 }
 
 func TestIdleSettingsAreNamed(t *testing.T) {
-	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--feature-gates=NodeRepair=true,Unheard=true,ReservedCapacity=true")
+	s, _, err := parse(t, nil, "--cluster-name=a", "--ignore-dra-requests=false", "--interruption-queue=q", "--feature-gates=NodeRepair=true,Unheard=true,ReservedCapacity=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +109,13 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
-		"--ignore-dra-requests=false", "--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
+		"--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
 		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 7 {
-		t.Errorf("%d settings without effect, want 7", got)
+	if got := len(s.Idle()); got != 6 {
+		t.Errorf("%d settings without effect, want 6", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

@@ -36,11 +36,23 @@ const chaosTimeout = 8 * time.Minute
 // chaosBudget is how many nodes the pool of the story lets go at a time.
 const chaosBudget = 3
 
-// chaosApps are the workloads of the story, and how many pods each may have.
-var chaosApps = []struct {
-	name string
-	most int
-}{{"web", 60}, {"batch", 10}, {"keep", 4}}
+// chaosApp is a workload of the story.
+type chaosApp struct {
+	name  string
+	most  int // pods that it may have
+	scale func(w *World, ctx context.Context, name string, replicas int32) error
+}
+
+// chaosApps are the workloads of the story.
+func chaosApps() []chaosApp {
+	deployment := func(w *World, ctx context.Context, name string, n int32) error { return w.Scale(ctx, name, n) }
+	return []chaosApp{
+		{"web", 60, deployment},
+		{"batch", 10, deployment},
+		{"keep", 4, deployment},
+		{"ledger", 5, func(w *World, ctx context.Context, name string, n int32) error { return w.ScaleStateful(ctx, name, n) }},
+	}
+}
 
 // chaos goes through mixes of everything that can go wrong around a controller, one seed after another in one world: after
 // each, all is as if nothing had been, and what may never happen has not happened at any moment.
@@ -49,6 +61,7 @@ func chaos(m Mixes) Scenario {
 	steps := []Step{
 		startController(),
 		installPool(manifests.Chaos, nil),
+		installStorage("does not tolerate the taint of ending nodes", toleratesNone),
 		{Name: "create workloads without pods", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
 			g.watch(w)
 			w.KeepController()
@@ -65,25 +78,33 @@ func chaos(m Mixes) Scenario {
 		})
 	}
 	steps = append(steps, Step{
-		Name: "scale to 0: all nodes and instances go", Timeout: 3 * time.Minute,
+		Name: "delete the workloads: all nodes, instances and volumes go", Timeout: 4 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
-			for _, app := range chaosApps {
-				if err := w.Scale(ctx, app.name, 0); err != nil {
-					return err
-				}
+			workload, err := render(w, manifests.ChaosWorkload, nil)
+			if err != nil {
+				return err
 			}
-			for _, app := range chaosApps {
+			if err := w.Delete(ctx, workload); err != nil {
+				return err
+			}
+			for _, app := range chaosApps() {
 				if err := empty(ctx, w, app.name); err != nil {
 					return err
 				}
 			}
+			if err := w.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace("default")); err != nil {
+				return err
+			}
+			if err := noVolumes(ctx, w); err != nil {
+				return err
+			}
 			w.Note("%d NodeClaims, %d instances, %d starts of the controller", len(w.History.Claims()), len(w.Instances()), w.ControllerStarts())
 			return g.verdict(w)
 		},
-	}, removePool(manifests.Chaos, nil))
+	}, removeStorage(), removePool(manifests.Chaos, nil))
 	return Scenario{
 		Name:    "chaos",
-		Summary: "throttling, lost answers, no capacity, crashes of controller and API server, seeded: no pod gets two nodes, nothing leaks",
+		Summary: "throttling, lost answers, no capacity, crashes of controller and API server, seeded: no pod gets two nodes, nothing leaks, no volume is lost",
 		Steps:   steps,
 	}
 }
@@ -196,18 +217,19 @@ func (s *storm) tell(format string, args ...any) {
 }
 
 func (s *storm) scale(ctx context.Context) error {
-	app := chaosApps[s.dice.IntN(len(chaosApps))]
+	apps := chaosApps()
+	app := apps[s.dice.IntN(len(apps))]
 	n := s.dice.IntN(app.most + 1)
 	s.tell("%s=%d", app.name, n)
 	s.want[app.name] = n
-	return s.w.Scale(ctx, app.name, int32(n))
+	return app.scale(s.w, ctx, app.name, int32(n))
 }
 
 func (s *storm) scaleToZero(ctx context.Context) error {
 	s.tell("all=0")
-	for _, app := range chaosApps {
+	for _, app := range chaosApps() {
 		s.want[app.name] = 0
-		if err := s.w.Scale(ctx, app.name, 0); err != nil {
+		if err := app.scale(s.w, ctx, app.name, 0); err != nil {
 			return err
 		}
 	}
@@ -276,20 +298,21 @@ func kept(p corev1.Pod) bool {
 
 // rests waits until each workload has its pods, each pod runs, and instances and NodeClaims belong together.
 func (s *storm) rests(ctx context.Context) error {
-	for _, app := range chaosApps {
+	for _, app := range chaosApps() {
+		// What this storm has not scaled has the pods that another left it with.
 		want, scaled := s.want[app.name]
 		if !scaled {
-			n, err := s.w.Replicas(ctx, app.name)
+			all, err := pods(ctx, s.w, app.name)
 			if err != nil {
 				return err
 			}
-			want = n
+			want = len(all)
 		}
 		if err := podsRun(ctx, s.w, app.name, want); err != nil {
 			return fmt.Errorf("%s: %w", app.name, err)
 		}
 	}
-	return errors.Join(pairs(ctx, s.w), oneInstanceEach(s.w))
+	return errors.Join(pairs(ctx, s.w), oneInstanceEach(s.w), volumesThere(ctx, s.w))
 }
 
 // oneInstanceEach checks that no NodeClaim ever got two instances.

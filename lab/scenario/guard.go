@@ -25,6 +25,24 @@ type guard struct {
 	broken []string
 }
 
+// volumesThere checks that each volume that was ever bound is still in EC2.
+func volumesThere(ctx context.Context, w *World) error {
+	var volumes corev1.PersistentVolumeList
+	if err := w.Client.List(ctx, &volumes); err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, v := range w.AWS.EC2().Volumes() {
+		there[v.ID] = true
+	}
+	for _, pv := range volumes.Items {
+		if csi := pv.Spec.CSI; csi != nil && !there[csi.VolumeHandle] {
+			return fmt.Errorf("volume %s of %s is gone", csi.VolumeHandle, pv.Name)
+		}
+	}
+	return nil
+}
+
 // watch begins to watch a world, until its end.
 func (g *guard) watch(w *World) {
 	g.ending = map[types.UID]bool{}

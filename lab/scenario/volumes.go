@@ -248,20 +248,25 @@ func removeDatabase(class string) Step {
 			if err := empty(ctx, w, databaseApp); err != nil {
 				return err
 			}
-			return world.Until(ctx, func() error {
-				var volumes corev1.PersistentVolumeList
-				var attachments storagev1.VolumeAttachmentList
-				if err := errors.Join(w.Client.List(ctx, &volumes), w.Client.List(ctx, &attachments)); err != nil {
-					return err
-				}
-				left := w.AWS.EC2().Volumes()
-				if len(volumes.Items)+len(attachments.Items)+len(left) > 0 {
-					return fmt.Errorf("left: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
-				}
-				return nil
-			})
+			return noVolumes(ctx, w)
 		},
 	}
+}
+
+// noVolumes waits until nothing is left of any volume.
+func noVolumes(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		var volumes corev1.PersistentVolumeList
+		var attachments storagev1.VolumeAttachmentList
+		if err := errors.Join(w.Client.List(ctx, &volumes), w.Client.List(ctx, &attachments)); err != nil {
+			return err
+		}
+		left := w.AWS.EC2().Volumes()
+		if len(volumes.Items)+len(attachments.Items)+len(left) > 0 {
+			return fmt.Errorf("left: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
+		}
+		return nil
+	})
 }
 
 func removeStorage() Step {

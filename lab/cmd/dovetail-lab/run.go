@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
@@ -23,6 +26,7 @@ type runOptions struct {
 	output             string
 	stateDir, dovetail string
 	mixes              scenario.Mixes
+	parallel           int
 }
 
 func newRun() *cobra.Command {
@@ -37,7 +41,8 @@ was there, and keeps the logs.`,
 		Example: `  dovetail-lab run first-node
   dovetail-lab run first-node scale-up-down -o json
   dovetail-lab run chaos --first-seed 17 --seeds 1
-  dovetail-lab run --all`,
+  dovetail-lab run --all
+  dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stories, err := o.stories(args)
 			if err != nil {
@@ -46,12 +51,22 @@ was there, and keeps the logs.`,
 			if err := checkOutput(o.output); err != nil {
 				return misused(cmd, err)
 			}
+			if o.parallel < 0 {
+				return misused(cmd, fmt.Errorf("--parallel %d: at least one is needed", o.parallel))
+			}
+			if o.parallel == 0 {
+				o.parallel = 1
+				if o.all {
+					o.parallel = 2
+				}
+			}
 			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
 	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all two)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory even when all went well")
@@ -150,27 +165,48 @@ func namesOf(all []scenario.Scenario) []string {
 	return names
 }
 
-// runStories tells one story after another, those that fail notwithstanding.
+// runStories tells the stories, those that fail notwithstanding, and several at a time if asked to: each has a world of its
+// own, and waits for most of its time.
 func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, out io.Writer) error {
 	silenceLibraries()
 	dovetail, err := dovetailBinary(o.dovetail)
 	if err != nil {
 		return err
 	}
-	var results []scenario.Result
-	passed := true
-	report := scenario.NewReport(screen.NewPainter(out, os.Getenv))
-	for _, s := range stories {
-		if ctx.Err() != nil {
-			passed = false
-			break
-		}
-		result, err := o.runStory(ctx, s, dovetail, report)
-		if err != nil {
+	told := make([]*scenario.Result, len(stories))
+	var group errgroup.Group
+	group.SetLimit(o.parallel)
+	var mu sync.Mutex // of out
+	for i, s := range stories {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			// Told alone, a story is reported as it goes; among others, when it has ended.
+			to, whole := out, &bytes.Buffer{}
+			if o.parallel > 1 {
+				to = whole
+			}
+			result, err := o.runStory(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
+			if err != nil {
+				return err
+			}
+			told[i] = &result
+			mu.Lock()
+			defer mu.Unlock()
+			_, err = out.Write(whole.Bytes())
 			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	passed := true
+	results := []scenario.Result{}
+	for _, r := range told {
+		if passed = passed && r != nil && r.Passed; r != nil {
+			results = append(results, *r)
 		}
-		passed = passed && result.Passed
-		results = append(results, result)
 	}
 	if o.output == "json" {
 		if err := writeJSON(out, results); err != nil {

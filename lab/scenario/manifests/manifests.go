@@ -25,8 +25,8 @@ const (
 	Medium = "medium.yaml"
 	// Chaos is a pool of machines of 4 and 8 CPUs that lets three nodes go at a time. Variable: CLUSTER_NAME.
 	Chaos = "chaos.yaml"
-	// ChaosWorkload are Deployments without pods yet: web is spread over zones, batch asks for much, and the pods of keep
-	// may not be moved.
+	// ChaosWorkload are workloads without pods yet: web is spread over zones, batch asks for much, the pods of keep may not
+	// be moved, and those of ledger have a volume each.
 	ChaosWorkload = "chaos-workload.yaml"
 	// Twin are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
 	// Variables: CLUSTER_NAME, AMI_ALIAS.

@@ -147,6 +147,16 @@ func (c *Cluster) ScalePool(ctx context.Context, pool string, replicas int32) er
 	return nil
 }
 
+// ScaleStateful sets the replicas of a StatefulSet in the default namespace.
+func (c *Cluster) ScaleStateful(ctx context.Context, name string, replicas int32) error {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if err := c.Client.SubResource("scale").Update(ctx, s, client.WithSubResourceBody(scale)); err != nil {
+		return fmt.Errorf("scale StatefulSet %s to %d: %w", name, replicas, err)
+	}
+	return nil
+}
+
 // DaemonSet is a DaemonSet as it is.
 func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
 	ds := &appsv1.DaemonSet{}
@@ -154,18 +164,6 @@ func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv
 		return nil, fmt.Errorf("DaemonSet %s/%s: %w", namespace, name, err)
 	}
 	return ds, nil
-}
-
-// Replicas is how many pods a Deployment in the default namespace is to have.
-func (c *Cluster) Replicas(ctx context.Context, deployment string) (int, error) {
-	d := &appsv1.Deployment{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: deployment}, d); err != nil {
-		return 0, fmt.Errorf("replicas of Deployment %s: %w", deployment, err)
-	}
-	if d.Spec.Replicas == nil {
-		return 1, nil
-	}
-	return int(*d.Spec.Replicas), nil
 }
 
 // pollEvery is short against what is waited for, and long against the cost of a look at watched state.

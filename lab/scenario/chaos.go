@@ -177,12 +177,16 @@ func (s *storm) acts(ctx context.Context) error {
 	deeds := []struct {
 		weight int
 		do     func(context.Context) error
-	}{{6, s.scale}, {1, s.scaleToZero}, {3, s.killController}, {1, s.crashAPIServer}, {2, s.deletePod}, {1, s.deleteClaim}}
+	}{{6, s.scale}, {3, s.killController}, {1, s.crashAPIServer}, {2, s.deletePod}, {1, s.deleteClaim}}
 	total := 0
 	for _, d := range deeds {
 		total += d.weight
 	}
-	if err := s.scale(ctx); err != nil {
+	first := s.scale
+	if s.dice.IntN(3) == 0 {
+		first = s.scaleToZero // and again from nothing
+	}
+	if err := first(ctx); err != nil {
 		return err
 	}
 	for range 5 + s.dice.IntN(4) {

@@ -21,8 +21,18 @@ func (sv *solver) wish(set requirement.Set) wish {
 	if !ok {
 		id = len(sv.wishes)
 		sv.wishes[string(sv.key)] = id
+		sv.noteAbsent(set)
 	}
 	return wish{id, set}
+}
+
+// noteAbsent notes the labels that a set demands that nodes lack.
+func (sv *solver) noteAbsent(set requirement.Set) {
+	for _, r := range set.All() {
+		if r.Operator() == corev1.NodeSelectorOpDoesNotExist {
+			sv.absent[r.Key()] = true
+		}
+	}
 }
 
 // narrowing is what candidates become under a wish, or why they cannot.

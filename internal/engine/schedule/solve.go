@@ -40,7 +40,8 @@ type solver struct {
 	groups    []*group
 	groupByID map[string]*group
 	wishes    map[string]int
-	key       []byte // memory of candidates and wish
+	absent    map[string]bool // labels that some node may be asked to lack
+	key       []byte          // memory of candidates and wish
 	open      map[opening]*candidates
 
 	market    *market
@@ -89,7 +90,7 @@ type start struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, open: map[opening]*candidates{}, generation: 1,
+		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, absent: map[string]bool{}, open: map[opening]*candidates{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
@@ -296,7 +297,7 @@ func (sv *solver) attempt(q *queued) bool {
 		return false
 	}
 	for i := range c.shapes {
-		if sv.placeOnNode(q, i) || sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.press(q, i) {
+		if sv.placeOnNode(q, i) || !sv.shut(c.views(c.shapes[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.press(q, i)) {
 			sv.placed(q)
 			sv.conceded += i
 			return true

@@ -106,6 +106,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	}
 	// Nodes will have these two once they are up; daemons may select by them.
 	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
+	sv.noteAbsent(t.reqs)
 	t.limits = newAxes(np.Spec.Limits)
 	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
 	t.left = t.limit.minus(t.used)

@@ -430,6 +430,15 @@ func (v *view) allowsCount(domain string, n int) bool {
 	}
 }
 
+// shut tells whether no new node can be anywhere that the views allow, since in each domain there is somebody to keep
+// away from. A new node has a domain unless somebody asks that it have none.
+func (sv *solver) shut(views []view) bool {
+	return slices.ContainsFunc(views, func(v view) bool {
+		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absent[v.g.key] && len(v.g.universe) > 0 &&
+			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
+	})
+}
+
 // choice narrows a new node to domains.
 type choice []requirement.Requirement
 

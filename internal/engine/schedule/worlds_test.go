@@ -38,7 +38,16 @@ func TestWhatRandomWorldsFound(t *testing.T) {
 	far := []snapshot.Pool{Pool("general", []*catalog.InstanceType{
 		Type("small", 0.1, "cpu", "2", "memory", "8Gi"), onlyIn("z3", Type("large", 0.4, "cpu", "8", "memory", "32Gi")),
 	})}
+	// Nodes of one type have a label that a pod asks not to be there, and by which others keep apart.
+	build := []snapshot.Pool{Pool("general", []*catalog.InstanceType{
+		WithLabel(Type("named", 0.1, "cpu", "2", "memory", "8Gi"), corev1.LabelWindowsBuild, "1"), Type("nameless", 0.4, "cpu", "8", "memory", "32Gi"),
+	})}
 	tell(t, []story{
+		{"nobody to keep away from where there is no such place", World(build, append(
+			Pods(2, "a", Labelled("app", "a"), Apart(corev1.LabelWindowsBuild, "a"), Asks("cpu", "100m")),
+			Pod("big", Asks("cpu", "7"), Needs(Expr(corev1.LabelWindowsBuild, absent))),
+			Pod("first", Labelled("app", "a"), Apart(corev1.LabelWindowsBuild, "a"), Asks("cpu", "1"), Selects(corev1.LabelWindowsBuild, "1")))...,
+		), []string{"general named: first", "general nameless: a x2, big"}},
 		{"a sidecar's host port", World(pool(), Pods(2, "a", sidecar(80))...), []string{"general m.small: a", "general m.small: a"}},
 		{"one value demanded, and none", World(pool(TemplateLabel("rack", "r1")), Pod("a", Selects("rack", "r1"), Needs(Expr("rack", absent)))), []string{"no place (Requirements): a"}},
 		{"a pool that contradicts itself", World(pool(Require("team", in, "x"), Require("team", absent)), Pod("a")), []string{"no place (Requirements): a"}},

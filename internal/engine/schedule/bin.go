@@ -338,7 +338,10 @@ func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *
 
 // fitting lists the types from g.first on that hold total within what limits have left, in g's reservation or in none.
 func (sv *solver) fitting(b *bin, g growth, total vec, blocked []bool) []candidate {
-	var out []candidate
+	return sv.appendFitting(nil, b, g, total, blocked)
+}
+
+func (sv *solver) appendFitting(out []candidate, b *bin, g growth, total vec, blocked []bool) []candidate {
 	for _, cand := range g.on.list[g.first:] {
 		ti := &b.t.types[cand.t]
 		if cand.seat == g.seat && total.fits(ti.room) && (blocked == nil || !blocked[ti.group]) && ti.capacity.withinSum(b.t.left, b.reserved) {

@@ -140,7 +140,7 @@ func (e *explainer) probe(q *question, l lift) (growth, *refusal) {
 	}
 	last := q.c.shapes[len(q.c.shapes)-1]
 	strict := q.insists.Without(l.pod...)
-	sh := &shape{strict: strict, full: strict, asks: e.sv.wish(strict), tolerations: last.tolerations, groups: last.groups, views: []view{}}
+	sh := &shape{strict: strict, full: strict, insists: e.sv.wish(strict), asks: e.sv.wish(strict), tolerations: last.tolerations, groups: last.groups, views: []view{}}
 	if !l.taints {
 		sh.blocked = last.blocked
 	}

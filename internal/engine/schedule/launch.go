@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -23,18 +24,20 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	}
 	all, blocked := []candidate(nil), t.conflictingGroups(b.ports, nil)
 	if b.seat == 0 {
-		all = sv.fitting(b, growth{on: b.on, first: b.first}, b.total, blocked)
+		sv.fits = sv.appendFitting(sv.fits[:0], b, growth{on: b.on, first: b.first}, b.total, blocked)
+		all = sv.fits
 	} else {
 		all = sv.seated(b, blocked)
 	}
 	sv.widen(b, all)
-	types := make([]candidate, 0, len(all))
+	types := sv.kept[:0]
 	for _, cand := range all {
 		// Any of the types may be what is launched, so none may count more against limits than was reserved.
 		if t.types[cand.t].capacity.within(b.reserved) {
 			types = append(types, cand)
 		}
 	}
+	sv.kept = types
 	types, l.Requirements = sv.certain(b, types, l.Requirements)
 	types, held := sv.unseat(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if missed, _ := t.minima(l.Requirements, types); len(missed) > 0 {
@@ -43,15 +46,18 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		}
 		l.MinValuesRelaxed = true
 	}
-	groups := map[int]bool{}
+	var groups []int
+	l.InstanceTypes = make([]*catalog.InstanceType, 0, len(types))
 	for _, cand := range types {
 		l.InstanceTypes = t.addVariant(l.InstanceTypes, t.types[cand.t].InstanceType)
-		groups[t.types[cand.t].group] = true
+		if g := t.types[cand.t].group; !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
 	}
 	l.Requirements = sv.committed(&l, held)
 	l.Drivers = b.drivers(l.InstanceTypes)
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
-	l.Requests = leastOverhead(t, slices.Sorted(maps.Keys(groups)))
+	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
 	for _, h := range b.held {
 		for name, q := range h.c.list {
 			q.Mul(int64(h.n))

@@ -11,11 +11,19 @@ import "slices"
 type covering struct {
 	demand   []float64
 	patterns []pattern
+	sparse   []entry // of the first flat patterns, in their order
+	flat     int
 	basis    []int // patterns; ^k is the surplus of row k
 	inverse  []float64
 	level    []float64 // of the basis
 	price    []float64 // of a unit of each row
 	scratch  []float64
+}
+
+// entry is what a pattern has of one row.
+type entry struct {
+	row    int
+	amount float64
 }
 
 // pattern is what a node of a column holds of some rows.
@@ -75,12 +83,15 @@ const none = int(^uint(0) >> 1)
 func (lp *covering) entering() (column int, gain float64) {
 	column = none
 	most := 1e-7
+	lp.flatten()
+	at := 0
 	for j := range lp.patterns {
 		p := &lp.patterns[j]
-		worth := 0.0
-		for i, r := range p.rows {
-			worth += lp.price[r] * p.amounts[i]
+		worth, end := 0.0, at+len(p.rows)
+		for _, e := range lp.sparse[at:end] {
+			worth += lp.price[e.row] * e.amount
 		}
+		at = end
 		if rate := (worth - p.cost) / p.cost; rate > most {
 			column, gain, most = j, worth-p.cost, rate
 		}
@@ -91,6 +102,16 @@ func (lp *covering) entering() (column int, gain float64) {
 		}
 	}
 	return column, gain
+}
+
+// flatten puts the patterns that are new side by side in memory, for they are gone through often.
+func (lp *covering) flatten() {
+	for ; lp.flat < len(lp.patterns); lp.flat++ {
+		p := &lp.patterns[lp.flat]
+		for i, r := range p.rows {
+			lp.sparse = append(lp.sparse, entry{r, p.amounts[i]})
+		}
+	}
 }
 
 // leaving is the row of the basis that limits the column; its direction is left in scratch.

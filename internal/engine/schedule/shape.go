@@ -282,12 +282,13 @@ func queueOrder(a, b *queued) int {
 	if a.memory != b.memory {
 		return cmp.Compare(b.memory, a.memory)
 	}
-	return cmp.Or(
-		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
-		cmp.Compare(a.pod.UID, b.pod.UID),
-		cmp.Compare(a.pod.Namespace, b.pod.Namespace),
-		cmp.Compare(a.pod.Name, b.pod.Name),
-	)
+	if older := a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time); older != 0 {
+		return older
+	}
+	if a.pod.UID != b.pod.UID {
+		return cmp.Compare(a.pod.UID, b.pod.UID)
+	}
+	return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
 // queued is a pod waiting for a place.

@@ -55,7 +55,9 @@ type solver struct {
 	ranked  [len(tiers)][2][]int32 // memory of rank
 	quotas  quotas
 	seats   seats
-	scratch vec // memory of pack
+	scratch vec         // memory of pack
+	fits    []candidate // memory of launch
+	kept    []candidate // memory of launch
 
 	full, taint, topology, limit plain
 

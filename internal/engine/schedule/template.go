@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -161,28 +160,29 @@ func (sv *solver) groupDaemons(t *template) {
 		}
 	}
 	groups := map[string]int{}
+	var overheads []vec
+	members := make([]byte, len(daemons))
 	for i := range t.types {
 		ti := &t.types[i]
-		var members bitset
-		total, overhead := corev1.ResourceList{}, make(vec, len(sv.axes.names))
-		var ports []hostPort
 		for j, d := range daemons {
-			if slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(ti.Requirements) }) {
-				members.add(j)
-				addTo(total, d.requests)
-				overhead = overhead.plus(d.vec)
-				ports = append(ports, d.ports...)
-			}
+			members[j] = byte(btoi(slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(ti.Requirements) })))
 		}
-		key := fmt.Sprint(members)
-		g, ok := groups[key]
+		g, ok := groups[string(members)]
 		if !ok {
 			g = len(t.groups)
-			groups[key] = g
-			t.groups = append(t.groups, daemonGroup{total, ports})
+			groups[string(members)] = g
+			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(vec, len(sv.axes.names))
+			for j, d := range daemons {
+				if members[j] > 0 {
+					addTo(group.requests, d.requests)
+					overhead = overhead.plus(d.vec)
+					group.ports = append(group.ports, d.ports...)
+				}
+			}
+			t.groups, overheads = append(t.groups, group), append(overheads, overhead)
 		}
 		ti.group = g
-		ti.room = sv.axes.vec(ti.Allocatable).minus(overhead)
+		ti.room = sv.axes.vec(ti.Allocatable).minus(overheads[g])
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
 				ti.room[0] = -1

@@ -26,9 +26,6 @@ import (
 // for, but claims can be made that have it try all combinations.
 const maxSteps = 10_000
 
-// expected begins the names of pools that come with nodes that are not up. No pool that is published can have it.
-const expected = "~"
-
 // book is a snapshot.DeviceBook.
 type book struct {
 	of    *Devices
@@ -93,7 +90,7 @@ func (b *book) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceGran
 			}
 			out.held[claim.UID] = r.NodeSelector // the same in all: see describe
 			for j := range r.Devices.Results {
-				if device := &r.Devices.Results[j]; k == 0 || strings.HasPrefix(device.Pool, expected) {
+				if device := &r.Devices.Results[j]; k == 0 || strings.HasPrefix(device.Pool, snapshot.ExpectedPool) {
 					out.take(device)
 				}
 			}
@@ -210,8 +207,8 @@ func expectedSlices(at snapshot.DeviceSite) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
 	for i, spec := range at.Type.DeviceSlices {
 		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
-		spec.Pool.Name = strings.Join([]string{expected, at.Node, at.Type.Name, spec.Pool.Name}, "/")
-		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", expected, i)}, Spec: spec}
+		spec.Pool.Name = strings.Join([]string{snapshot.ExpectedPool, at.Node, at.Type.Name, spec.Pool.Name}, "/")
+		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", snapshot.ExpectedPool, i)}, Spec: spec}
 	}
 	return out
 }
@@ -225,7 +222,7 @@ func describe(g *snapshot.DeviceGrant) error {
 			continue
 		}
 		for _, device := range r.Devices.Results {
-			if strings.HasPrefix(device.Pool, expected) {
+			if strings.HasPrefix(device.Pool, snapshot.ExpectedPool) {
 				g.Drivers = append(g.Drivers, device.Driver)
 				continue
 			}

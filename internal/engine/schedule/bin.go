@@ -36,8 +36,9 @@ type bin struct {
 	// version counts the bin's changes, measured is the version at which room was exact.
 	version, measured int
 	reserved          vec
-	// devices are what the pods have, one by one.
-	devices []*way
+	// ways are how the pods with resource claims get their devices, one by one, and devices what they get.
+	ways    []*way
+	devices []DeviceUse
 	// relaxed tells that minValues were lowered to what could be had.
 	relaxed bool
 }
@@ -375,7 +376,7 @@ func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.reserved = g.reserved
 	}
 	sv.seats.sit(b, g.seat)
-	sv.furnishBin(b, g)
+	sv.furnishBin(b, pod, g)
 	if len(b.pods) > 0 {
 		sv.spent -= b.cost
 	}

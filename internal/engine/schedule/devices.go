@@ -103,12 +103,13 @@ func (sv *solver) furnished(n *node, c *class) (ok, never bool) {
 }
 
 // furnishNode takes devices for a pod that was placed on the node. One that keeps its place whatever else has changed may find none.
-func (sv *solver) furnishNode(n *node, c *class) {
+func (sv *solver) furnishNode(n *node, c *class, pod *corev1.Pod) {
 	if len(c.devices) == 0 {
 		return
 	}
 	if g, err := sv.devices.Find(c.devices, sv.site(n)); err == nil {
 		sv.devices = sv.devices.With(c.devices, g)
+		n.devices = append(n.devices, DeviceUse{pod, c.devices, []snapshot.DeviceGrant{g}})
 	}
 }
 
@@ -291,12 +292,13 @@ func (sv *solver) labelled(reqs requirement.Set, it *catalog.InstanceType, offer
 }
 
 // furnishBin takes the devices that a growth counts on.
-func (sv *solver) furnishBin(b *bin, g growth) {
+func (sv *solver) furnishBin(b *bin, pod *corev1.Pod, g growth) {
 	if g.devices == nil {
 		return
 	}
 	sv.devices = sv.devices.With(g.devices.claims, g.devices.grants...)
-	b.devices = append(b.devices, g.devices)
+	b.ways = append(b.ways, g.devices)
+	b.devices = append(b.devices, DeviceUse{pod, g.devices.claims, g.devices.grants})
 }
 
 // drivers are those whose devices the bin's pods have on whichever of the types it becomes, sorted.
@@ -304,7 +306,7 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 	count := map[string]int{}
 	for _, it := range types {
 		seen := map[string]bool{}
-		for _, w := range b.devices {
+		for _, w := range b.ways {
 			for _, d := range w.drivers[it.Name] {
 				if !seen[d] {
 					seen[d] = true

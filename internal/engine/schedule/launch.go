@@ -55,7 +55,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		}
 	}
 	l.Requirements = sv.committed(&l, held)
-	l.Drivers = b.drivers(l.InstanceTypes)
+	l.Drivers, l.Devices = b.drivers(l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
 	for _, h := range b.held {

@@ -23,6 +23,7 @@ type node struct {
 	attached map[attachment]bool
 	inUse    map[string]int32
 	placed   []*corev1.Pod
+	devices  []DeviceUse // of placed
 	// gone nodes do not exist in the question at hand.
 	gone bool
 	// before is what a run found, once it has touched the node.
@@ -148,7 +149,7 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 // join places the pod on the node and counts it there.
 func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
-	sv.furnishNode(n, c)
+	sv.furnishNode(n, c, pod)
 	if n.free != nil {
 		n.free = n.free.minus(c.requests)
 	}

@@ -8,6 +8,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Plan is the answer to a Snapshot. Each launch is final and independent of the others.
@@ -27,6 +28,16 @@ type Placement struct {
 	// Node is the Name of the snapshot's Node, Claim its claim if it has one.
 	Node, Claim string
 	Pods        []*corev1.Pod
+	// Devices are what those of Pods have that have resource claims, but for pods that keep their place without.
+	Devices []DeviceUse
+}
+
+// DeviceUse is devices for a pod.
+type DeviceUse struct {
+	Pod    *corev1.Pod
+	Claims []snapshot.DeviceClaim
+	// Grants are alternatives on a new node, by the types that it may become, and one on others.
+	Grants []snapshot.DeviceGrant
 }
 
 // Launch is a NodeClaim to create.
@@ -45,6 +56,8 @@ type Launch struct {
 	Pods []*corev1.Pod
 	// Drivers are those of DRA that must publish the devices of a node before it is ready for Pods, sorted.
 	Drivers []string
+	// Devices are what those of Pods have that have resource claims.
+	Devices []DeviceUse
 	// MinValuesRelaxed is true when a minValues of the pool was lowered (BestEffort).
 	MinValuesRelaxed bool
 }

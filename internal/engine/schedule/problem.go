@@ -200,7 +200,7 @@ func (sv *solver) touchGroup(g *group) {
 func (sv *solver) rewind() {
 	for _, n := range sv.touchedNodes {
 		n.free, n.ports, n.attached, n.inUse = n.before.free, n.before.ports, n.before.attached, n.before.inUse
-		n.placed, n.touched, n.ownVolumes = nil, false, false
+		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 	}
 	for _, g := range sv.touchedGroups {
 		g.counts, g.unsure, g.inBins, g.floating, g.touched = g.before, nil, g.inBins[:0], 0, false

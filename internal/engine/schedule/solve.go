@@ -464,7 +464,7 @@ func (sv *solver) plan(left []*queued, pods int) Plan {
 	}
 	for _, n := range sv.nodes {
 		if len(n.placed) > 0 {
-			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed})
+			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices})
 		}
 	}
 	bins := sv.bins[:0]

@@ -20,6 +20,10 @@ type Devices interface {
 	Labels() []string
 }
 
+// ExpectedPool begins the names of pools of devices that come with nodes, while these are not published. No published
+// one can have such a name.
+const ExpectedPool = "~"
+
 // DeviceClaim is a ResourceClaim that a pod uses.
 type DeviceClaim struct {
 	Name string

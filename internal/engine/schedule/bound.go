@@ -182,10 +182,15 @@ func (sv *solver) reappraise() {
 		return
 	}
 	m.appraised = sv.left
-	m.fillBuckets(sv.waiting)
+	waiting := sv.stillWaiting()
+	m.fillBuckets(waiting)
 	m.solve(m.effort())
-	for _, c := range sv.waiting {
-		c.weight = m.value(c)
+	for i, c := range waiting {
+		if i > 0 && c.family == waiting[i-1].family {
+			c.weight = waiting[i-1].weight
+		} else {
+			c.weight = m.value(c)
+		}
 	}
 }
 

@@ -209,6 +209,7 @@ func (sv *solver) order(queue []*queued) []*queued {
 	for _, k := range kinds {
 		sv.connect(k)
 	}
+	sv.relate(sv.proto)
 	return queue
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxLookahead is how many classes of the queue are looked at when a node is opened.
+	// maxLookahead is how many families of the queue are looked at when a node is opened.
 	maxLookahead = 1000
 	// perTier is how many types of about the same price are looked at.
 	perTier = 2
@@ -19,9 +19,9 @@ const (
 	trusted = 1.02
 )
 
-// demand is what a class still wants of a new node.
+// demand is what a family still wants of a new node.
 type demand struct {
-	c  *class
+	c  *class // the first of it
 	n  int
 	on *candidates // where its pods can be, together with the first
 	// worth is that of one pod.
@@ -68,9 +68,9 @@ func (q *quotas) of(first, c *class, sh *shape) int {
 	return -1
 }
 
-// portion is n pods of a class that a bin was sized for; nil if they may go wherever there is room.
+// portion is n pods of a family that a bin was sized for; nil if they may go wherever there is room.
 type portion struct {
-	c    *class
+	f    *family
 	n    int
 	into *bin
 }
@@ -84,7 +84,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a ask, content []portion) (*bin,
 	price := g.on.list[g.first].price
 	total := slices.Clone(a.c.requests)
 	for _, p := range content {
-		for i, r := range p.c.requests {
+		for i, r := range p.f.members[0].requests {
 			total[i] += r * int64(p.n)
 		}
 	}
@@ -194,7 +194,7 @@ func (sv *solver) pack(queue []demand, first *class, ti *typeInfo, on candidate,
 		d.taken += int(n)
 		worth += float64(n) * d.worth
 		if content != nil && n > 0 {
-			*content = append(*content, portion{c: d.c, n: int(n)})
+			*content = append(*content, portion{f: d.c.family, n: int(n)})
 		}
 	}
 	ratio := math.Inf(1) // everybody leans to cores
@@ -279,9 +279,23 @@ func (sv *solver) packTier(queue []demand, tier int, ratio float64, free vec, ta
 			}
 		}
 		d := &queue[left[side][0]]
-		take(d, d.n)
-		left[side] = left[side][1:]
+		if sv.how != balanced || len(left[1-side]) == 0 {
+			take(d, d.n)
+			left[side] = left[side][1:]
+			continue
+		}
+		take(d, d.untilBalanced(ratio, free[sv.cpu], free[sv.memory], d.requests[sv.cpu], d.requests[sv.memory]))
 	}
+}
+
+// untilBalanced is how many pods of the demand it takes until the other side has its turn.
+func (d *demand) untilBalanced(ratio float64, cpu, memory, ofCPU, ofMemory int64) int {
+	leans := float64(ofMemory) - ratio*float64(ofCPU)
+	if leans == 0 {
+		return d.n
+	}
+	n := math.Ceil((float64(memory) - ratio*float64(cpu)) / leans)
+	return int(min(max(n, 1), float64(d.n)))
 }
 
 // seek drops those in front that do not fit.
@@ -368,13 +382,14 @@ func (v vec64) times(amount vec) float64 {
 	return total
 }
 
-// ahead lists the classes of the queue that could join the bin, as far as is known without placing them.
+// ahead lists the families of the queue that could join the bin, as far as is known without placing them.
 func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 	out := sv.queue[:0]
 	sv.quotas.groups, sv.quotas.most = sv.quotas.groups[:0], sv.quotas.most[:0]
 	seen, gone := 0, 0
-	for _, c := range sv.waiting {
-		if c.count == 0 {
+	for _, f := range sv.waiting {
+		c := f.first()
+		if c == nil {
 			gone++
 			continue
 		}
@@ -392,11 +407,11 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 		if why != nil || !comesAlong(first, c, sh, on) {
 			continue
 		}
-		n := c.count
-		if c == first {
+		n, started := f.left, f == first.family
+		if started {
 			n--
 		}
-		if n = min(n, perNode(c, sh, c == first)); n > 0 {
+		if n = min(n, perNode(c, sh, started)); n > 0 {
 			out = append(out, demand{
 				c: c, n: n, on: on, worth: c.weight, ratio: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), quota: sv.quotas.of(first, c, sh),
 				requests: c.requests, amounts: c.amounts,
@@ -405,7 +420,7 @@ func (sv *solver) ahead(b *bin, first *class, g growth) []demand {
 	}
 	sv.queue = out
 	if gone > maxLookahead {
-		sv.waiting = slices.DeleteFunc(sv.waiting, func(c *class) bool { return c.count == 0 })
+		sv.waiting = slices.DeleteFunc(sv.waiting, func(f *family) bool { return f.left == 0 })
 	}
 	return out
 }
@@ -449,7 +464,7 @@ func perNode(c *class, sh *shape, started bool) int {
 			most = min(most, v.g.maxSkew)
 		case v.g.kind == spread:
 			if n := len(v.g.usable); n > 0 {
-				most = min(most, (c.count+n-1)/n)
+				most = min(most, (c.family.left+n-1)/n)
 			}
 		}
 	}

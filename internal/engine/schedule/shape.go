@@ -43,6 +43,7 @@ type kind struct {
 // class is a set of pods that the scheduler cannot tell apart.
 type class struct {
 	*kind
+	family   *family
 	list     corev1.ResourceList
 	requests vec
 	amounts  vec64 // requests as floating-point numbers

@@ -48,8 +48,8 @@ type solver struct {
 	listed    int // candidates made so far
 	offerings int // of all templates' types
 
-	// waiting are the classes with pods to place; planned is what a new bin was sized for, in the order to be placed.
-	waiting []*class
+	// waiting are the families with pods to place; planned is what a new bin was sized for, in the order to be placed.
+	waiting []*family
 	planned []portion
 	queue   []demand               // memory of ahead
 	ranked  [len(tiers)][2][]int32 // memory of rank
@@ -248,10 +248,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // placeAll goes through the queue until a whole pass places nothing, since one pod's place can be what another
 // waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
 func (sv *solver) placeAll(queue []*queued) []*queued {
-	sv.waiting, sv.left = slices.Clone(sv.classes), 0
-	for _, c := range sv.waiting {
-		sv.left += c.bound * float64(c.count)
-	}
+	sv.wait()
 	for patient := sv.market != nil && sv.how != firstFit && len(sv.templates) > 1; ; patient = false {
 		before := sv.generation
 		for _, q := range queue {
@@ -273,7 +270,11 @@ func (sv *solver) placePlanned() {
 	for k := 0; k < len(sv.planned); k++ {
 		p := sv.planned[k]
 		for range p.n {
-			q := p.c.first()
+			c := p.f.first()
+			if c == nil {
+				break
+			}
+			q := c.first()
 			if q == nil || !(p.into != nil && sv.placeInto(q, p.into) || sv.attempt(q)) {
 				break
 			}
@@ -327,6 +328,7 @@ func (sv *solver) placeInto(q *queued, b *bin) bool {
 func (sv *solver) placed(q *queued) {
 	q.done = true
 	q.class.count--
+	q.class.family.left--
 	sv.left -= q.class.bound
 	sv.generation++
 }

@@ -5,7 +5,8 @@
 //
 // Pods that the scheduler cannot tell apart are a class with a count; classes that differ in amounts only are of one kind,
 // which is compiled once: requirements, tolerations, volumes, the groups that count its pods, and its shapes, which are what
-// it asks for at each step of giving up preferences. A pool is a template of instance types, an offering is a price at
+// it asks for at each step of giving up preferences. Classes that new nodes need not tell apart, such as
+// pods with a disk each in one zone, are a family. A pool is a template of instance types, an offering is a price at
 // which one can be had, and a bin is a claim in the making: requirements, pods, and the types that still hold them. Requirements
 // are interned, and the types that they leave are listed once, cheapest first, so that whether a bin takes a pod of a class
 // is a look into a table, a walk along a list of prices, and a comparison of a few numbers, without an allocation.
@@ -43,7 +44,7 @@
 // # Complexity
 //
 // Compiling is linear in pods and in types per distinct set of requirements. A pod that is like the one before it looks only at bins
-// opened since. Opening a bin costs a few types times the classes looked ahead at, at most a thousand; an appraisal costs
+// opened since. Opening a bin costs a few types times the families looked ahead at, at most a thousand; an appraisal costs
 // rounds of columns times buckets, neither of which grows with the number of pods. A what-if (Problem.WhatIf) copies what
 // it touches, and costs in proportion to the pods it moves and, for those that find no room, the number of nodes.
 package schedule

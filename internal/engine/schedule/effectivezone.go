@@ -21,15 +21,20 @@ const (
 func effectiveZones(queue []*queued) map[string]int {
 	out := map[string]int{}
 	zones := map[*kind]string{}
+	var last *kind // the queue has equals side by side
+	var zone string
 	for _, q := range queue {
 		k := q.class.kind
 		if len(k.refused) > 0 || q.pod.Status.Phase != corev1.PodPending {
 			continue
 		}
-		zone, known := zones[k]
-		if !known {
-			zone = effectiveZone(k)
-			zones[k] = zone
+		if k != last {
+			known := false
+			if zone, known = zones[k]; !known {
+				zone = effectiveZone(k)
+				zones[k] = zone
+			}
+			last = k
 		}
 		out[zone]++
 	}

@@ -288,6 +288,9 @@ func (sv *solver) packTier(queue []demand, tier int, ratio float64, free vec, ta
 	}
 }
 
+// inTurn is into how many turns at most a large demand is divided.
+const inTurn = 64
+
 // untilBalanced is how many pods of the demand it takes until the other side has its turn.
 func (d *demand) untilBalanced(ratio float64, cpu, memory, ofCPU, ofMemory int64) int {
 	leans := float64(ofMemory) - ratio*float64(ofCPU)
@@ -295,7 +298,7 @@ func (d *demand) untilBalanced(ratio float64, cpu, memory, ofCPU, ofMemory int64
 		return d.n
 	}
 	n := math.Ceil((float64(memory) - ratio*float64(cpu)) / leans)
-	return int(min(max(n, 1), float64(d.n)))
+	return int(min(max(n, 1+float64(d.n/inTurn)), float64(d.n)))
 }
 
 // seek drops those in front that do not fit.

@@ -32,15 +32,24 @@ func (m *market) list(sv *solver) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *offer) int { return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(all, func(a, b *offer) int {
+		if a.price != b.price {
+			return cmp.Compare(a.price, b.price)
+		}
+		return cmp.Compare(a.id, b.id)
+	})
 	m.standIn = make([]int32, sv.offerings)
 	for i := range m.standIn {
 		m.standIn[i] = -1
 	}
 	for _, o := range all {
-		k := slices.IndexFunc(m.columns, func(k column) bool { return o.clients&^k.clients == 0 && o.room.within(k.room) })
-		if k < 0 {
-			k = len(m.columns)
+		k := 0
+		for ; k < len(m.columns); k++ {
+			if c := &m.columns[k]; o.clients&^c.clients == 0 && o.room.within(c.room) {
+				break
+			}
+		}
+		if k == len(m.columns) {
 			o.index, o.rent, o.sound = k, make(vec64, m.axes), make(vec64, m.axes)
 			m.columns = append(m.columns, o.column)
 		}

@@ -36,6 +36,9 @@ type Finding struct {
 	Seen   string `json:"seen"`
 	Why    string `json:"why"`
 	Remedy string `json:"remedy"`
+	// Command is the line of the remedy to run as it stands in a shell, once the condition that the remedy states is
+	// met. Empty where only a person can complete it, and where it would end what may be another's.
+	Command string `json:"command,omitempty"`
 	// Manifest is the remedy as YAML to apply, where it is one.
 	Manifest string `json:"manifest,omitempty"`
 }

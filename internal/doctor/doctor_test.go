@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,7 +185,7 @@ var breaks = map[string]struct {
 	"nodes-stuck-taint": {func(f *Facts) {
 		f.Nodes[0].Labels = nil
 		f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
-	}, "Node n1", "the cloud controller manager"},
+	}, "Node n1", `kubectl patch node n1 --type json -p '[{"op":"test","path":"/spec/taints/0/key","value":"node.cloudprovider.kubernetes.io/uninitialized"},{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},{"op":"remove","path":"/spec/taints/0"}]'`},
 	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
 }
@@ -214,11 +215,47 @@ func TestEachCheckFindsWhatItIsFor(t *testing.T) {
 			if found == nil {
 				t.Fatalf("it finds nothing; all findings: %+v", r.Findings)
 			}
-			if found.Object != b.object || !strings.Contains(found.Remedy, b.remedy) || found.Seen == "" || found.Why == "" || found.Severity != c.Severity {
+			if found.Object != b.object || !strings.Contains(found.Remedy, b.remedy) || found.Seen == "" || found.Why == "" || found.Severity != c.Severity || !strings.Contains(found.Remedy, found.Command) {
 				t.Errorf("%+v, want object %q and remedy %q", found, b.object, b.remedy)
 			}
 			if !strings.HasPrefix(c.ID, c.Area+"-") {
 				t.Errorf("the ID does not begin with its area %s", c.Area)
+			}
+		})
+	}
+}
+
+// A taint is named before its time where the controller, which has learnt how long it usually stays, says so.
+func TestStuckTaints(t *testing.T) {
+	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	agent := corev1.Taint{Key: "ebs.csi.aws.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
+	for _, tt := range []struct {
+		name   string
+		age    time.Duration
+		stuck  bool
+		taints []corev1.Taint
+		want   []string // places, in the order in which the commands are run
+	}{
+		{"young", 20 * time.Second, false, []corev1.Taint{uninitialized}, nil},
+		{"young, and the controller says so", 20 * time.Second, true, []corev1.Taint{uninitialized}, []string{"/spec/taints/0"}},
+		{"two, with a user's between them", 2 * time.Minute, false, []corev1.Taint{uninitialized, {Key: "team", Effect: corev1.TaintEffectNoSchedule}, agent}, []string{"/spec/taints/2", "/spec/taints/0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := healthy()
+			f.Nodes[0].Labels = nil
+			f.Nodes[0].CreationTimestamp = metav1.NewTime(now.Add(-tt.age))
+			f.Nodes[0].Spec.Taints = tt.taints
+			if tt.stuck {
+				condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, "TaintStuck", "m", now)
+			}
+			var got []string
+			for _, finding := range Run(f).Findings {
+				_, place, _ := strings.Cut(finding.Command, `"op":"remove","path":"`)
+				place, _, _ = strings.Cut(place, `"`)
+				got = append(got, place)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("removed %q, want %q", got, tt.want)
 			}
 		})
 	}

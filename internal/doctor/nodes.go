@@ -66,9 +66,10 @@ func foreignInstances(f *Facts) (out []Finding) {
 func unknownInstances(f *Facts) (out []Finding) {
 	for _, i := range f.Instances {
 		if i.Owner == cloud.Unknown {
+			adopt := fmt.Sprintf("dovetail adopt --cluster-name %s %s --yes", f.ClusterName, i.ID)
 			out = append(out, Finding{
 				Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago for NodeClaim %q", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute), i.NodeClaim),
-				Remedy: fmt.Sprintf("if it is a leftover of this cluster: dovetail adopt --cluster-name %s %s --yes; else remove its tag karpenter.sh/nodepool", f.ClusterName, i.ID),
+				Remedy: "if it is a leftover of this cluster: " + adopt + "; else remove its tag karpenter.sh/nodepool", Command: adopt,
 			})
 		}
 	}
@@ -131,20 +132,35 @@ func stuckTaints(f *Facts) (out []Finding) {
 		n := &f.Nodes[i]
 		age := f.Now.Sub(n.CreationTimestamp.Time)
 		claim := claims[n.Spec.ProviderID]
-		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || age < overdue {
+		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || (age < overdue && !saidStuck(claim)) {
 			continue
 		}
-		for j := range n.Spec.Taints {
-			t := &n.Spec.Taints[j]
-			if owner := taintOwner(claim, t); owner != "" {
+		// The last one first: what is removed does not move those that are still to be.
+		for j, t := range slices.Backward(n.Spec.Taints) {
+			if owner := taintOwner(claim, &t); owner != "" {
+				remove := removeTaint(n.Name, j, &t)
 				out = append(out, Finding{
 					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still there after %s; it is for %s to remove", t.ToString(), age.Round(time.Second), owner),
-					Remedy: fmt.Sprintf("see why %s does not work; to use the node at once: kubectl taint node %s %s:%s-", owner, n.Name, t.Key, t.Effect),
+					Remedy: fmt.Sprintf("see why %s does not work; to use the node at once: %s", owner, remove), Command: remove,
 				})
 			}
 		}
 	}
 	return out
+}
+
+// saidStuck tells that the controller, which knows how long taints usually stay, takes one for stuck.
+func saidStuck(claim *karpv1.NodeClaim) bool {
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	return initialized.Reason == "TaintStuck"
+}
+
+// removeTaint is the command that removes the taint at that place of the node's list, and fails where another has taken
+// its place. kubectl taint would write the whole list, and with it put back what another has removed meanwhile.
+func removeTaint(node string, place int, t *corev1.Taint) string {
+	at := fmt.Sprintf("/spec/taints/%d", place)
+	return fmt.Sprintf(`kubectl patch node %s --type json -p '[{"op":"test","path":"%s/key","value":"%s"},{"op":"test","path":"%s/effect","value":"%s"},{"op":"remove","path":"%s"}]'`,
+		node, at, t.Key, at, t.Effect, at)
 }
 
 // taintOwner is who removes a taint that a node starts with; empty if it is none of those.
@@ -215,9 +231,10 @@ func blockingPDBs(f *Facts) (out []Finding) {
 		if b.Status.ExpectedPods == 0 || !neverAllows(b) {
 			continue
 		}
+		loosen := fmt.Sprintf(`kubectl -n %s patch poddisruptionbudget %s --type merge -p '{"spec":{"maxUnavailable":1,"minAvailable":null}}'`, b.Namespace, b.Name)
 		out = append(out, Finding{
 			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: fmt.Sprintf("%d pods, of which %d must run", b.Status.ExpectedPods, b.Status.DesiredHealthy),
-			Remedy: fmt.Sprintf("let one pod be missing for a moment: kubectl -n %s patch poddisruptionbudget %s --type merge -p '{\"spec\":{\"maxUnavailable\":1,\"minAvailable\":null}}'", b.Namespace, b.Name),
+			Remedy: "let one pod be missing for a moment: " + loosen, Command: loosen,
 		})
 	}
 	return out
@@ -246,9 +263,10 @@ func overlappingPDBs(f *Facts) (out []Finding) {
 		}
 		said[key] = true
 		slices.Sort(names)
+		drop := fmt.Sprintf("kubectl -n %s delete poddisruptionbudget %s", p.Namespace, names[len(names)-1])
 		out = append(out, Finding{
 			Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it is covered by PodDisruptionBudgets " + strings.Join(names, " and "),
-			Remedy: fmt.Sprintf("keep one of them: kubectl -n %s delete poddisruptionbudget %s", p.Namespace, names[len(names)-1]),
+			Remedy: "keep one of them: " + drop, Command: drop,
 		})
 	}
 	return out

@@ -58,9 +58,10 @@ func immediateClasses(f *Facts) (out []Finding) {
 		if len(risk) > 0 {
 			seen += "; used by PersistentVolumeClaims " + few(risk)
 		}
+		replace := fmt.Sprintf("kubectl get storageclass %s -o yaml | sed 's/^volumeBindingMode:.*/volumeBindingMode: WaitForFirstConsumer/' | kubectl replace --force -f -", c.Name)
 		out = append(out, Finding{
 			Object: "StorageClass " + c.Name, Seen: seen,
-			Remedy: fmt.Sprintf("the mode cannot be changed: kubectl delete storageclass %s, and create it with volumeBindingMode: WaitForFirstConsumer; volumes stay", c.Name),
+			Remedy: "the mode cannot be changed, but the class be made anew, and volumes stay: " + replace, Command: replace,
 		})
 	}
 	return out
@@ -98,11 +99,11 @@ func daemonTolerations(f *Facts) (out []Finding) {
 		if !isUnmounter(d) || snapshot.Tolerates(d.Spec.Template.Spec.Tolerations, &taint) {
 			continue
 		}
+		patch := fmt.Sprintf(`kubectl -n %s patch daemonset %s --type json -p '[%s{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists"}}]'`,
+			d.Namespace, d.Name, emptyList(d), taint.Key)
 		out = append(out, Finding{
-			Object: "DaemonSet " + d.Namespace + "/" + d.Name,
-			Seen:   fmt.Sprintf("it does not tolerate %s:%s", taint.Key, taint.Effect),
-			Remedy: fmt.Sprintf(`kubectl -n %s patch daemonset %s --type json -p '[%s{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists"}}]'`,
-				d.Namespace, d.Name, emptyList(d), taint.Key),
+			Object: "DaemonSet " + d.Namespace + "/" + d.Name, Seen: fmt.Sprintf("it does not tolerate %s:%s", taint.Key, taint.Effect),
+			Remedy: patch, Command: patch,
 		})
 	}
 	return out
@@ -174,9 +175,10 @@ func leftoverAttachments(f *Facts) (out []Finding) {
 		if there[a.Spec.NodeName] {
 			continue
 		}
+		detach := "kubectl delete volumeattachment " + a.Name
 		out = append(out, Finding{
 			Object: "VolumeAttachment " + a.Name, Seen: fmt.Sprintf("its node %s is gone", a.Spec.NodeName),
-			Remedy: fmt.Sprintf("when the instance is terminated: kubectl delete volumeattachment %s", a.Name),
+			Remedy: "when the instance is terminated: " + detach, Command: detach,
 		})
 	}
 	return out

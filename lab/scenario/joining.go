@@ -124,16 +124,7 @@ func roleNotMapped() Scenario {
 					return nil
 				},
 			},
-			{
-				Name: "delete the workload: the nodes and the instances go", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := w.Scale(ctx, app, 0); err != nil {
-						return err
-					}
-					return empty(ctx, w, app)
-				},
-			},
-			removePool(manifests.Default, nil),
+			endAll(app, manifests.Default),
 		},
 	}
 }
@@ -197,16 +188,7 @@ func controllerRoleMapped() Scenario {
 					return podsRun(ctx, w, app, 2)
 				},
 			},
-			{
-				Name: "delete the workload: the nodes and the instances go", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := w.Scale(ctx, app, 0); err != nil {
-						return err
-					}
-					return empty(ctx, w, app)
-				},
-			},
-			removePool(manifests.Default, nil),
+			endAll(app, manifests.Default),
 		},
 	}
 }

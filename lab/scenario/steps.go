@@ -197,6 +197,24 @@ func removePool(manifest string, variables map[string]string) Step {
 	}
 }
 
+// endAll is the last step of stories that are not about nodes that empty: the pods go, and the nodes with their NodePool,
+// rather than after the time that the autoscaler waits for more pods.
+func endAll(app, manifest string) Step {
+	pool := removePool(manifest, nil)
+	return Step{
+		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			if err := w.Scale(ctx, app, 0); err != nil {
+				return err
+			}
+			if err := pool.Run(ctx, w); err != nil {
+				return err
+			}
+			return empty(ctx, w, app)
+		},
+	}
+}
+
 // nothingLeft waits until neither the API server nor AWS holds anything of the autoscaler.
 func nothingLeft(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {

@@ -57,6 +57,7 @@ type Cluster struct {
 	metrics    string           // where the controller shows its metrics
 	blind      bool             // the controller may not describe clusters
 	gates      string           // feature gates of the controller
+	settings   []Variable       // other settings of the controller
 	kept       bool             // the controller is started again when it ends
 }
 

@@ -92,6 +92,14 @@ func (c *Cluster) Gates(gates string) {
 	c.gates = gates
 }
 
+// Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as USUAL_TAINT_TIME, from
+// its next start on.
+func (c *Cluster) Set(name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settings = append(c.settings, Variable{name, value})
+}
+
 // RunController executes the product's controller until it ends by itself, and returns what it said last. It does
 // not count as the cluster's.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
@@ -222,7 +230,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	}
 	c.mu.Lock()
 	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
-	gates := c.gates
+	gates, settings := c.gates, slices.Clone(c.settings)
 	c.mu.Unlock()
 	own = append(own,
 		Variable{"KUBECONFIG", kubeconfig},
@@ -233,11 +241,16 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 		// The operator's own AWS configuration has no business in the lab.
 		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
 	)
+	return inherited(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+}
+
+// inherited is the environment of this process with own, and nothing else of AWS.
+func inherited(own []Variable) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
 	for _, v := range own {
 		env = append(env, v.Name+"="+v.Value)
 	}
-	return env, fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+	return env
 }
 
 // controllerKubeconfig writes a kubeconfig with a token of the controller's ServiceAccount.

@@ -62,6 +62,14 @@ func twoClustersOneName() Scenario {
 				return w.Clusters[1].StartController(ctx)
 			}},
 			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: clashNamed},
+			{Name: "the doctor names it, too", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+				uids, err := identities(ctx, w)
+				if err != nil {
+					return err
+				}
+				_, err = diagnosed(ctx, w, "identity-foreign-instance", "cluster "+w.Name, uids[1])
+				return err
+			}},
 			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
 				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
 			}},

@@ -26,11 +26,18 @@ func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 	if c.world.cfg.Dovetail == "" {
 		return "", errors.New("run a command: no binary of dovetail was given")
 	}
+	lab := c.world.cfg.Executable
+	if lab == "" {
+		var err error
+		if lab, err = os.Executable(); err != nil {
+			return "", err
+		}
+	}
 	path := filepath.Join(c.dir, "bin")
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return "", err
 	}
-	for name, does := range map[string]string{"kubectl": quoted(c.world.cfg.Executable) + " kubectl", "dovetail": quoted(c.world.cfg.Dovetail)} {
+	for name, does := range map[string]string{"kubectl": quoted(lab) + " kubectl", "dovetail": quoted(c.world.cfg.Dovetail)} {
 		script := "#!/bin/sh\nexec " + does + ` "$@"` + "\n"
 		if err := os.WriteFile(filepath.Join(path, name), []byte(script), 0o755); err != nil {
 			return "", err

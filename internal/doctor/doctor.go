@@ -73,7 +73,7 @@ type Check struct {
 
 // Checks are all checks, in the order of their areas.
 func Checks() []Check {
-	return slices.Concat(identityChecks(), joinChecks(), poolChecks(), storageChecks(), workloadChecks(), nodeChecks())
+	return slices.Concat(identityChecks(), joinChecks(), poolChecks(), storageChecks(), workloadChecks(), nodeChecks(), operationChecks())
 }
 
 // Run makes all checks. Findings are in the order of their severity, then of the checks and of the objects' names.

@@ -188,6 +188,9 @@ var breaks = map[string]struct {
 	}, "Node n1", `kubectl patch node n1 --type json -p '[{"op":"test","path":"/spec/taints/0/key","value":"node.cloudprovider.kubernetes.io/uninitialized"},{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},{"op":"remove","path":"/spec/taints/0"}]'`},
 	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
+	"operations-other-controller": {func(f *Facts) {
+		f.Pods = append(f.Pods, rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f"))
+	}, "Deployment kube-system/ca", "kubectl -n kube-system scale deployment ca --replicas 0"},
 }
 
 func joins(cause string) func(*Facts) {

@@ -1,0 +1,72 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func operationChecks() []Check {
+	return []Check{{
+		ID: "operations-other-controller", Area: "operations", Severity: Warning, Title: "another controller does part of the same work",
+		Why: "two that act on the same pods or nodes buy twice, and drain against each other", needs: []Fact{Pods}, run: otherControllers,
+	}}
+}
+
+// rivals are controllers, by the last part of their images' names, that buy or end nodes, and what they do here.
+var rivals = map[string]string{
+	"cluster-autoscaler":           "it buys nodes for the same pending pods, and ends nodes of its groups that their pods were moved to",
+	"aws-node-termination-handler": "it drains nodes on the same notices of EC2, without replacements and without regard to the order in which volumes go",
+}
+
+// otherControllers finds each once, however many replicas it has.
+func otherControllers(f *Facts) (out []Finding) {
+	seen := map[string]bool{}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, c := range p.Spec.Containers {
+			does, rival := rivals[imageName(c.Image)]
+			object, end := runner(p)
+			if !rival || seen[object] {
+				continue
+			}
+			seen[object] = true
+			out = append(out, Finding{
+				Object: object, Seen: fmt.Sprintf("image %s: %s", c.Image, does),
+				Remedy: "if the nodes that it looks after are to be Dovetail's: " + end, Command: end,
+			})
+		}
+	}
+	return out
+}
+
+// imageName is the last part of an image's name: registry:5000/a/NAME:tag@digest.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	image = image[strings.LastIndexByte(image, '/')+1:]
+	name, _, _ := strings.Cut(image, ":")
+	return name
+}
+
+// runner is what a pod is run by, and the command that ends it.
+func runner(p *corev1.Pod) (object, end string) {
+	kind, name := "Pod", p.Name
+	if at := slices.IndexFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }); at >= 0 {
+		kind, name = p.OwnerReferences[at].Kind, p.OwnerReferences[at].Name
+	}
+	// A Deployment's ReplicaSet is called by it and the hash that its pods have as a label.
+	if deployment, ok := strings.CutSuffix(name, "-"+p.Labels["pod-template-hash"]); kind == "ReplicaSet" && ok {
+		kind, name = "Deployment", deployment
+	}
+	object = kind + " " + p.Namespace + "/" + name
+	if kind == "Deployment" || kind == "ReplicaSet" || kind == "StatefulSet" {
+		return object, fmt.Sprintf("kubectl -n %s scale %s %s --replicas 0", p.Namespace, strings.ToLower(kind), name)
+	}
+	return object, fmt.Sprintf("kubectl -n %s delete %s %s", p.Namespace, strings.ToLower(kind), name)
+}

@@ -45,6 +45,7 @@ type Cluster struct {
 	mu        sync.Mutex
 	processes map[string]*process.Process // by component; nil once stopped
 	paused    map[string]bool             // components that are not to run for a while
+	kept      bool                        // scheduler and controller manager are started again when they end
 	stopping  bool
 	err       error
 	done      chan struct{}
@@ -210,6 +211,11 @@ func (c *Cluster) watch(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
 	unasked := !c.stopping && c.err == nil && !c.paused[component] && c.processes[component] == p
+	if unasked && c.kept && (component == scheduler || component == controllerManager) {
+		c.mu.Unlock()
+		c.again(component, p)
+		return
+	}
 	if unasked {
 		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.Death())
 	}
@@ -217,6 +223,36 @@ func (c *Cluster) watch(component string, p *process.Process) {
 	if unasked {
 		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", component, "error", c.Err())
 		c.doneOnce.Do(func() { close(c.done) })
+	}
+}
+
+// KeepClients has the scheduler and the controller manager started again when they end by themselves, as a static pod is.
+// Both give up at times when the API server comes back with another story than they remember.
+func (c *Cluster) KeepClients() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = true
+}
+
+// again starts a component that has ended by itself.
+func (c *Cluster) again(component string, p *process.Process) {
+	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.Death())
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	args, ready := c.schedulerArgs, answers(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")
+	if component == controllerManager {
+		args, ready = c.controllerManagerArgs, c.podsAccepted
+	}
+	if err := c.run(ctx, component, args(), ready); err != nil {
+		c.mu.Lock()
+		stopping := c.stopping
+		if c.err == nil && !stopping {
+			c.err = fmt.Errorf("cluster %q: start %s again: %w", c.cfg.Name, component, err)
+		}
+		c.mu.Unlock()
+		if !stopping {
+			c.doneOnce.Do(func() { close(c.done) })
+		}
 	}
 }
 

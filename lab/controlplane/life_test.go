@@ -225,6 +225,33 @@ func TestAPIServerCrash(t *testing.T) {
 	}
 }
 
+func TestClientsAreKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	c := startCluster(t, controlplane.Config{Name: "kept", Dir: dir})
+	c.KeepClients()
+	for _, component := range []string{"kube-scheduler", "kube-controller-manager"} {
+		first := components(t, dir)[component]
+		if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func(context.Context) error {
+			if now := components(t, dir)[component]; now == 0 || now == first {
+				return fmt.Errorf("%s has not been started again", component)
+			}
+			return nil
+		})
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("an end that was mended is reported: %v", err)
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := none(t, dir); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestComponentDeathIsReported(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	c := startCluster(t, controlplane.Config{Name: "mortal", Dir: dir})

@@ -65,6 +65,7 @@ func chaos(m Mixes) Scenario {
 		{Name: "create workloads without pods", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
 			g.watch(w)
 			w.KeepController()
+			w.KeepClients()
 			return apply(ctx, w, manifests.ChaosWorkload, nil)
 		}},
 	}

@@ -151,7 +151,8 @@ func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (sched
 	}
 	p.tellPods(plan, snap.Closed)
 	p.tellPools(plan, snap)
-	return plan, p.launch(ctx, plan.Launches, snap.Labels)
+	free, err := p.revoke(ctx, snap, plan.Launches)
+	return plan, errors.Join(err, p.launch(ctx, free, snap.Labels))
 }
 
 func launchedPods(plan schedule.Plan) int {

@@ -494,3 +494,46 @@ func tryPod(t *testing.T, f *fixture.Fixture, b *Batch, name string) time.Durati
 	}
 	return result.RequeueAfter
 }
+
+// A node that came up was filled with other pods than it was bought for: those get another, once the first has let go.
+func TestOnePodOneClaimAtATime(t *testing.T) {
+	full := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+	}
+	world := func(t *testing.T) *fixture.Fixture {
+		return fixture.New(t, fixture.Class(), fixture.Pool("general"), pending("late"), pending("intruder", full, func(p *corev1.Pod) { p.Spec.NodeName = "node-a" }),
+			fixture.Claim("a", fixture.Initialized, func(c *karpv1.NodeClaim) {
+				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-late,uid-other"
+			}), fixture.Up("a"))
+	}
+	bought := func(f *fixture.Fixture) map[string]string {
+		out := map[string]string{}
+		for _, c := range claims(t, f.API) {
+			name := "new"
+			if c.Name == "a" {
+				name = "a"
+			}
+			out[name] = c.Annotations[karpv1.AnnotationNominatedPods]
+		}
+		return out
+	}
+	f := world(t)
+	run(t, provisioner(f))
+	if diff := cmp.Diff(map[string]string{"a": "uid-other", "new": "uid-late"}, bought(f)); diff != "" {
+		t.Errorf("bought for (-want +got):\n%s", diff)
+	}
+	// A claim that cannot be told to let go keeps the pod.
+	f = world(t)
+	p := provisioner(f)
+	p.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "nodeclaims"}, "a", errors.New("it has changed"))
+		},
+	})
+	if err := p.pass(t.Context()); !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want the conflict", err)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "uid-late,uid-other"}, bought(f)); diff != "" {
+		t.Errorf("bought for (-want +got):\n%s", diff)
+	}
+}

@@ -182,6 +182,9 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 	return nil
 }
 
+// KeepClients has the scheduler and the controller manager started again when they end by themselves.
+func (c *Cluster) KeepClients() { c.controlPlane.KeepClients() }
+
 // KillAPIServer and StartAPIServer are a crash of the API server and its end; all else keeps running.
 func (c *Cluster) KillAPIServer() error { return c.controlPlane.KillAPIServer() }
 

@@ -41,7 +41,7 @@ type ClaimLife struct {
 	Name string
 	UID  types.UID
 	Seen time.Time
-	// Pods are the UIDs of the pods that it was bought for.
+	// Pods are the UIDs of the pods that it was bought for, less those that were taken off it since.
 	Pods []types.UID
 	// Ending is when it was seen to be deleted; zero = never.
 	Ending time.Time
@@ -150,13 +150,16 @@ func (h *History) seePod(pod *corev1.Pod, gone bool, now time.Time) {
 
 func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	c := h.claims[claim.UID]
-	if c == nil {
-		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now}
-		for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
-			if uid != "" {
-				c.Pods = append(c.Pods, types.UID(uid))
-			}
+	var pods []types.UID
+	for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
+		if uid != "" {
+			pods = append(pods, types.UID(uid))
 		}
+	}
+	if c != nil {
+		c.Pods = pods // those that were taken off it may have another
+	} else {
+		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
 		h.checkNominations(c)
 		h.claims[claim.UID] = c
 	}

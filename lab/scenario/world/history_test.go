@@ -38,6 +38,8 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 		{"each its own", []sight{{claim("a", "1", "2"), false}, {claim("b", "3"), false}}, 0},
 		{"seen again", []sight{{claim("a", "1"), false}, {claim("a", "1"), false}}, 0},
 		{"bought twice", []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, 1},
+		{"bought anew after the first let go", []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}, 0},
+		{"bought anew after the first let go of another", []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, 1},
 		{"bought anew after the first began to end", []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}, 0},
 		{"bought anew after the first was gone", []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}, 0},
 		{"for no pods", []sight{{claim("a"), false}, {claim("b"), false}}, 0},

@@ -101,10 +101,7 @@ func roleNotMapped() Scenario {
 					if err := podsTold(ctx, w, app, cause, 58); err != nil {
 						return err
 					}
-					if n := len(w.Instances()); n > 2 {
-						return fmt.Errorf("%d instances were launched, want at most 2", n)
-					}
-					return nil
+					return launchedAtMost(w, 2)
 				},
 			},
 			{
@@ -202,6 +199,14 @@ func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/
 func unmap(ctx context.Context, w *World) error {
 	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
 	return err
+}
+
+// launchedAtMost checks how many instances there ever were.
+func launchedAtMost(w *World, most int) error {
+	if n := len(w.Instances()); n > most {
+		return fmt.Errorf("%d instances were launched, want at most %d", n, most)
+	}
+	return nil
 }
 
 // classNames waits until every EC2NodeClass is not ready for that cause, and returns what the last says.

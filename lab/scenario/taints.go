@@ -14,14 +14,16 @@ import (
 
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// uninitializedTaint is the story of a cloud controller manager that does not work, and of a stale write that puts its
-// taint back.
+// uninitializedTaint is the story of a cloud controller manager that does not work, and of its taint, which no stale write
+// puts back once it has gone.
 func uninitializedTaint() Scenario {
 	const app = "sample"
+	back := &resurrections{}
 	return Scenario{
 		Name:    "uninitialized-taint",
 		Summary: "nodes wait for a cloud controller manager that is absent: named within a minute, and no endless buying; back again, pods run",
 		Steps: []Step{
+			watchTaint(back),
 			{Name: "the cloud controller manager stops", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {
 				w.StopCloudController()
 				return nil
@@ -71,6 +73,7 @@ func uninitializedTaint() Scenario {
 					return podsRun(ctx, w, app, 1)
 				},
 			},
+			{Name: "the taint came back to no node", Timeout: time.Second, Run: back.none},
 			endAll(app, manifests.Default),
 		},
 	}

@@ -1,0 +1,64 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// resurrections watches, as long as a story lasts, for the taint of uninitialized nodes to come back to a node that had lost it.
+type resurrections struct {
+	mu   sync.Mutex
+	had  map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it
+	back []string
+}
+
+// watchTaint is the step that begins to watch.
+func watchTaint(r *resurrections) Step {
+	return Step{Name: "watch for the taint to come back to a node that has lost it", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+		w.History.Watch(func(o client.Object, _ bool) {
+			if n, ok := o.(*corev1.Node); ok {
+				r.see(n)
+			}
+		})
+		return nil
+	}}
+}
+
+func (r *resurrections) see(n *corev1.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.had == nil {
+		r.had = map[types.UID]bool{}
+	}
+	has := hasTaint(n, uninitialized)
+	had, known := r.had[n.UID]
+	if has && known && !had {
+		r.back = append(r.back, fmt.Sprintf("taint %s was back on node %s, at version %s", uninitialized, n.Name, n.ResourceVersion))
+	}
+	if has || known {
+		r.had[n.UID] = has
+	}
+}
+
+// none is nil as long as the taint has not come back to any node.
+func (r *resurrections) none(context.Context, *World) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.back) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(r.back, "; "))
+}
+
+func hasTaint(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}

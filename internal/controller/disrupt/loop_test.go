@@ -357,7 +357,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// rows 80 and 82
+// lifecycle rows 80 and 82
 func TestConsolidatable(t *testing.T) {
 	f := fixture.New(t, fixture.Claim("a", quiet, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
 		fixture.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }))

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -103,6 +104,11 @@ func TestDeletedClaim(t *testing.T) {
 			if diff := cmp.Diff(tt.deleted, deletedNodes(f)); diff != "" {
 				t.Errorf("Nodes (-want +got):\n%s", diff)
 			}
+			for _, n := range tt.nodes { // those that are deleted have a finalizer, and wait for their drain
+				if !f.Get(n) {
+					t.Errorf("Node %s is gone", n.GetName())
+				}
+			}
 			if c != nil && c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.deadline {
 				t.Errorf("annotations %v, want deadline %q", c.Annotations, tt.deadline)
 			}
@@ -120,6 +126,22 @@ func deletedNodes(f *fixture.Fixture) []string {
 		}
 	}
 	return out
+}
+
+func TestClaimWaitsForItsNodes(t *testing.T) {
+	t.Run("lifecycle row 42: the last of three Nodes holds the instance and the claim", func(t *testing.T) {
+		last := fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { n.Name = "node-c" })
+		f := fixture.New(t, fixture.Claim("a", fixture.Registered, fixture.Deleting), last)
+		e := &ec2{terminate: errGone}
+		r := claimReconciler(f, e)
+		if f.Reconcile(r, "a"); f.Claim("a") == nil || len(e.ended) > 0 {
+			t.Errorf("claim %v, instances ended %v, though a Node is there", f.Claim("a"), e.ended)
+		}
+		f.Do(f.API.Patch(f.Context(), f.Node("node-c"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		if f.Reconcile(r, "a"); f.Claim("a") != nil || len(e.ended) != 1 {
+			t.Errorf("claim %v, instances ended %v, though all Nodes are gone", f.Claim("a"), e.ended)
+		}
+	})
 }
 
 // One claim's way, step by step.

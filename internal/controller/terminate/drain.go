@@ -82,7 +82,8 @@ func drainable(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp == nil || now.Sub(pod.DeletionTimestamp.Time) <= stuck
 }
 
-// overdue reports whether a pod must be deleted now so that its own grace period ends by the deadline. A pod
+// overdue reports whether a pod must be deleted now so that its own grace period ends by the deadline: one whose grace period
+// is as long as the node's must be as soon as the drain begins. A pod
 // that is already terminating is overdue when it would take longer than that.
 func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 	if deadline == nil {
@@ -92,7 +93,7 @@ func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 		return pod.DeletionTimestamp.After(*deadline)
 	}
 	grace := pod.Spec.TerminationGracePeriodSeconds
-	return grace != nil && now.After(deadline.Add(-time.Duration(*grace)*time.Second))
+	return grace != nil && !now.Before(deadline.Add(-time.Duration(*grace)*time.Second))
 }
 
 // grantedSeconds is the grace period of a forced deletion: what is left until the deadline, at least one

@@ -88,8 +88,9 @@ func TestEvict(t *testing.T) {
 		{name: "any other answer", pod: fixture.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
 		{name: "do-not-disrupt, no deadline", pod: fixture.Pod("web", "node-a", protected)},
 		{name: "terminating already", pod: fixture.Pod("web", "node-a", terminating(30*time.Second)), done: true},
-		{name: "lifecycle row 197: do-not-disrupt, grace as long as the node's", pod: fixture.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(299 * time.Second), done: true, gone: true, granted: []int64{299}, event: "Normal Disrupted"},
+		{name: "lifecycle row 197: do-not-disrupt, grace as long as the node's", pod: fixture.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
 		{name: "lifecycle row 198: do-not-disrupt, 210 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second)},
+		{name: "lifecycle row 198: do-not-disrupt, 60 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
 		{name: "lifecycle row 199: terminating for too long is shortened", pod: fixture.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
 		{name: "lifecycle row 200: an hour too late: one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
 	}
@@ -118,22 +119,28 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// lifecycle row 201
 func TestDeadlinesOnlyTighten(t *testing.T) {
-	f := fixture.New(t, fixture.Up("a"))
-	e, pod, node := evictor(f), fixture.Pod("web", "node-a"), f.Node("node-a")
-	deadline := func() *time.Time { return e.asked[podKey{"shop", "web", pod.UID}].deadline }
 	tight, loose := fixture.Start.Add(time.Minute), fixture.Start.Add(time.Hour)
-	e.Ask(pod, node, "", nil)
-	e.Ask(pod, node, "", &loose)
-	if deadline() != &loose {
-		t.Error("none, then one: not taken")
-	}
-	e.Ask(pod, node, "", &tight)
-	e.Ask(pod, node, "", &loose)
-	e.Ask(pod, node, "", nil)
-	if deadline() != &tight {
-		t.Errorf("deadline %v, want %v", deadline(), tight)
+	for _, tt := range []struct {
+		name  string
+		asked []*time.Time
+		want  *time.Time
+	}{
+		{"lifecycle row 201: none, then one: taken", []*time.Time{nil, &loose}, &loose},
+		{"lifecycle row 201: an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
+		{"lifecycle row 201: a later one: not taken", []*time.Time{&tight, &loose}, &tight},
+		{"lifecycle row 201: then none: not taken", []*time.Time{&tight, nil}, &tight},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, fixture.Up("a"))
+			e, pod, node := evictor(f), fixture.Pod("web", "node-a"), f.Node("node-a")
+			for _, deadline := range tt.asked {
+				e.Ask(pod, node, "", deadline)
+			}
+			if got := e.asked[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
+				t.Errorf("deadline %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

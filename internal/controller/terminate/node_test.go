@@ -2,6 +2,7 @@ package terminate
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +98,11 @@ func TestLeavingNode(t *testing.T) {
 		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
 		{name: "lifecycle row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), fixture.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
 		{
+			name: "lifecycle row 204: a volume of a pod that stays holds nothing up, that of another does", wait: poll,
+			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-a", "pv-2"), pvc, fixture.Pod("agent", "node-a", tolerating, mounting("data"))),
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
+		},
+		{
 			name: "a volume is attached", objects: with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1")), wait: poll,
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
@@ -110,11 +116,11 @@ func TestLeavingNode(t *testing.T) {
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
 		},
 		{name: "lifecycle row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "lifecycle row 188: no claim, and a pod is left", objects: with(onlyNode, fixture.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
 		{name: "lifecycle row 188: two claims: as if there were none", objects: with(leaving(), fixture.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
 		{name: "lifecycle row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, gone: true},
 		{name: "silent, but the instance is there", objects: with(silent(leaving()), fixture.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{name: "lifecycle row 191: Ready, though the instance is gone", objects: with(leaving(), fixture.Pod("web", "node-a")), cloud: ec2{get: cloud.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "lifecycle row 189: nobody's Node", objects: []client.Object{fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })}},
 		{name: "not deleted", objects: []client.Object{fixture.Claim("a", fixture.Initialized), fixture.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -150,8 +156,47 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 	return out
 }
 
-// lifecycle row 195: before the first pod is asked to go, nothing new comes.
+func TestNodeOfNobody(t *testing.T) {
+	t.Run("lifecycle row 189: a Node that is not managed is not touched", func(t *testing.T) {
+		f := fixture.New(t, fixture.Up("a", fixture.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), fixture.Pod("web", "node-a"))
+		before, e := f.Node("node-a"), &ec2{}
+		r := nodeReconciler(f, e)
+		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.ended)+len(r.Evictor.asked) > 0 {
+			t.Errorf("comes back after %v; instances ended %v, pods asked %v", result.RequeueAfter, e.ended, r.Evictor.asked)
+		}
+		if diff := cmp.Diff(before, f.Node("node-a")); diff != "" {
+			t.Errorf("Node (-before +after):\n%s", diff)
+		}
+	})
+}
+
 func TestLeavingNodeIsClosedFirst(t *testing.T) {
+	t.Run("lifecycle row 195: nothing new comes before the first pod is asked to go", closedFirst)
+	t.Run("lifecycle row 195: nor when a budget lets no pod go", closedThoughHeld)
+}
+
+func closedThoughHeld(t *testing.T) {
+	objects := append(leaving(), fixture.Pod("web", "node-a"))
+	node := objects[1].(*corev1.Node)
+	node.Spec.Taints = nil
+	delete(node.Labels, corev1.LabelNodeExcludeBalancers)
+	f := fixture.New(t, objects...)
+	r := nodeReconciler(f, &ec2{})
+	var c calls
+	r.Evictor.Client = refusing(f, &c, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"))
+	f.Reconcile(r, "node-a")
+	n := f.Node("node-a")
+	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule"}, fixture.Taints(n)); diff != "" || n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" || c.evictions > 0 {
+		t.Errorf("%d evictions, labels %v, taints (-want +got):\n%s", c.evictions, n.Labels, diff)
+	}
+	f.Reconcile(r, "node-a")
+	r.Evictor.work(t.Context())
+	if c.evictions != 1 || !f.Get(fixture.Pod("web", "node-a")) {
+		t.Errorf("%d evictions, want one that is refused", c.evictions)
+	}
+}
+
+func closedFirst(t *testing.T) {
 	objects := append(leaving(), fixture.Pod("web", "node-a"))
 	node := objects[1].(*corev1.Node)
 	node.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
@@ -180,6 +225,10 @@ func TestLeavingNodeIsClosedFirst(t *testing.T) {
 }
 
 func TestDrainTakesItsTime(t *testing.T) {
+	t.Run("lifecycle row 203: five seconds with nothing to drain, then the instance ends", drainsFiveSeconds)
+}
+
+func drainsFiveSeconds(t *testing.T) {
 	f := fixture.New(t, leaving()...)
 	e := &ec2{}
 	r := nodeReconciler(f, e)

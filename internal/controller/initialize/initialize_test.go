@@ -14,6 +14,11 @@ func TestWaitsFor(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
 	}
+	readiness := func(effect corev1.TaintEffect) func(*karpv1.NodeClaim, *corev1.Node) {
+		return func(_ *karpv1.NodeClaim, n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{taint("readiness.k8s.io/network", "", effect)}
+		}
+	}
 	tests := []struct {
 		name   string
 		change func(claim *karpv1.NodeClaim, node *corev1.Node)
@@ -71,13 +76,9 @@ func TestWaitsFor(t *testing.T) {
 			},
 			"KnownEphemeralTaintsExist", "uninitialized",
 		},
-		{
-			"lifecycle row 32: a readiness rule, any effect",
-			func(_ *karpv1.NodeClaim, n *corev1.Node) {
-				n.Spec.Taints = []corev1.Taint{taint("readiness.k8s.io/network", "", "NoExecute")}
-			},
-			"KnownEphemeralTaintsExist", "readiness.k8s.io/network",
-		},
+		{"lifecycle row 32: a readiness rule, NoSchedule", readiness(corev1.TaintEffectNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{"lifecycle row 32: a readiness rule, PreferNoSchedule", readiness(corev1.TaintEffectPreferNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{"lifecycle row 32: a readiness rule, NoExecute", readiness(corev1.TaintEffectNoExecute), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

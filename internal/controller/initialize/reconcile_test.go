@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,6 +44,52 @@ func TestInitialize(t *testing.T) {
 			}
 			if n := f.Node("node-a"); n != nil && (n.Labels[karpv1.LabelInitialized] == "true") != tt.label {
 				t.Errorf("labels %v", n.Labels)
+			}
+		})
+	}
+}
+
+// What a node waited for arrives or goes, and nothing else holds it up.
+func TestInitializedOnceNothingIsLeft(t *testing.T) {
+	gpu := func(c *karpv1.NodeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	}
+	tainted := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: key, Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	untainted := func(n *corev1.Node) { n.Spec.Taints = nil }
+	for _, tt := range []struct {
+		name   string
+		claim  func(*karpv1.NodeClaim)
+		node   func(*corev1.Node)
+		change func(*corev1.Node)
+		reason string
+	}{
+		{"lifecycle row 29: the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
+			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
+		}, "ResourceNotRegistered"},
+		{"lifecycle row 31: the cloud controller manager finishes", fixture.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
+		{"lifecycle row 32: the readiness rule is satisfied", fixture.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, fixture.Claim("a", fixture.Registered, tt.claim), fixture.Up("a", tt.node))
+			r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
+			f.Reconcile(r, "a")
+			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != metav1.ConditionUnknown || c.Reason != tt.reason {
+				t.Errorf("before: Initialized %s, %s, want Unknown, %s", c.Status, c.Reason, tt.reason)
+			}
+			n := f.Node("node-a")
+			status := n.DeepCopy()
+			tt.change(n)
+			tt.change(status)
+			f.Do(f.API.Update(f.Context(), n))
+			status.ResourceVersion = n.ResourceVersion
+			f.Do(f.API.Status().Update(f.Context(), status))
+			f.Reconcile(r, "a")
+			if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionInitialized) {
+				t.Errorf("after: %+v", c.Status.Conditions)
 			}
 		})
 	}

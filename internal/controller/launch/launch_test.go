@@ -177,7 +177,7 @@ func TestFailures(t *testing.T) {
 		{"class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", fixture.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", "is not known yet", "", 0},
+		{"class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
 		{"class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
 	}
 	for _, tt := range tests {
@@ -196,7 +196,7 @@ func TestFailures(t *testing.T) {
 			if tt.gone != "" && f.Counted(tt.gone) != 1 {
 				t.Errorf("not counted as %s", tt.gone)
 			}
-			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || !strings.Contains(got.Message, tt.message)) {
+			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
 			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,4 +105,28 @@ func TestPoolsHearOfFailures(t *testing.T) {
 			t.Errorf("lifecycle row 12: after %d failures the pool is unhealthy: %v", n+1, unhealthy)
 		}
 	}
+}
+
+func TestPoolOfThatNameIsAnother(t *testing.T) {
+	t.Run("lifecycle row 15: late claims go, and a pool that has the name of their own is not judged", func(t *testing.T) {
+		pool := fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
+		orphaned := func(c *karpv1.NodeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}
+		}
+		f := fixture.New(t, pool, fixture.Claim("a", orphaned, fixture.Launched), fixture.Claim("b", orphaned))
+		f.Get(pool)
+		before := pool.DeepCopy()
+		f.Clock = f.Clock.Add(20 * time.Minute)
+		r := reconciler(f)
+		for _, name := range []string{"a", "b"} {
+			f.Reconcile(r, name)
+			if f.Claim(name).DeletionTimestamp == nil {
+				t.Errorf("claim %s stays", name)
+			}
+		}
+		f.Get(pool)
+		if diff := cmp.Diff(before.Status, pool.Status); diff != "" {
+			t.Errorf("pool (-before +after):\n%s", diff)
+		}
+	})
 }

@@ -109,6 +109,23 @@ func TestHookIsSatisfiedLater(t *testing.T) {
 	}
 }
 
+func TestPoolOfThatNameIsAnother(t *testing.T) {
+	t.Run("lifecycle row 15: the node registers, and a pool that has the name of its own is not judged", func(t *testing.T) {
+		pool := fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
+		claim := theClaim(func(c *karpv1.NodeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}
+		})
+		f := fixture.New(t, pool, claim, fixture.Joined("a"))
+		f.Get(pool)
+		before := pool.DeepCopy()
+		f.Reconcile(reconciler(f), "a")
+		f.Get(pool)
+		if diff := cmp.Diff(before.Status, pool.Status); diff != "" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
+			t.Errorf("claim %+v, pool (-before +after):\n%s", f.Claim("a").Status.Conditions, diff)
+		}
+	})
+}
+
 func TestPoolsHearOfRegistrations(t *testing.T) {
 	pool := fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
 	claim := theClaim(func(c *karpv1.NodeClaim) {

@@ -39,7 +39,7 @@ func stuck(node *corev1.Node, t *corev1.Taint, owner string, after time.Duration
 	if t.Key == snapshot.TaintUninitialized && !cloudControllerDone(node) {
 		message += ", which has not finished with this node: see its logs, its permissions (ec2:DescribeInstances), and whether EC2 throttles it"
 	}
-	return message + fmt.Sprintf("; to use the node at once: kubectl taint node %s %s:%s-", node.Name, t.Key, t.Effect)
+	return message + "; to use the node at once, run the command that `dovetail doctor` prints for it"
 }
 
 // cloudControllerDone reports whether the cloud controller manager has written onto the node all that it writes. It

@@ -9,6 +9,7 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := $(CURDIR)/bin
 SEEDS   ?= 200
+FUZZTIME ?= 10m
 
 # The kube components are the better part of a first build: -v feeds the progress line.
 define build
@@ -69,6 +70,10 @@ bench: ## Run the benchmarks (a quarter of an hour) and print medians of 5; bin/
 	@mkdir -p $(BIN)
 	@go test -run '^$$' -bench . -benchmem -benchtime 1x -count 5 -timeout 2h ./internal/... > $(BIN)/bench.txt || { cat $(BIN)/bench.txt; exit 1; }
 	@awk -f hack/median.awk $(BIN)/bench.txt
+
+.PHONY: fuzz
+fuzz: ## Look for worlds whose plan is wrong, for FUZZTIME (10m)
+	go test -run '^$$' -fuzz FuzzWorlds -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/proof
 
 .PHONY: clean
 clean: ## Remove build output

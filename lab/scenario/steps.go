@@ -99,13 +99,15 @@ func running(p corev1.Pod) bool {
 		})
 }
 
-// podsRun waits until an app has exactly want pods, and each runs.
+// podsRun waits until an app has exactly want pods, and each runs. Pods that a kubelet turned away, since a scheduler that had
+// missed something put too many on its node, stay as they are until somebody cleans up; their successors count.
 func podsRun(ctx context.Context, w *World, app string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {
 			return err
 		}
+		all = slices.DeleteFunc(all, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 		up := 0
 		for _, p := range all {
 			if running(p) {

@@ -151,7 +151,7 @@ func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (sched
 	}
 	p.tellPods(plan, snap.Closed)
 	p.tellPools(plan, snap)
-	free, err := p.revoke(ctx, snap, plan.Launches)
+	free, err := p.revoke(ctx, plan.Launches)
 	return plan, errors.Join(err, p.launch(ctx, free, snap.Labels))
 }
 

@@ -13,60 +13,65 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // revoke takes the pods of new claims off the claims that they were bought for before: a node that is up may have been filled
-// with others meanwhile. A pod has one claim at a time, so the old one lets go first. Launches whose pods it does not let go
-// of are left to the next pass.
-func (p *Provisioner) revoke(ctx context.Context, snap *snapshot.Snapshot, launches []schedule.Launch) ([]schedule.Launch, error) {
+// with others meanwhile, or is not what it was bought as. A pod has one claim at a time, so the old one lets go first. Launches
+// whose pods it does not let go of are left to the next pass.
+func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([]schedule.Launch, error) {
+	if len(launches) == 0 {
+		return nil, nil
+	}
 	wanted := map[types.UID]bool{}
 	for i := range launches {
 		for _, pod := range launches[i].Pods {
 			wanted[pod.UID] = true
 		}
 	}
+	var claims karpv1.NodeClaimList
+	if err := p.Client.List(ctx, &claims); err != nil {
+		return nil, err
+	}
 	held := map[types.UID]bool{}
 	var errs []error
-	for i := range snap.Nodes {
-		n := &snap.Nodes[i]
-		if n.Claim == "" || n.Deleting || !slices.ContainsFunc(n.Nominated, func(uid types.UID) bool { return wanted[uid] }) {
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		promised := nominated(claim)
+		if claim.DeletionTimestamp != nil || !slices.ContainsFunc(promised, func(uid types.UID) bool { return wanted[uid] }) {
 			continue
 		}
-		if err := p.letGo(ctx, n.Claim, wanted); err != nil {
-			errs = append(errs, fmt.Errorf("take pods off node claim %q: %w", n.Claim, err))
-			for _, uid := range n.Nominated {
+		if err := p.letGo(ctx, claim, wanted); err != nil {
+			errs = append(errs, fmt.Errorf("take pods off node claim %q: %w", claim.Name, err))
+			for _, uid := range promised {
 				held[uid] = true
 			}
 		}
 	}
-	if len(held) == 0 {
-		return launches, nil
-	}
-	var free []schedule.Launch
-	for i := range launches {
-		if !slices.ContainsFunc(launches[i].Pods, func(pod *corev1.Pod) bool { return held[pod.UID] }) {
-			free = append(free, launches[i])
-		}
-	}
+	free := slices.DeleteFunc(slices.Clone(launches), func(l schedule.Launch) bool {
+		return slices.ContainsFunc(l.Pods, func(pod *corev1.Pod) bool { return held[pod.UID] })
+	})
 	return free, errors.Join(errs...)
 }
 
-// letGo strikes pods from what a claim was bought for.
-func (p *Provisioner) letGo(ctx context.Context, name string, pods map[types.UID]bool) error {
-	claim := &karpv1.NodeClaim{}
-	if err := p.Client.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	before := claim.DeepCopy()
-	var kept []string
+// nominated are the pods that a claim was bought for, as it says.
+func nominated(claim *karpv1.NodeClaim) []types.UID {
+	var out []types.UID
 	for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
-		if !pods[types.UID(uid)] {
-			kept = append(kept, uid)
+		if uid != "" {
+			out = append(out, types.UID(uid))
 		}
 	}
-	if claim.Annotations == nil {
-		return nil
+	return out
+}
+
+// letGo strikes pods from what a claim was bought for, unless it has changed since it was read.
+func (p *Provisioner) letGo(ctx context.Context, claim *karpv1.NodeClaim, pods map[types.UID]bool) error {
+	before := claim.DeepCopy()
+	var kept []string
+	for _, uid := range nominated(claim) {
+		if !pods[uid] {
+			kept = append(kept, string(uid))
+		}
 	}
 	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(kept, ",")
 	err := p.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

@@ -3,7 +3,6 @@ package cluster
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,17 +122,13 @@ func promised(seen, expected corev1.ResourceList) corev1.ResourceList {
 // initialized: a pod that still waits then was kept off for a reason that the plan did not see, and
 // must be planned afresh.
 func nominatedPods(claim *karpv1.NodeClaim, annotation string, window time.Duration, now time.Time) []types.UID {
-	list := claim.Annotations[annotation]
-	if list == "" || claim.DeletionTimestamp != nil {
+	if claim.DeletionTimestamp != nil {
 		return nil
 	}
 	if c, _ := condition.Get(claim, karpv1.ConditionInitialized); c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > window {
 		return nil
 	}
-	var out []types.UID
-	for uid := range strings.SplitSeq(list, ",") {
-		out = append(out, types.UID(uid))
-	}
+	out := claim.Nominated(annotation)
 	slices.Sort(out)
 	return out
 }

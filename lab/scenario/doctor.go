@@ -29,106 +29,115 @@ const shortTaintTime = 10 * time.Second
 func doctor() Scenario {
 	const app = "sample"
 	var stray string
+	begin := []Step{
+		{Name: "start the controller, to name a taint that stays after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+			w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+			return w.StartController(ctx)
+		}},
+		installPool(manifests.Default, nil),
+		{Name: "a sound cluster: nothing is found", Timeout: 30 * time.Second, Run: clean},
+		{
+			Name: "an instance of the cluster's name that nobody owns: named; adopted as is said, the cluster is clean", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) (err error) {
+				if stray, err = plantStray(ctx, w); err != nil {
+					return err
+				}
+				return cured(ctx, w, "identity-unknown-instance", stray, "dovetail adopt --cluster-name "+w.Name)
+			},
+		},
+		{
+			Name: "the node role loses its access entry: named; mapped as is said, the cluster is clean", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := unmap(ctx, w); err != nil {
+					return err
+				}
+				remedy, err := diagnosed(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
+				if err != nil {
+					return err
+				}
+				if err := mend(ctx, w, remedy); err != nil {
+					return err
+				}
+				return clean(ctx, w)
+			},
+		},
+	}
+	end := []Step{
+		{
+			Name: "the cloud controller manager stops, and a pod gets a node: its taint is named; removed as is said, the pod runs", Timeout: 2 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				w.StopCloudController()
+				if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
+					return err
+				}
+				if err := untaintAll(ctx, w, app); err != nil {
+					return err
+				}
+				w.StartCloudController()
+				return clean(ctx, w)
+			},
+		},
+		{
+			Name: "the instance that was adopted is collected, since no NodeClaim has it", Timeout: 150 * time.Second,
+			Run: func(ctx context.Context, w *World) error { return collected(ctx, w, stray) },
+		},
+		removeStorage(),
+		endAll(app, manifests.Default),
+	}
 	return Scenario{
 		Name:    "doctor",
 		Summary: "dovetail doctor finds nothing in a sound cluster, names each fault that is planted, and is clean once what it prints was done",
-		Steps: []Step{
-			{Name: "start the controller, to name a taint that stays after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-				w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
-				return w.StartController(ctx)
-			}},
-			installPool(manifests.Default, nil),
-			{Name: "a sound cluster: nothing is found", Timeout: 30 * time.Second, Run: clean},
-			{
-				Name: "an instance of the cluster's name that nobody owns: named; adopted as is said, the cluster is clean", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) (err error) {
-					if stray, err = plantStray(ctx, w); err != nil {
-						return err
-					}
-					return cured(ctx, w, "identity-unknown-instance", stray, "dovetail adopt --cluster-name "+w.Name)
-				},
-			},
-			{
-				Name: "the node role loses its access entry: named; mapped as is said, the cluster is clean", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := unmap(ctx, w); err != nil {
-						return err
-					}
-					remedy, err := diagnosed(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
-					if err != nil {
-						return err
-					}
-					if err := mend(ctx, w, remedy); err != nil {
-						return err
-					}
-					return clean(ctx, w)
-				},
-			},
-			{
-				Name: "a CSI daemon without the toleration, and a StorageClass that binds immediately: both named", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesNone}); err != nil {
-						return err
-					}
-					_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
-					if err != nil {
-						return err
-					}
-					return twoFindings(ctx, w)
-				},
-			},
-			{
-				Name: "the class is made anew as is said: it waits for its first consumer, and only the daemon is left", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := treat(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
-						return err
-					}
-					var class storagev1.StorageClass
-					if err := w.Client.Get(ctx, client.ObjectKey{Name: "gp3-immediate"}, &class); err != nil {
-						return err
-					}
-					if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["type"] != "gp3" {
-						return fmt.Errorf("the class is %+v", class)
-					}
-					_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+		Steps:   slices.Concat(begin, storageFaults(), end),
+	}
+}
+
+// storageFaults are what keeps volumes from where they are needed, and what mends it.
+func storageFaults() []Step {
+	return []Step{
+		{
+			Name: "a CSI daemon without the toleration, and a StorageClass that binds immediately: both named", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesNone}); err != nil {
 					return err
-				},
+				}
+				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
+				if err != nil {
+					return err
+				}
+				return twoFindings(ctx, w)
 			},
-			{
-				Name: "the daemon is patched as is said: the cluster is clean", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					return cured(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
-				},
+		},
+		{
+			Name: "the class is made anew as is said: it waits for its first consumer, and only the daemon is left", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := treat(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
+					return err
+				}
+				var class storagev1.StorageClass
+				if err := w.Client.Get(ctx, client.ObjectKey{Name: "gp3-immediate"}, &class); err != nil {
+					return err
+				}
+				if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["type"] != "gp3" {
+					return fmt.Errorf("the class is %+v", class)
+				}
+				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+				return err
 			},
-			{
-				Name: "a VolumeAttachment of a node that is gone: named; deleted as is said, the cluster is clean", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					if err := w.Client.Create(ctx, attachmentOfNoNode("planted")); err != nil {
-						return err
-					}
-					return cured(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
-				},
+		},
+		{
+			Name: "the daemon is patched as is said: the cluster is clean", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				return cured(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
 			},
-			{
-				Name: "the cloud controller manager stops, and a pod gets a node: its taint is named; removed as is said, the pod runs", Timeout: 2 * time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					w.StopCloudController()
-					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
-						return err
-					}
-					if err := untaintAll(ctx, w, app); err != nil {
-						return err
-					}
-					w.StartCloudController()
-					return clean(ctx, w)
-				},
+		},
+		{
+			Name: "a VolumeAttachment of a node that is gone: named; deleted as is said, the cluster is clean", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := w.Client.Create(ctx, attachmentOfNoNode("planted")); err != nil {
+					return err
+				}
+				return cured(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
 			},
-			{
-				Name: "the instance that was adopted is collected, since no NodeClaim has it", Timeout: 150 * time.Second,
-				Run: func(ctx context.Context, w *World) error { return collected(ctx, w, stray) },
-			},
-			removeStorage(),
-			endAll(app, manifests.Default),
 		},
 	}
 }

@@ -23,6 +23,27 @@ import (
 // named is how soon a fault has to be named.
 const named = time.Minute
 
+// mendAndRun does what a condition says, and has all pods of an app run under the controller that was there before.
+func mendAndRun(app string, pods int, remedy *string) Step {
+	return Step{
+		Name: fmt.Sprintf("do what the condition says: %d pods run, without a restart", pods), Timeout: named,
+		Run: func(ctx context.Context, w *World) error {
+			begin := time.Now()
+			if err := mend(ctx, w, *remedy); err != nil {
+				return err
+			}
+			if err := podsRun(ctx, w, app, pods); err != nil {
+				return err
+			}
+			w.Note("from the role mapped to %d pods running: %.1f s", pods, time.Since(begin).Seconds())
+			if n := w.ControllerStarts(); n != 1 {
+				return fmt.Errorf("the controller was started %d times", n)
+			}
+			return nil
+		},
+	}
+}
+
 // roleNotMapped is the story of a cluster that does not know the role of its nodes: before the first launch, and
 // then after nodes of the class have joined.
 func roleNotMapped() Scenario {
@@ -61,20 +82,7 @@ func roleNotMapped() Scenario {
 					return nil
 				},
 			},
-			{
-				Name: "do what the condition says: the pod runs, without a restart", Timeout: named,
-				Run: func(ctx context.Context, w *World) error {
-					begin := time.Now()
-					if err := mend(ctx, w, remedy); err != nil {
-						return err
-					}
-					if err := podsRun(ctx, w, app, 1); err != nil {
-						return err
-					}
-					w.Note("from the role mapped to the pod running: %.1f s", time.Since(begin).Seconds())
-					return nil
-				},
-			},
+			mendAndRun(app, 1, &remedy),
 			{
 				Name: "the mapping goes again, and more pods come: the one instance launched for them is late, and the cause is named", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
@@ -104,23 +112,7 @@ func roleNotMapped() Scenario {
 					return launchedAtMost(w, 2)
 				},
 			},
-			{
-				Name: "do what the condition says: all pods run, without a restart", Timeout: named,
-				Run: func(ctx context.Context, w *World) error {
-					begin := time.Now()
-					if err := mend(ctx, w, remedy); err != nil {
-						return err
-					}
-					if err := podsRun(ctx, w, app, 60); err != nil {
-						return err
-					}
-					w.Note("from the role mapped to 60 pods running: %.1f s", time.Since(begin).Seconds())
-					if n := w.ControllerStarts(); n != 1 {
-						return fmt.Errorf("the controller was started %d times", n)
-					}
-					return nil
-				},
-			},
+			mendAndRun(app, 60, &remedy),
 			endAll(app, manifests.Default),
 		},
 	}

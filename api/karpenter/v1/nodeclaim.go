@@ -1,8 +1,11 @@
 package v1
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
@@ -124,4 +127,16 @@ func (c *NodeClaim) SetConditions(conditions []metav1.Condition) { c.Status.Cond
 // ConditionTypes says which conditions decide about Ready.
 func (c *NodeClaim) ConditionTypes() condition.Types {
 	return condition.Types{Dependents: []string{ConditionLaunched, ConditionRegistered, ConditionInitialized}}
+}
+
+// Nominated are the pods that the claim was bought for, as one of its annotations AnnotationNominatedPods or
+// AnnotationNominatedBuffers lists them; nil if it lists none.
+func (c *NodeClaim) Nominated(annotation string) []types.UID {
+	var out []types.UID
+	for uid := range strings.SplitSeq(c.Annotations[annotation], ",") {
+		if uid != "" {
+			out = append(out, types.UID(uid))
+		}
+	}
+	return out
 }

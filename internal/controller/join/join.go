@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -161,16 +162,13 @@ func (r *Reconciler) late(ctx context.Context, claim *karpv1.NodeClaim, usual ti
 
 // tellPods tells the pods that wait for the claim's node why it does not come.
 func (r *Reconciler) tellPods(ctx context.Context, claim *karpv1.NodeClaim, f cloud.Finding) error {
-	waiting := map[string]bool{}
-	for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
-		waiting[uid] = true
-	}
+	waiting := claim.Nominated(karpv1.AnnotationNominatedPods)
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && waiting[string(pod.UID)] {
+		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
 			r.Events.WarnEvery(podQuiet, pod, "NodeNotJoining", "The node of nodeclaim/%s does not join, %s: %s", claim.Name, f.Cause, text(f))
 		}
 	}

@@ -36,7 +36,7 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 	var errs []error
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		promised := nominated(claim)
+		promised := claim.Nominated(karpv1.AnnotationNominatedPods)
 		if claim.DeletionTimestamp != nil || !slices.ContainsFunc(promised, func(uid types.UID) bool { return wanted[uid] }) {
 			continue
 		}
@@ -53,22 +53,11 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 	return free, errors.Join(errs...)
 }
 
-// nominated are the pods that a claim was bought for, as it says.
-func nominated(claim *karpv1.NodeClaim) []types.UID {
-	var out []types.UID
-	for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
-		if uid != "" {
-			out = append(out, types.UID(uid))
-		}
-	}
-	return out
-}
-
 // letGo strikes pods from what a claim was bought for, unless it has changed since it was read.
 func (p *Provisioner) letGo(ctx context.Context, claim *karpv1.NodeClaim, pods map[types.UID]bool) error {
 	before := claim.DeepCopy()
 	var kept []string
-	for _, uid := range nominated(claim) {
+	for _, uid := range claim.Nominated(karpv1.AnnotationNominatedPods) {
 		if !pods[uid] {
 			kept = append(kept, string(uid))
 		}

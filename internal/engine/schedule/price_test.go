@@ -58,7 +58,7 @@ func TestPriceIsNearTheBound(t *testing.T) {
 		{"multi-pool", 0, 1.05}, // on demand alone, one of its pools has nothing to sell
 		// The bound does not know of hosts to keep apart on, nor of zones that must be used though they are dear.
 		{"diverse", 1.15, 1.3},
-		{"prefs", 1.2, 1.4}, // nor of what pods would rather have
+		{"prefs", 1.2, 1.35}, // nor of what pods would rather have
 	} {
 		for name, most := range map[string]float64{"ec2-od": c.od, "ec2-spot": c.spot} {
 			if most == 0 {

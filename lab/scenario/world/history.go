@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -150,12 +149,7 @@ func (h *History) seePod(pod *corev1.Pod, gone bool, now time.Time) {
 
 func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	c := h.claims[claim.UID]
-	var pods []types.UID
-	for uid := range strings.SplitSeq(claim.Annotations[karpv1.AnnotationNominatedPods], ",") {
-		if uid != "" {
-			pods = append(pods, types.UID(uid))
-		}
-	}
+	pods := claim.Nominated(karpv1.AnnotationNominatedPods)
 	if c != nil {
 		c.Pods = pods // those that were taken off it may have another
 	} else {

@@ -77,7 +77,9 @@ func onePlace(ctx context.Context, w *World) error {
 
 func installStorage(what, tolerations string) Step {
 	return Step{
-		Name: "install the EBS CSI driver: its daemon " + what, Timeout: time.Minute,
+		// The daemon of a node that is gone counts as unavailable, and so holds back the roll-out on the others, until Kubernetes
+		// collects pods without a node: 40 s of quarantine, looked at every 20 s.
+		Name: "install the EBS CSI driver: its daemon " + what, Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": tolerations}); err != nil {
 				return err

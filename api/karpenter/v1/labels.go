@@ -58,6 +58,14 @@ const (
 	AnnotationNominatedPods = "dovetail.sh/nominated-pods"
 	// AnnotationNominatedBuffers does the same for the virtual pods of CapacityBuffers.
 	AnnotationNominatedBuffers = "dovetail.sh/nominated-buffers"
+	// AnnotationLaunchReason is, on a claim that was bought to replace nodes, the DisruptionReason for which; written when
+	// the claim is made. Claims that were bought for pending pods lack it.
+	AnnotationLaunchReason = "dovetail.sh/launch-reason"
+	// AnnotationReplaces lists, comma-separated, the names of the claims that such a claim replaces.
+	AnnotationReplaces = "dovetail.sh/replaces"
+	// AnnotationReplacementOutcomes is, on a NodePool, what has become of the claims that were bought for it lately to
+	// replace nodes; it is ours alone.
+	AnnotationReplacementOutcomes = "dovetail.sh/replacement-outcomes"
 )
 
 // Keys of taints.
@@ -94,6 +102,11 @@ const (
 	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
 	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
 	ConditionClusterNameShared = "ClusterNameShared"
+	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were
+	// to replace others did not come up.
+	ConditionDisruptionPaused = "DisruptionPaused"
+	// ConditionInterruptionQueueUnavailable is True while warnings of AWS cannot be read from the queue that is configured.
+	ConditionInterruptionQueueUnavailable = "InterruptionQueueUnavailable"
 )
 
 // Condition types of NodeClaim. The first three decide about Ready.

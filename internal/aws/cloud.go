@@ -35,6 +35,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/joincheck"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
@@ -96,6 +97,8 @@ type Cloud struct {
 	templates    *launch.Templates
 	launcher     *launch.Launcher
 	joins        *joincheck.Checker
+	groups       *placement.Finder
+	sightings    *sightings
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
@@ -143,6 +146,8 @@ func New(cfg Config) (*Cloud, error) {
 		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
+	c.groups = placement.NewFinder(c.ec2, cfg.Now)
+	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,

@@ -1,0 +1,121 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/drift"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// Drift says why the instance of a launched claim is not what its node class asks for: one of the reasons of package drift, or ""
+// if it is, or if the class is going. The class is the claim's, as it is now, with its status. After an error nothing is known,
+// and nothing may be concluded; it is cloud.ErrNotFound when the instance is gone.
+func (c *Cloud) Drift(ctx context.Context, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) (reason string, err error) {
+	if class.DeletionTimestamp != nil {
+		return "", nil
+	}
+	if drift.Static(class, claim) {
+		return drift.NodeClass, nil
+	}
+	if reason, err = c.drifted(ctx, class, claim); err != nil {
+		return "", fmt.Errorf("compare claim %s with node class %s: %w", claim.Name, class.Name, fault.Plain(err))
+	}
+	return reason, nil
+}
+
+func (c *Cloud) drifted(ctx context.Context, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) (string, error) {
+	mapped, err := c.imageFor(ctx, class, claim.Labels[corev1.LabelInstanceTypeStable])
+	if err != nil {
+		return "", err
+	}
+	if other, err := drift.Image(class, claim, mapped); err != nil || other {
+		return reasonIf(other, drift.AMI), err
+	}
+	facts := drift.Facts{Class: class, Claim: claim}
+	if facts.Instance, err = c.sightings.instance(ctx, claim.Status.ProviderID); err != nil {
+		return "", err
+	}
+	group, err := c.groups.Of(ctx, class)
+	if err != nil {
+		return "", err
+	}
+	facts.GroupID = group.ID
+	reason, err := drift.Dynamic(facts)
+	if err != nil || reason != drift.CapacityReservation {
+		return reason, err
+	}
+	if c.reservations == nil {
+		facts.Instance.Reservation = cloud.Reservation{} // what a class's status says of them is not kept
+		return drift.Dynamic(facts)
+	}
+	// The reservation may have ended since EC2 was last asked, and the instance be on-demand now.
+	if facts.Instance, err = c.instances.Get(ctx, claim.Status.ProviderID); err != nil {
+		return "", err
+	}
+	return drift.Dynamic(facts)
+}
+
+func reasonIf(is bool, reason string) string {
+	if is {
+		return reason
+	}
+	return ""
+}
+
+// imageFor is the image that a class would launch an instance type with now; empty if no image suits it.
+func (c *Cloud) imageFor(ctx context.Context, class *awsv1.EC2NodeClass, instanceType string) (string, error) {
+	types, err := c.inventory.Types(ctx, class)
+	if err != nil {
+		return "", err
+	}
+	t := typeOf(cloud.Instance{Type: instanceType}, types)
+	if t == nil {
+		return "", fmt.Errorf("the instance type %q is not known", instanceType)
+	}
+	return launch.ImageFor(class, t)
+}
+
+// sightedFor is how long a listing of all instances answers for single ones.
+const sightedFor = time.Minute
+
+// sightings are what EC2 last said of all instances, so that asking about each of a thousand is a few calls and not a thousand.
+type sightings struct {
+	list func(ctx context.Context) ([]cloud.Instance, error)
+	get  func(ctx context.Context, providerID string) (cloud.Instance, error)
+	now  func() time.Time
+
+	mu   sync.Mutex
+	at   time.Time
+	byID map[string]cloud.Instance
+}
+
+// instance returns an instance as EC2 described it in the last minute. One that it did not list then, as it may be newer, is asked
+// for by itself.
+func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // callers that come meanwhile wait for the one listing
+	if s.byID == nil || s.now().Sub(s.at) >= sightedFor {
+		at := s.now()
+		all, err := s.list(ctx)
+		if err != nil {
+			return cloud.Instance{}, err
+		}
+		s.at, s.byID = at, make(map[string]cloud.Instance, len(all))
+		for _, i := range all {
+			s.byID[i.ProviderID] = i
+		}
+	}
+	if i, ok := s.byID[providerID]; ok {
+		return i, nil
+	}
+	return s.get(ctx, providerID)
+}

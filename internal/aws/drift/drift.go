@@ -1,0 +1,112 @@
+// Package drift says whether an instance is still what its node class asks for.
+//
+// It compares facts that others have gathered, and is pure. Where a fact is missing the answer is an error and no reason: a node is
+// replaced for what is known to differ, never for what could not be read.
+package drift
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// The reasons, in the order in which they are looked for.
+const (
+	NodeClass           = "NodeClassDrift"
+	AMI                 = "AMIDrift"
+	SecurityGroup       = "SecurityGroupDrift"
+	Subnet              = "SubnetDrift"
+	CapacityReservation = "CapacityReservationDrift"
+	PlacementGroup      = "PlacementGroupDrift"
+)
+
+// Static reports whether the spec of a class has changed since a claim was launched from it. Hashes are compared only where both
+// objects have one of the same version.
+func Static(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
+	hashes := [2]string{class.Annotations[awsv1.AnnotationNodeClassHash], claim.Annotations[awsv1.AnnotationNodeClassHash]}
+	versions := [2]string{class.Annotations[awsv1.AnnotationNodeClassHashVersion], claim.Annotations[awsv1.AnnotationNodeClassHashVersion]}
+	if slices.Contains(hashes[:], "") || slices.Contains(versions[:], "") || versions[0] != versions[1] {
+		return false
+	}
+	return hashes[0] != hashes[1]
+}
+
+// Image reports whether a claim's instance boots another image than the class would give its type now, which is mapped.
+func Image(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, mapped string) (bool, error) {
+	switch {
+	case len(class.Status.AMIs) == 0:
+		return false, fmt.Errorf("node class %s has no images", class.Name)
+	case claim.Status.ImageID == "":
+		return false, fmt.Errorf("claim %s does not say which image its instance boots", claim.Name)
+	}
+	return claim.Status.ImageID != mapped, nil
+}
+
+// Facts are what an instance is compared by.
+type Facts struct {
+	Class    *awsv1.EC2NodeClass
+	Claim    *karpv1.NodeClaim
+	Instance cloud.Instance
+	// GroupID is the placement group that the class asks for now; empty if none.
+	GroupID string
+}
+
+// Dynamic returns the first reason for which an instance is not what its class asks for, of those that EC2 tells of; empty if
+// there is none. One that cannot be judged hides them all.
+func Dynamic(f Facts) (string, error) {
+	groups, err1 := f.securityGroups()
+	subnet, err2 := f.subnet()
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	for _, found := range []struct {
+		differs bool
+		reason  string
+	}{
+		{groups, SecurityGroup},
+		{subnet, Subnet},
+		{f.reservation(), CapacityReservation},
+		{f.Claim.Labels[awsv1.LabelPlacementGroupID] != f.GroupID, PlacementGroup},
+	} {
+		if found.differs {
+			return found.reason, nil
+		}
+	}
+	return "", nil
+}
+
+func (f Facts) securityGroups() (bool, error) {
+	wanted := make([]string, 0, len(f.Class.Status.SecurityGroups))
+	for _, g := range f.Class.Status.SecurityGroups {
+		wanted = append(wanted, g.ID)
+	}
+	switch {
+	case len(wanted) == 0:
+		return false, fmt.Errorf("node class %s has no security groups", f.Class.Name)
+	case len(f.Instance.SecurityGroupIDs) == 0:
+		return false, fmt.Errorf("instance %s does not say which security groups it has", f.Instance.ID)
+	}
+	return !slices.Equal(distinct(wanted), distinct(f.Instance.SecurityGroupIDs)), nil
+}
+
+func distinct(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+
+func (f Facts) subnet() (bool, error) {
+	switch {
+	case len(f.Class.Status.Subnets) == 0:
+		return false, fmt.Errorf("node class %s has no subnets", f.Class.Name)
+	case f.Instance.SubnetID == "":
+		return false, fmt.Errorf("instance %s does not say which subnet it is in", f.Instance.ID)
+	}
+	return !slices.ContainsFunc(f.Class.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == f.Instance.SubnetID }), nil
+}
+
+// reservation: an instance that has outlived its reservation is on-demand, and is not in the wrong one.
+func (f Facts) reservation() bool {
+	id := f.Instance.Reservation.ID
+	return id != "" && !slices.ContainsFunc(f.Class.Status.CapacityReservations, func(r awsv1.CapacityReservation) bool { return r.ID == id })
+}

@@ -1,0 +1,107 @@
+package breaker
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// How long a claim may take from its creation: until it is launched, and until its node is ready for use. Whoever waits for
+// its replacement gives up then, too.
+const (
+	LaunchWithin     = 5 * time.Minute
+	InitializeWithin = 10 * time.Minute
+)
+
+// Reason is why a claim was bought to replace others; empty if it was not.
+func Reason(claim *karpv1.NodeClaim) karpv1.DisruptionReason {
+	return karpv1.DisruptionReason(claim.Annotations[karpv1.AnnotationLaunchReason])
+}
+
+// OutcomeOf tells what has become of a claim. While that is open, decided is false, and next is when it is late at the latest;
+// zero if nothing will come of it. A claim for which there was no capacity, and one whose instance the cloud has taken
+// back, tell nothing of a cause.
+func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool, next time.Time) {
+	o = Outcome{
+		Claim: claim.Name, UID: claim.UID, Created: second(claim.CreationTimestamp.Time), At: second(now),
+		Image: claim.Status.ImageID, Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone],
+	}
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	if initialized.Status == metav1.ConditionTrue {
+		o.At = second(initialized.LastTransitionTime.Time)
+		return o, true, time.Time{}
+	}
+	launched := condition.IsTrue(claim, karpv1.ConditionLaunched)
+	late := claim.CreationTimestamp.Add(InitializeWithin)
+	ended := claim.DeletionTimestamp
+	switch {
+	case ended != nil && ended.Time.Before(late):
+		early := !launched && ended.Sub(claim.CreationTimestamp.Time) < LaunchWithin
+		if early || condition.IsTrue(claim, karpv1.ConditionDisruptionReason) {
+			return o, false, time.Time{}
+		}
+		o.At = second(ended.Time)
+	case now.Before(late):
+		return o, false, late
+	default: // whatever has become of it since, it was late
+		o.At = second(late)
+	}
+	o.Why = why(claim)
+	return o, true, time.Time{}
+}
+
+// why names the first step that a claim has not made.
+func why(claim *karpv1.NodeClaim) string {
+	for _, step := range []struct{ condition, not string }{
+		{karpv1.ConditionLaunched, "not launched"},
+		{karpv1.ConditionRegistered, "not registered"},
+		{karpv1.ConditionInitialized, "not initialized"},
+	} {
+		c, _ := condition.Get(claim, step.condition)
+		if c.Status == metav1.ConditionTrue {
+			continue
+		}
+		if c.Reason == "" || c.Reason == condition.ReasonAwaitingReconciliation {
+			return step.not
+		}
+		return step.not + " (" + c.Reason + ")"
+	}
+	return "not ready"
+}
+
+// Read returns the book of a pool; an empty one if it has none that can be read.
+func Read(pool *karpv1.NodePool) Book {
+	var b Book
+	text := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
+	if text == "" || json.Unmarshal([]byte(text), &b) != nil {
+		return Book{}
+	}
+	for reason, r := range b.Reasons {
+		if r == nil {
+			delete(b.Reasons, reason)
+		}
+	}
+	return b
+}
+
+// Write puts the book on the pool, or takes it off where there is nothing to remember: no outcome, no cause before this one,
+// and no claim under way. It reports whether that changes the pool.
+func (b *Book) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
+	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
+	if len(b.Reasons) == 0 && b.Since.IsZero() && !underWay {
+		delete(pool.Annotations, karpv1.AnnotationReplacementOutcomes)
+		return before != "", nil
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return false, fmt.Errorf("write down the outcomes of pool %q: %w", pool.Name, err)
+	}
+	metav1.SetMetaDataAnnotation(&pool.ObjectMeta, karpv1.AnnotationReplacementOutcomes, string(text))
+	return before != string(text), nil
+}

@@ -12,7 +12,7 @@ func al2(in Input, k kubelet) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := message.addUserParts(in.UserData, shellScript, copyHeaders); err != nil {
+	if err := message.addUserParts(in.UserData, shellScript, copied); err != nil {
 		return "", err
 	}
 	if err := message.add(shellScript, al2Script(in, k)); err != nil {

@@ -11,30 +11,50 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// bottlerocketKeys are the keys of settings.kubernetes that the operating system knows. Others would make
-// it refuse the whole of the user data.
-var bottlerocketKeys = set(
-	"api-server", "cloud-provider", "cluster-certificate", "cluster-name", "cluster-dns-ip", "credential-providers",
-	"node-labels", "node-taints", "max-pods", "static-pods",
-	"eviction-hard", "eviction-soft", "eviction-soft-grace-period", "eviction-max-pod-grace-period",
-	"kube-reserved", "system-reserved", "allowed-unsafe-sysctls", "server-tls-bootstrap",
-	"registry-qps", "registry-burst", "event-qps", "event-burst", "kube-api-qps", "kube-api-burst",
-	"container-log-max-size", "container-log-max-files", "container-log-max-workers", "container-log-monitor-interval",
-	"cpu-manager-policy", "cpu-manager-policy-options", "cpu-manager-reconcile-period",
-	"memory-manager-policy", "memory-manager-reserved-memory",
-	"topology-manager-scope", "topology-manager-policy", "topology-manager-policy-options",
-	"image-gc-high-threshold-percent", "image-gc-low-threshold-percent", "ids-per-pod", "cpu-cfs-quota-enforced",
-	"shutdown-grace-period", "shutdown-grace-period-for-critical-pods", "cluster-domain", "seccomp-default",
-	"pod-pids-limit", "device-ownership-from-security-context", "single-process-oom-kill",
-	"hostname-override-source", "log-level",
-)
+// known are the keys of a table that the operating system knows, each with those of the table that it holds, nil if any
+// are good. "*" stands for every key.
+type known map[string]known
 
-func set(keys ...string) map[string]bool {
-	m := make(map[string]bool, len(keys))
-	for _, k := range keys {
-		m[k] = true
+// bottlerocketKeys are those of settings.kubernetes. One that is not known would make Bottlerocket refuse the whole of
+// the user data.
+var bottlerocketKeys = known{
+	"api-server": nil, "cloud-provider": nil, "cluster-certificate": nil, "cluster-name": nil, "cluster-dns-ip": nil,
+	"credential-providers": {"*": {"enabled": nil, "cache-duration": nil, "image-patterns": nil, "environment": nil}},
+	"node-labels":          nil, "node-taints": nil, "max-pods": nil,
+	"static-pods":   {"*": {"enabled": nil, "manifest": nil}},
+	"eviction-hard": nil, "eviction-soft": nil, "eviction-soft-grace-period": nil, "eviction-max-pod-grace-period": nil,
+	"kube-reserved": nil, "system-reserved": nil, "allowed-unsafe-sysctls": nil, "server-tls-bootstrap": nil,
+	"registry-qps": nil, "registry-burst": nil, "event-qps": nil, "event-burst": nil, "kube-api-qps": nil, "kube-api-burst": nil,
+	"container-log-max-size": nil, "container-log-max-files": nil, "container-log-max-workers": nil,
+	"container-log-monitor-interval": nil, "cpu-manager-policy": nil, "cpu-manager-policy-options": nil,
+	"cpu-manager-reconcile-period": nil, "memory-manager-policy": nil,
+	"memory-manager-reserved-memory": {"*": {"enabled": nil, "memory": nil, "hugepages-2Mi": nil, "hugepages-1Gi": nil}},
+	"topology-manager-scope":         nil, "topology-manager-policy": nil,
+	"topology-manager-policy-options": {"prefer-closest-numa-nodes": nil, "max-allowable-numa-nodes": nil},
+	"image-gc-high-threshold-percent": nil, "image-gc-low-threshold-percent": nil, "ids-per-pod": nil, "cpu-cfs-quota-enforced": nil,
+	"shutdown-grace-period": nil, "shutdown-grace-period-for-critical-pods": nil, "cluster-domain": nil, "seccomp-default": nil,
+	"pod-pids-limit": nil, "device-ownership-from-security-context": nil, "single-process-oom-kill": nil,
+	"hostname-override-source": nil, "log-level": nil,
+}
+
+// drop removes from t what is not known, and returns the paths of that, sorted.
+func (k known) drop(path string, t table) []string {
+	var dropped []string
+	for _, key := range slices.Sorted(maps.Keys(t)) {
+		below, ok := k[key]
+		if !ok {
+			below, ok = k["*"]
+		}
+		if !ok {
+			delete(t, key)
+			dropped = append(dropped, path+"."+key)
+			continue
+		}
+		if inner, isTable := t[key].(table); isTable && below != nil {
+			dropped = append(dropped, below.drop(path+"."+key, inner)...)
+		}
 	}
-	return m
+	return dropped
 }
 
 // table is a table of TOML.
@@ -54,13 +74,7 @@ func bottlerocket(in Input, k kubelet) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	var dropped []string
-	for _, key := range slices.Sorted(maps.Keys(kubernetes)) {
-		if !bottlerocketKeys[key] {
-			delete(kubernetes, key)
-			dropped = append(dropped, "settings.kubernetes."+key)
-		}
-	}
+	dropped := bottlerocketKeys.drop("settings.kubernetes", kubernetes)
 	if err := bottlerocketKubernetes(kubernetes, in, k); err != nil {
 		return Rendered{}, err
 	}

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -53,16 +54,21 @@ func (m *message) finish() (string, error) {
 	return strings.ReplaceAll(m.text.String(), "\r", ""), nil
 }
 
-// copyHeaders and contentTypeOnly say which headers of the user's parts survive.
-func copyHeaders(h textproto.MIMEHeader) textproto.MIMEHeader { return h }
+// copied and contentTypeOnly say what becomes of a part of the user's: one keeps its headers, the other only the one
+// that names its type, and so undoes what another header says of its body.
+func copied(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
 
-func contentTypeOnly(h textproto.MIMEHeader) textproto.MIMEHeader {
-	return textproto.MIMEHeader{"Content-Type": h.Values("Content-Type")}
+func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
+	header := textproto.MIMEHeader{"Content-Type": p.Header.Values("Content-Type")}
+	if strings.EqualFold(p.Header.Get("Content-Transfer-Encoding"), "base64") {
+		return header, base64.NewDecoder(base64.StdEncoding, p)
+	}
+	return header, p
 }
 
 // addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty
 // text adds nothing.
-func (m *message) addUserParts(text, otherwise string, headers func(textproto.MIMEHeader) textproto.MIMEHeader) error {
+func (m *message) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil
@@ -82,7 +88,7 @@ func (m *message) addUserParts(text, otherwise string, headers func(textproto.MI
 		if err != nil {
 			return fmt.Errorf("spec.userData: read MIME part: %w", err)
 		}
-		if err := m.addPart(headers(part.Header), part); err != nil {
+		if err := m.addPart(pass(part)); err != nil {
 			return fmt.Errorf("spec.userData: copy MIME part: %w", err)
 		}
 	}

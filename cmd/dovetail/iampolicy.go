@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
+)
+
+// policyFlags are the flags of the iam-policy command.
+type policyFlags struct {
+	params      policy.Params
+	output, dir string
+}
+
+func iamPolicyCommand() *cobra.Command {
+	var f policyFlags
+	cmd := &cobra.Command{
+		Use:   "iam-policy --cluster NAME",
+		Short: "Print the IAM policy that the controller needs, and no more",
+		Long: `Prints the IAM policy of the controller's role: what it calls, on which resources, and under which
+conditions. Nothing is asked of any cluster or account.
+
+With --identity, the UID of the namespace kube-system, everything that makes, ends or tags a resource is bound to the
+tag dovetail.sh/cluster-uid. Then two clusters of one name cannot end each other's instances, whatever happens.
+Without it, only the cluster's name is asked for, as in Karpenter's policy.
+
+The policy fits into an inline policy of a role (10,240 characters without white space), but not into one managed
+policy (6,144): --dir writes it as several, each in a file of its own. Attach all of them.
+
+Without --account, the policy names no account; without --region, it is good for any.
+
+Exit codes: 0 when the policy was written, 1 when it cannot be, 2 when the command line is wrong.`,
+		Example: `  dovetail iam-policy --cluster shop --region eu-west-1 --account 111122223333 \
+    --identity "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})" --interruption-queue shop > policy.json
+  aws iam put-role-policy --role-name KarpenterControllerRole-shop --policy-name dovetail --policy-document file://policy.json
+
+  dovetail iam-policy --cluster shop --dir policies    # for managed policies: policies/dovetail-shop-1.json, ...
+  dovetail iam-policy --cluster shop -o table          # what each right is for`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			document, err := f.check()
+			if err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(document, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.params.Cluster, "cluster", "", "name of the EKS cluster (required)")
+	fs.StringVar(&f.params.Identity, "identity", "", "UID of the cluster's namespace kube-system")
+	fs.StringVar(&f.params.Region, "region", cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")), "region of the cluster (default: $AWS_REGION)")
+	fs.StringVar(&f.params.Account, "account", "", "AWS account of the cluster, twelve digits")
+	fs.StringVar(&f.params.Partition, "partition", "", "partition, such as aws-cn (default: that of the region)")
+	fs.StringArrayVar(&f.params.NodeRoles, "node-role", nil, "role that nodes may be given, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)")
+	fs.StringArrayVar(&f.params.Queues, "interruption-queue", nil, "SQS queue with interruption events, by name or ARN; can be repeated")
+	fs.StringArrayVar(&f.params.Parameters, "ssm-parameter", nil, "SSM parameter that an ssmParameter term names, by name or ARN, at its end perhaps a *; can be repeated")
+	fs.StringVarP(&f.output, "output", "o", "json", "json, or table: what each right is for")
+	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is made if absent")
+	return cmd
+}
+
+// check judges the flags by themselves, and returns the policy.
+func (f *policyFlags) check() (policy.Document, error) {
+	switch {
+	case f.params.Cluster == "":
+		return nil, errors.New("--cluster is required: the name of the EKS cluster")
+	case !slices.Contains([]string{"json", "table"}, f.output):
+		return nil, fmt.Errorf("-o %q: json and table are known", f.output)
+	case f.dir != "" && f.output != "json":
+		return nil, errors.New("--dir writes JSON: leave out -o")
+	}
+	return policy.New(f.params)
+}
+
+func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) error {
+	switch {
+	case f.output == "table":
+		return printRights(document, stdout)
+	case f.dir != "":
+		return f.write(document, stdout)
+	}
+	size, err := document.Size()
+	if err != nil {
+		return err
+	}
+	if size > policy.ManagedLimit {
+		fmt.Fprintf(stderr, "note: %d characters are too many for a managed policy (%d); --dir writes several", size, policy.ManagedLimit)
+		if size > policy.InlineLimit {
+			fmt.Fprintf(stderr, ". They are too many for an inline policy (%d), too", policy.InlineLimit)
+		}
+		fmt.Fprintln(stderr)
+	}
+	text, err := document.JSON()
+	if err != nil {
+		return err
+	}
+	_, err = stdout.Write(text)
+	return err
+}
+
+// write makes a file of each managed policy that the whole comes to, and says which.
+func (f *policyFlags) write(document policy.Document, stdout io.Writer) error {
+	parts, err := document.Split(policy.ManagedLimit)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	for i, part := range parts {
+		text, err := part.JSON()
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(f.dir, fmt.Sprintf("dovetail-%s-%d.json", f.params.Cluster, i+1))
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return fmt.Errorf("--dir: %w", err)
+		}
+		fmt.Fprintln(stdout, path)
+	}
+	return nil
+}
+
+// printRights prints a line per action of each statement.
+func printRights(document policy.Document, stdout io.Writer) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATEMENT\tACTION\tFOR")
+	for _, s := range document {
+		for _, g := range s.Grants {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Sid, g.Action, g.For)
+		}
+	}
+	return w.Flush()
+}

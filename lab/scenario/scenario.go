@@ -47,7 +47,7 @@ func (w *World) Note(format string, args ...any) {
 func All(m Mixes) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), chaos(m),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), chaos(m),
 	}
 }
 

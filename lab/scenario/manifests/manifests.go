@@ -52,6 +52,9 @@ const (
 	Reserved = "reserved.yaml"
 	// ReservedWorkload is a Deployment without pods yet, each of which takes a machine of 2 CPUs.
 	ReservedWorkload = "reserved-workload.yaml"
+	// Family is a NodePool of one machine type, its EC2NodeClass with as much as every Linux family takes, and a Deployment
+	// of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string in JSON).
+	Family = "family.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

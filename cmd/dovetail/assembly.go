@@ -121,7 +121,11 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range slices.Concat(a.reconcilers(ec2), a.optional(ec2, state), transitions) {
+	health, err := a.health()
+	if err != nil {
+		return err
+	}
+	for _, r := range slices.Concat(a.reconcilers(ec2), a.optional(ec2, state), health, transitions) {
 		if err := r.Register(a.mgr); err != nil {
 			return err
 		}

@@ -53,6 +53,9 @@ type Settings struct {
 	FeatureGates                        string
 	// ValidatePlans has each plan checked by a second program, before it is carried out.
 	ValidatePlans bool
+	// MaxFailedReplacements is after how many nodes that did not come up, of those launched to replace others for one reason,
+	// that reason pauses in a pool; 0 for never.
+	MaxFailedReplacements int
 	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
 	// to take another time.
 	UsualJoinTime time.Duration
@@ -153,6 +156,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
 	fs.BoolVar(&s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
+	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 3), "nodes launched to replace others that may fail to come up before replacing pauses for their reason, in their pool; 0 for never pausing")
 	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute), "time after which a taint of a node's start that is still there is named")
 	fs.BoolVar(&s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
 	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
@@ -188,6 +192,7 @@ func (s Settings) Validate() error {
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
 	refuse(s.UsualJoinTime <= 0, "usual-join-time", "%v is not positive", s.UsualJoinTime)
+	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
 	refuse(s.UsualTaintTime <= 0, "usual-taint-time", "%v is not positive", s.UsualTaintTime)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)

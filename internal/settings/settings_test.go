@@ -76,6 +76,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"images refreshed too often", []string{"--cluster-name=a", "--ami-refresh-interval=59s"}, "--ami-refresh-interval"},
 		{"subnets refreshed too often", []string{"--cluster-name=a", "--subnet-refresh-interval=1s"}, "--subnet-refresh-interval"},
 		{"negative cost of a node", []string{"--cluster-name=a", "--node-cost=-1"}, "--node-cost"},
+		{"negative number of failures", []string{"--cluster-name=a", "--max-failed-replacements=-1"}, "--max-failed-replacements"},
 		{"unknown policy", []string{"--cluster-name=a", "--preference-policy=Maybe"}, "--preference-policy"},
 		{"unknown minValues policy", []string{"--cluster-name=a", "--min-values-policy=Maybe"}, "--min-values-policy"},
 		{"unknown log level", []string{"--cluster-name=a", "--log-level=loud"}, "--log-level"},

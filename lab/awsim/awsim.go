@@ -37,6 +37,7 @@ type (
 	Pool          = ec2.Pool
 
 	CapacityReservation = ec2.CapacityReservation
+	PlacementGroup      = ec2.PlacementGroup
 )
 
 // Options are the settings of an account; the zero value is usable.

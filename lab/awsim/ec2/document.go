@@ -91,7 +91,10 @@ type placementInfo struct {
 	Zone    string `xml:"availabilityZone"`
 	ZoneID  string `xml:"availabilityZoneId"`
 	Group   string `xml:"groupName"`
-	Tenancy string `xml:"tenancy"`
+	GroupID string `xml:"groupId,omitempty"`
+	// Partition is known once the instance runs.
+	Partition *int   `xml:"partitionNumber"`
+	Tenancy   string `xml:"tenancy"`
 }
 
 type stateReason struct {
@@ -198,6 +201,12 @@ func (e *EC2) show(r *record) instanceInfo {
 		i.PlatformDetails, i.UsageOperation = "Windows", "RunInstances:0002"
 	}
 	e.showOptions(&i, o)
+	if o.placed != nil {
+		i.Placement.Group, i.Placement.GroupID = o.placed.Name, o.placed.ID
+		if r.partition > 0 && r.State != Pending {
+			i.Placement.Partition = &r.partition
+		}
+	}
 	if r.endedBy != "" {
 		i.Reason = fmt.Sprintf("User initiated (%s GMT)", r.endedAt.UTC().Format(time.DateTime))
 		i.StateReason = &stateReason{Code: r.endedBy, Message: r.endedBy + ": User initiated shutdown"}

@@ -76,7 +76,9 @@ type EC2 struct {
 	volumes   map[string]*volume
 	// reservations of capacity, in the order in which they were added.
 	reservations []*reservation
-	tokens       map[string]remembered // by action and client token
+	// groups are placement groups, in the order in which they were added.
+	groups []*placementGroup
+	tokens map[string]remembered // by action and client token
 	// tokensSwept is how many tokens were left when those that ended were last removed.
 	tokensSwept int
 }

@@ -34,8 +34,9 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 	e.counter++
 	r := &record{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
-		visible:  b.now.Add(e.cfg.Timing.Visible),
-		Instance: e.instance(o, nics[0].ip, b.now),
+		partition: e.partition(o),
+		visible:   b.now.Add(e.cfg.Timing.Visible),
+		Instance:  e.instance(o, nics[0].ip, b.now),
 	}
 	b.count++
 	if reserved == nil {
@@ -63,6 +64,9 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 
 // capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the order.
 func (e *EC2) capacity(o *order, n int, now time.Time) (*reservation, error) {
+	if err := e.spreadFull(o, n); err != nil {
+		return nil, err
+	}
 	r, err := e.reserve(o, n, now)
 	if err != nil || r != nil {
 		return r, err

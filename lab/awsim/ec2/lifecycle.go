@@ -39,6 +39,7 @@ type record struct {
 	volumes     []string  // of the launch, in the order of its disks
 	joined      []*volume // attached since
 	publicIP    string
+	partition   int // of the placement group; 0 = none
 	spotRequest string
 	endedBy     string    // why it was stopped or terminated
 	endedAt     time.Time // when that was asked for

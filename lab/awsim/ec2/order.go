@@ -37,6 +37,7 @@ type order struct {
 	subnet    *Subnet
 	groups    []*SecurityGroup
 	profile   *InstanceProfile
+	placed    *placementGroup // nil = into none
 	lifecycle string
 	privateIP netip.Addr // zero = any
 	disks     []plannedDisk
@@ -240,16 +241,12 @@ func (e *EC2) resolvePlacement(o *order, q request) error {
 	switch {
 	case p == nil:
 		return nil
-	case p.GroupID != "":
-		return groupUnknown(p.GroupID)
-	case p.GroupName != "":
-		return groupUnknown(p.GroupName)
 	case p.Tenancy == "host":
 		return wire.Errorf("UnsupportedOperation", "The simulator has no dedicated hosts")
 	case p.Tenancy == "dedicated" && o.machine.Burstable && strings.HasPrefix(o.machine.Name, "t2."):
 		return wire.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
 	}
-	return nil
+	return e.resolveGroup(o, p)
 }
 
 // resolveDisks lays the requested block devices over those of the image.

@@ -17,10 +17,6 @@ func reservationIDs() idRules {
 	}
 }
 
-func groupUnknown(name string) error {
-	return wire.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
-}
-
 type describeReservationsInput struct {
 	listInput
 	IDs []string `query:"CapacityReservationId"`
@@ -106,43 +102,4 @@ func (e *EC2) describeCapacityReservations(_ *wire.Request, in *describeReservat
 		return nil, err
 	}
 	return &describeReservationsOutput{Reservations: p.items, Next: p.next}, nil
-}
-
-// placementGroup stands for the placement groups of the account, which has none.
-type placementGroup struct{}
-
-type describePlacementGroupsInput struct {
-	DryRun  bool     `query:"DryRun"`
-	Filters []Filter `query:"Filter"`
-	IDs     []string `query:"GroupId"`
-	Names   []string `query:"GroupName"`
-}
-
-type describePlacementGroupsOutput struct {
-	Groups []struct{} `xml:"placementGroupSet>item"`
-}
-
-func (e *EC2) describePlacementGroups(_ *wire.Request, in *describePlacementGroupsInput) (*describePlacementGroupsOutput, error) {
-	none := func(placementGroup) []string { return nil }
-	known := properties[placementGroup]{}
-	for _, name := range []string{"group-name", "group-arn", "spread-level", "state", "strategy"} {
-		known[name] = none
-	}
-	if _, err := compileFilters(in.Filters, known, func(placementGroup) map[string]string { return nil }); err != nil {
-		return nil, err
-	}
-	if len(in.IDs) > 0 {
-		id := in.IDs[0]
-		if !strings.HasPrefix(id, "pg-") || !hexadecimal.MatchString(id[len("pg-"):]) {
-			return nil, wire.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
-		}
-		return nil, groupUnknown(id)
-	}
-	if len(in.Names) > 0 {
-		return nil, groupUnknown(in.Names[0])
-	}
-	if in.DryRun {
-		return nil, dryRun()
-	}
-	return &describePlacementGroupsOutput{}, nil
 }

@@ -58,10 +58,6 @@ func nodePoolGaps() []gap[*karpv1.NodePool] {
 func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
 	return []gap[*awsv1.EC2NodeClass]{
 		{
-			Field{"spec.placementGroupSelector", "placement groups are not resolved: the class does not become Ready"},
-			func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil },
-		},
-		{
 			Field{"spec.kubelet.maxPods", "expressions are not evaluated: the class does not become Ready; numbers work"},
 			func(c *awsv1.EC2NodeClass) bool {
 				k, err := c.KubeletConfiguration()

@@ -47,6 +47,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/placement"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
@@ -147,7 +148,10 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&register.Reconciler{Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&register.Reconciler{
+			Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Hooks: []register.Hook{&placement.Hook{Cloud: ec2}},
+		},
 		&initialize.Reconciler{
 			Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints,
 			Devices: !a.settings.IgnoreDRARequests,

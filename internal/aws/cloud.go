@@ -285,15 +285,19 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 			return cloud.Launched{}, err
 		}
 	}
+	group, err := c.groupToLaunchInto(ctx, class)
+	if err != nil && !adopted {
+		return cloud.Launched{}, err
+	}
 	if !adopted {
-		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types})
+		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types, Group: group})
 		if err != nil {
 			return cloud.Launched{}, err
 		}
 	}
 	c.cfg.Log.Debug("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
 		"capacityType", i.CapacityType, "adopted", adopted)
-	return launched(i, claim, class, types, c.Cluster())
+	return launched(i, claim, class, types, group, c.Cluster())
 }
 
 // nodeClassHash is what of a class makes nodes drift when it changes.

@@ -11,12 +11,13 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // launched is what is merged into a claim that has its instance.
-func launched(i cloud.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, types []*catalog.InstanceType, cluster bootstrap.Cluster) (cloud.Launched, error) {
+func launched(i cloud.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, types []*catalog.InstanceType, group placement.Group, cluster bootstrap.Cluster) (cloud.Launched, error) {
 	hash, err := nodeClassHash(class, cluster)
 	if err != nil {
 		return cloud.Launched{}, fmt.Errorf("hash node class %s: %w", class.Name, err)
@@ -24,7 +25,7 @@ func launched(i cloud.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeCla
 	out := cloud.Launched{
 		ProviderID: i.ProviderID,
 		ImageID:    i.ImageID,
-		Labels:     instanceLabels(i, class, types),
+		Labels:     placedLabels(instanceLabels(i, class, types), i, group),
 		Annotations: map[string]string{
 			awsv1.AnnotationNodeClassHash:        hash,
 			awsv1.AnnotationNodeClassHashVersion: awsv1.NodeClassHashVersion,
@@ -51,6 +52,7 @@ func typeOf(i cloud.Instance, types []*catalog.InstanceType) *catalog.InstanceTy
 var perOffering = []string{
 	corev1.LabelTopologyZone, awsv1.LabelZoneID, karpv1.LabelCapacityType, awsv1.LabelInstanceTenancy,
 	awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible,
+	awsv1.LabelPlacementGroupID, awsv1.LabelPlacementGroupPartition,
 }
 
 // instanceLabels are those that follow from what the instance is.
@@ -78,6 +80,22 @@ func instanceLabels(i cloud.Instance, class *awsv1.EC2NodeClass, types []*catalo
 			labels[awsv1.LabelZoneID] = s.ZoneID
 			break
 		}
+	}
+	return labels
+}
+
+// placedLabels adds where in its placement group an instance is. Which partition EC2 has chosen is not known at first: the label is
+// there then, and empty, until the node registers.
+func placedLabels(labels map[string]string, i cloud.Instance, group placement.Group) map[string]string {
+	if i.Placement.GroupID == "" {
+		return labels
+	}
+	labels[awsv1.LabelPlacementGroupID] = i.Placement.GroupID
+	switch {
+	case i.Placement.Partition > 0:
+		labels[awsv1.LabelPlacementGroupPartition] = strconv.Itoa(i.Placement.Partition)
+	case i.Placement.GroupID == group.ID && group.Strategy == placement.Partition:
+		labels[awsv1.LabelPlacementGroupPartition] = ""
 	}
 	return labels
 }

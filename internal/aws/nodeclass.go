@@ -115,16 +115,6 @@ func (r *resolver) reservations(ctx context.Context) {
 	r.ready(awsv1.ConditionCapacityReservationsReady, again)
 }
 
-// placementGroup refuses a class that wants one: launching outside of it would be wrong.
-func (r *resolver) placementGroup(context.Context) {
-	if r.class.Spec.PlacementGroupSelector != nil {
-		r.set(awsv1.ConditionPlacementGroupReady, metav1.ConditionFalse, "PlacementGroupResolutionFailed",
-			"placement groups are not supported by this version", validatedAgain)
-		return
-	}
-	r.ready(awsv1.ConditionPlacementGroupReady, validatedAgain)
-}
-
 func (r *resolver) subnets(ctx context.Context) {
 	found, err := r.cloud.network.Subnets(ctx, r.key(), r.class.Spec.SubnetSelectorTerms)
 	if err != nil {
@@ -201,7 +191,8 @@ func (r *resolver) status(condition string) metav1.ConditionStatus {
 
 // dependencies are the conditions without which validation is pointless.
 var dependencies = []string{
-	awsv1.ConditionAMIsReady, awsv1.ConditionInstanceProfileReady, awsv1.ConditionSecurityGroupsReady, awsv1.ConditionSubnetsReady,
+	awsv1.ConditionAMIsReady, awsv1.ConditionInstanceProfileReady, awsv1.ConditionPlacementGroupReady, awsv1.ConditionSecurityGroupsReady,
+	awsv1.ConditionSubnetsReady,
 }
 
 // validate is an ordered list of rules; the first that is broken decides.

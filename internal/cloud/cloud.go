@@ -22,6 +22,8 @@ type Instance struct {
 	CapacityType string
 	// Reservation that it runs in; zero unless the capacity type is reserved.
 	Reservation Reservation
+	// Placement is where in a placement group it is; zero without one.
+	Placement Placement
 	// Tenancy is default or dedicated.
 	Tenancy  string
 	ImageID  string
@@ -45,6 +47,13 @@ type Reservation struct {
 	Type string
 	// Interruptible reservations may be taken back by their owner.
 	Interruptible bool
+}
+
+// Placement is an instance's place in a placement group.
+type Placement struct {
+	GroupID string
+	// Partition counts from 1; 0 where there are none, or it is not known yet.
+	Partition int
 }
 
 // State is an instance's place in its life.

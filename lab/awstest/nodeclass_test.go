@@ -82,9 +82,6 @@ func TestConditionsOfANodeClass(t *testing.T) {
 		}, "AMIsReady", "True", "AMIsReady"},
 		{"no role", func(c *awsv1.EC2NodeClass) { c.Spec.Role = "no-such-role" }, "InstanceProfileReady", "False", "RoleNotFound"},
 		{"a profile of the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", "mine" }, "InstanceProfileReady", "True", "InstanceProfileReady"},
-		{"a placement group", func(c *awsv1.EC2NodeClass) {
-			c.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
-		}, "PlacementGroupReady", "False", "PlacementGroupResolutionFailed"},
 		{"a tag that is not the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Tags = map[string]string{"dovetail.sh/cluster-uid": "forged"} }, "ValidationSucceeded", "False", "TagValidationFailed"},
 		{"kubelet settings that are none", func(c *awsv1.EC2NodeClass) {
 			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": -1}`)}

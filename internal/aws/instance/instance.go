@@ -210,6 +210,7 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 		out.Zone = aws.ToString(i.Placement.AvailabilityZone)
 		out.ZoneID = aws.ToString(i.Placement.AvailabilityZoneId)
 		out.Tenancy = cmp.Or(string(i.Placement.Tenancy), awsv1.TenancyDefault)
+		out.Placement = cloud.Placement{GroupID: aws.ToString(i.Placement.GroupId), Partition: int(aws.ToInt32(i.Placement.PartitionNumber))}
 	}
 	if i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -94,6 +95,8 @@ type Order struct {
 	Class *awsv1.EC2NodeClass
 	// Types as the class would launch them.
 	Types []*catalog.InstanceType
+	// Group is the placement group that the class asks for; zero for none.
+	Group placement.Group
 }
 
 // ReasonInDoubt is the reason of a launch that waits to see what an earlier call did.
@@ -204,6 +207,7 @@ func (l *Launcher) complete(i *cloud.Instance, o Order, in *ec2.CreateFleetInput
 	i.Tenancy = awsv1.TenancyDefault
 	if reqs, err := Requirements(o.Claim); err == nil {
 		i.Tenancy = tenancy(reqs)
+		i.Placement = o.placement(reqs)
 	}
 	i.Tags = map[string]string{}
 	for _, t := range in.TagSpecifications[0].Tags {

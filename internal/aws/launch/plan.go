@@ -229,6 +229,7 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 		UserData:         userData,
 		CapacityType:     p.capacityType,
 		Tenancy:          p.tenancy,
+		Placement:        o.placement(p.requirements),
 		Reservation:      g.reservation,
 		EFAs:             g.efas,
 		Enclave:          enclave || slots,

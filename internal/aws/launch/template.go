@@ -27,6 +27,8 @@ type Blueprint struct {
 	UserData     string
 	CapacityType string
 	Tenancy      string
+	// Placement that instances are launched into; zero for none.
+	Placement cloud.Placement
 	// EFAs is the number of EFA interfaces to attach, 0 for a plain one.
 	EFAs int
 	// Enclave turns Nitro Enclaves on.
@@ -78,7 +80,7 @@ func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
 		MetadataOptions:     b.metadata(),
 		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
 		NetworkInterfaces:   b.interfaces(),
-		Placement:           &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(b.Tenancy)},
+		Placement:           b.placement(),
 		TagSpecifications:   []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: instance.Tags(b.Tags)}},
 		UserData:            aws.String(base64.StdEncoding.EncodeToString([]byte(b.UserData))),
 	}

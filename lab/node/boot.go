@@ -33,6 +33,10 @@ func (f *Farm) boot(ctx context.Context, i awsim.Instance) {
 	case <-time.After(f.cfg.Boot):
 	}
 	m := machine{farm: f, instance: i, image: f.images[i.ImageID]}
+	if f.isBroken(i.ImageID) {
+		f.cfg.Cloud.AppendConsole(i.ID, "[    1.734219] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n")
+		return
+	}
 	config, err := m.bootstrap()
 	if err != nil {
 		m.fail(err)

@@ -61,7 +61,8 @@ type Farm struct {
 	images map[string]userdata.Image
 
 	mu     sync.Mutex
-	blocks map[int]bool // pod address ranges in use, by number
+	blocks map[int]bool    // pod address ranges in use, by number
+	broken map[string]bool // images that do not boot, by ID
 }
 
 // New returns a farm without machines. It calls nobody.
@@ -85,11 +86,24 @@ func New(cfg Config) (*Farm, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Farm{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, blocks: map[int]bool{}}
+	f := &Farm{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, blocks: map[int]bool{}, broken: map[string]bool{}}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
 	}
 	return f, nil
+}
+
+// BreakImage has machines of an image panic when they boot from now on.
+func (f *Farm) BreakImage(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken[id] = true
+}
+
+func (f *Farm) isBroken(image string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken[image]
 }
 
 // Run boots and stops machines until ctx ends, and returns when all are down.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -57,7 +56,7 @@ func chaosApps() []chaosApp {
 // chaos goes through mixes of everything that can go wrong around a controller, one seed after another in one world: after
 // each, all is as if nothing had been, and what may never happen has not happened at any moment.
 func chaos(m Mixes) Scenario {
-	g := &guard{}
+	g := newGuard(most(chaosBudget))
 	steps := []Step{
 		startController(),
 		installPool(manifests.Chaos, nil),
@@ -331,9 +330,4 @@ func oneInstanceEach(w *World) error {
 		launched[claim] = i.ID
 	}
 	return nil
-}
-
-// endedByChoice reports whether a NodeClaim is being ended because the controller wants it.
-func endedByChoice(c *karpv1.NodeClaim) bool {
-	return c.DeletionTimestamp != nil && meta.IsStatusConditionTrue(c.Status.Conditions, karpv1.ConditionDisruptionReason)
 }

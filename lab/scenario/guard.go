@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,11 +19,54 @@ import (
 )
 
 // guard watches, as long as a story lasts, for what may never happen: an instance terminated under a pod that may not be
-// moved, and more nodes let go at a time than the budget has. That no pod is nominated to two live claims, History sees.
+// moved, more nodes disrupted at a time than the budget has, and an app with fewer ready pods than its disruption budget
+// leaves it. That no pod is nominated to two live claims, History sees.
 type guard struct {
+	// budget is how many of a number of nodes may be disrupted at a time.
+	budget func(nodes int) int
+
 	mu     sync.Mutex
-	ending map[types.UID]bool
+	claims map[types.UID]standing
+	ready  map[string]map[types.UID]bool // pods by app
+	floors map[string]int                // by app, while it is kept
 	broken []string
+}
+
+// standing is how a NodeClaim counts for the budget.
+type standing struct{ counts, disrupted bool }
+
+// share is a budget in percent.
+func share(percent int) func(int) int {
+	return func(nodes int) int { return (nodes*percent + 99) / 100 }
+}
+
+// most is a budget in nodes.
+func most(nodes int) func(int) int { return func(int) int { return nodes } }
+
+func newGuard(budget func(nodes int) int) *guard {
+	return &guard{budget: budget, claims: map[types.UID]standing{}, ready: map[string]map[types.UID]bool{}, floors: map[string]int{}}
+}
+
+// keep has the guard watch that, from now on, an app has as many ready pods as its disruption budget leaves it; 0 ends that.
+func (g *guard) keep(app string, floor int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.floors[app] = floor
+}
+
+// free lifts all budgets: what follows is not by the controller's choice.
+func (g *guard) free() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.budget = func(nodes int) int { return nodes }
+	clear(g.floors)
+}
+
+// broke notes what may not happen. The first times tell enough.
+func (g *guard) broke(format string, args ...any) {
+	if len(g.broken) < 5 {
+		g.broken = append(g.broken, fmt.Sprintf(format, args...))
+	}
 }
 
 // volumesThere checks that each volume that was ever bound is still in EC2.
@@ -45,10 +89,12 @@ func volumesThere(ctx context.Context, w *World) error {
 
 // watch begins to watch a world, until its end.
 func (g *guard) watch(w *World) {
-	g.ending = map[types.UID]bool{}
 	w.History.Watch(func(o client.Object, gone bool) {
-		if claim, ok := o.(*karpv1.NodeClaim); ok {
-			g.seeClaim(claim, gone)
+		switch o := o.(type) {
+		case *karpv1.NodeClaim:
+			g.seeClaim(o, gone)
+		case *corev1.Pod:
+			g.seePod(o, gone)
 		}
 	})
 	w.Intercept(func(c awsim.Call) {
@@ -63,12 +109,45 @@ func (g *guard) watch(w *World) {
 func (g *guard) seeClaim(claim *karpv1.NodeClaim, gone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if gone || !endedByChoice(claim) {
-		delete(g.ending, claim.UID)
+	before := g.claims[claim.UID]
+	is := func(t string) bool { return meta.IsStatusConditionTrue(claim.Status.Conditions, t) }
+	now := standing{counts: is(karpv1.ConditionInitialized) && !is(karpv1.ConditionInstanceTerminating)}
+	now.disrupted = now.counts && is(karpv1.ConditionDisruptionReason)
+	if gone {
+		now = standing{}
+	}
+	if g.claims[claim.UID] = now; before.disrupted || !now.disrupted {
 		return
 	}
-	if g.ending[claim.UID] = true; len(g.ending) > chaosBudget {
-		g.broken = append(g.broken, fmt.Sprintf("%d nodes are let go at a time, the budget is %d", len(g.ending), chaosBudget))
+	nodes, disrupted := 0, 0
+	for _, c := range g.claims {
+		if c.counts {
+			nodes++
+		}
+		if c.disrupted {
+			disrupted++
+		}
+	}
+	if allowed := g.budget(nodes); disrupted > allowed {
+		g.broke("%d of %d nodes are disrupted at a time, the budget is %d", disrupted, nodes, allowed)
+	}
+}
+
+func (g *guard) seePod(pod *corev1.Pod, gone bool) {
+	app := pod.Labels["app"]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ready[app] == nil {
+		g.ready[app] = map[types.UID]bool{}
+	}
+	was := g.ready[app][pod.UID]
+	if running(*pod) && !gone {
+		g.ready[app][pod.UID] = true
+		return
+	}
+	delete(g.ready[app], pod.UID)
+	if n := len(g.ready[app]); was && n < g.floors[app] {
+		g.broke("%s has %d ready pods, its disruption budget leaves it %d", app, n, g.floors[app])
 	}
 }
 
@@ -92,7 +171,7 @@ func (g *guard) seeTerminated(w *World, id string) {
 		for _, p := range pods.Items {
 			if kept(p) {
 				g.mu.Lock()
-				g.broken = append(g.broken, fmt.Sprintf("instance %s was terminated under pod %s, which may not be moved", id, p.Name))
+				g.broke("instance %s was terminated under pod %s, which may not be moved", id, p.Name)
 				g.mu.Unlock()
 			}
 		}

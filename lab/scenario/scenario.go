@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
@@ -20,7 +21,9 @@ type Scenario struct {
 	Summary string // one line
 	// Setting, if set, changes the world that the story is told in.
 	Setting func(*world.Config)
-	Steps   []Step
+	// Beside, if set, goes on beside the steps until its context ends; its error is the story's.
+	Beside func(ctx context.Context, w *World) error
+	Steps  []Step
 }
 
 // Step is a part of a story. It has failed when Run returns an error, or not until Timeout.
@@ -47,7 +50,8 @@ func (w *World) Note(format string, args ...any) {
 func All(m Mixes) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), chaos(m),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(),
+		emptyFast(), expire(), chaos(m),
 	}
 }
 
@@ -127,16 +131,21 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		}})
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		if err := t.world.Failure(alive); err != nil {
-			cancel(err)
-		}
-	}()
+	var beside sync.WaitGroup
+	watch := func(what func(context.Context, *World) error, w *World) {
+		beside.Go(func() {
+			if err := what(alive, w); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	watch(func(ctx context.Context, w *World) error { return w.Failure(ctx) }, t.world)
+	if s.Beside != nil {
+		watch(s.Beside, &World{World: t.world.World, Cluster: t.world.Cluster})
+	}
 	defer func() {
 		cancel(nil)
-		<-watched
+		beside.Wait()
 	}()
 	for _, step := range s.Steps {
 		if t.step(alive, step) {

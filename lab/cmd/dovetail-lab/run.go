@@ -27,6 +27,7 @@ type runOptions struct {
 	stateDir, dovetail string
 	mixes              scenario.Mixes
 	parallel           int
+	kills              uint64
 }
 
 func newRun() *cobra.Command {
@@ -41,6 +42,7 @@ was there, and keeps the logs.`,
 		Example: `  dovetail-lab run first-node
   dovetail-lab run first-node scale-up-down -o json
   dovetail-lab run chaos --first-seed 17 --seeds 1
+  dovetail-lab run drift-rollout --kill-controller 7
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,6 +69,7 @@ was there, and keeps the logs.`,
 	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all two)")
+	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller every 3 to 25 s from beginning to end, by this seed (default: do not)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory even when all went well")
@@ -228,6 +231,9 @@ func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail 
 	dir, remove, err := stateDir(asked)
 	if err != nil {
 		return scenario.Result{}, err
+	}
+	if o.kills != 0 {
+		s = scenario.WithKills(s, o.kills)
 	}
 	cfg := world.Config{Dir: dir, Dovetail: dovetail}
 	if o.output == "json" {

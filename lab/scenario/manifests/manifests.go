@@ -42,6 +42,12 @@ const (
 	// Static is a NodePool of two nodes, three at most, with its EC2NodeClass, a NodeOverlay that gives its nodes a device,
 	// and a CapacityBuffer that has room on them. Variable: CLUSTER_NAME.
 	Static = "static.yaml"
+	// Roomy is a NodePool whose nodes may be given back, and its EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, CPUS (a JSON
+	// list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
+	Roomy = "roomy.yaml"
+	// Shop are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; on a machine of 2 CPUs is room for
+	// one pod of front. Variables: FRONT, STORE (replicas).
+	Shop = "shop.yaml"
 	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
 	ArticlePool = "article-pool.yaml"

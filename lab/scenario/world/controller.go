@@ -315,6 +315,17 @@ func (c *Cluster) KillController() error {
 	return nil
 }
 
+// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see KeepController.
+func (c *Cluster) CrashController() error {
+	c.mu.Lock()
+	p := c.controller
+	c.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.Kill()
+}
+
 func (c *Cluster) takeController() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()

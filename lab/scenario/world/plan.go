@@ -17,6 +17,7 @@ type Planned struct {
 		Pods     []string
 	}
 	Unschedulable []struct{ Pod string }
+	Stats         struct{ HourlyCost, LowerBound float64 } // $/h
 }
 
 // Plan has the product plan manifests, without a cluster or an account.

@@ -65,6 +65,7 @@ type World struct {
 	Clusters []*Cluster
 
 	cfg        Config
+	farm       *node.Farm
 	log        *slog.Logger
 	logFile    *os.File
 	background *errgroup.Group // farm, authenticators, cloud controller managers, watches
@@ -116,11 +117,11 @@ func (w *World) start(ctx context.Context) error {
 	if err := w.startAWS(serving); err != nil {
 		return fmt.Errorf("start AWS: %w", err)
 	}
-	farm, err := node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
+	w.farm, err = node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
 	if err != nil {
 		return fmt.Errorf("prepare the machines of instances: %w", err)
 	}
-	w.background.Go(func() error { return farm.Run(working) })
+	w.background.Go(func() error { return w.farm.Run(working) })
 	return w.startClusters(ctx, working)
 }
 
@@ -185,6 +186,9 @@ func (w *World) Region() string { return w.cfg.Region }
 
 // Dir is the state directory.
 func (w *World) Dir() string { return w.cfg.Dir }
+
+// BreakImage has instances of an image panic when they boot from now on.
+func (w *World) BreakImage(id string) { w.farm.BreakImage(id) }
 
 // LogPath is the file that the account, the machines and the authenticators log to.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }

@@ -1,0 +1,167 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+)
+
+// The workloads of manifests.Shop, by app.
+const (
+	frontApp = "front"
+	storeApp = "store"
+)
+
+// shopImage is the image of its nodes.
+const shopImage = "al2023@v20260715"
+
+// shop is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
+// about.
+type shop struct {
+	pool         map[string]string // variables of manifests.Roomy
+	front, store int               // pods
+	guard        *guard
+}
+
+// newShop has a pool of machines of 2 CPUs on demand, of which a tenth may go at a time, and no pods.
+func newShop() *shop {
+	return &shop{
+		pool: map[string]string{
+			"AMI_ALIAS": shopImage, "CPUS": `["2"]`, "CAPACITY_TYPE": "on-demand",
+			"EXPIRE_AFTER": "Never", "CONSOLIDATE_AFTER": "1s", "BUDGET": "10%",
+		},
+		guard: newGuard(share(10)),
+	}
+}
+
+// open starts the controller and makes the pool.
+func (s *shop) open() []Step {
+	return []Step{
+		{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+			s.guard.watch(w)
+			return w.StartController(ctx)
+		}},
+		{Name: "create NodePool and EC2NodeClass: they get ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
+			if err := s.applyPool(ctx, w, nil); err != nil {
+				return err
+			}
+			return poolReady(ctx, w)
+		}},
+	}
+}
+
+// applyPool changes what is given of the pool.
+func (s *shop) applyPool(ctx context.Context, w *World, change map[string]string) error {
+	maps.Copy(s.pool, change)
+	return apply(ctx, w, manifests.Roomy, s.pool)
+}
+
+func (s *shop) replicas() map[string]string {
+	return map[string]string{"FRONT": strconv.Itoa(s.front), "STORE": strconv.Itoa(s.store)}
+}
+
+// scale gives the workloads so many pods, and waits until they run. Meanwhile their disruption budgets say nothing; then
+// they are kept.
+func (s *shop) scale(ctx context.Context, w *World, front, store int) error {
+	s.guard.keep(frontApp, 0)
+	s.guard.keep(storeApp, 0)
+	s.front, s.store = front, store
+	if err := apply(ctx, w, manifests.Shop, s.replicas()); err != nil {
+		return err
+	}
+	if err := s.run(ctx, w); err != nil {
+		return err
+	}
+	tenth := share(10)
+	s.guard.keep(frontApp, front-tenth(front))
+	s.guard.keep(storeApp, store-tenth(store))
+	return nil
+}
+
+// run waits until all pods run.
+func (s *shop) run(ctx context.Context, w *World) error {
+	return errors.Join(podsRun(ctx, w, frontApp, s.front), podsRun(ctx, w, storeApp, s.store))
+}
+
+// fill is the step that makes as many nodes as wanted.
+func (s *shop) fill(nodes, front, store int) Step {
+	return Step{
+		Name: fmt.Sprintf("%d pods: all run, on %d nodes", front+store, nodes), Timeout: 5 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			if err := s.scale(ctx, w, front, store); err != nil {
+				return err
+			}
+			if n := len(w.Running()); n != nodes {
+				return fmt.Errorf("there are %d nodes, want %d", n, nodes)
+			}
+			return cost(ctx, w)
+		},
+	}
+}
+
+// sound checks what must hold when all has come to rest.
+func (s *shop) sound(ctx context.Context, w *World) error {
+	return errors.Join(s.run(ctx, w), pairs(ctx, w), s.guard.verdict(w))
+}
+
+// close is the last step.
+func (s *shop) close() Step {
+	return Step{
+		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute,
+		Run: func(ctx context.Context, w *World) error {
+			verdict := s.guard.verdict(w)
+			s.guard.free()
+			workload, err := render(w, manifests.Shop, s.replicas())
+			if err != nil {
+				return err
+			}
+			if err := w.Delete(ctx, workload); err != nil {
+				return err
+			}
+			pool, err := render(w, manifests.Roomy, s.pool)
+			if err != nil {
+				return err
+			}
+			if err := w.Delete(ctx, pool); err != nil {
+				return err
+			}
+			return errors.Join(nothingLeft(ctx, w), empty(ctx, w, frontApp), verdict)
+		},
+	}
+}
+
+// fleet names the NodeClaims that there are.
+func fleet(ctx context.Context, w *World) ([]string, error) {
+	var claims karpv1.NodeClaimList
+	if err := list(ctx, w, &claims); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, c := range claims.Items {
+		names = append(names, c.Name)
+	}
+	return names, nil
+}
+
+// podIDs are the pods of an app that run.
+func podIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, error) {
+	all, err := pods(ctx, w, app)
+	if err != nil {
+		return nil, err
+	}
+	out := map[types.UID]bool{}
+	for _, p := range all {
+		if running(p) {
+			out[p.UID] = true
+		}
+	}
+	return out, nil
+}

@@ -93,6 +93,7 @@ type Cloud struct {
 	inventory *inventory.Source
 	// reservations is nil while the feature gate is off.
 	reservations *reservation.Finder
+	scarcity     *scarcity.Memory
 	instances    *instance.Instances
 	templates    *launch.Templates
 	launcher     *launch.Launcher
@@ -127,6 +128,7 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{cfg: cfg, ec2: ec2.NewFromConfig(cfg.AWS), eks: eks.NewFromConfig(cfg.AWS), cluster: cfg.Cluster, version: cfg.KubernetesVersion}
 	memory := scarcity.New(cfg.Now)
+	c.scarcity = memory
 	addresses := network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
 	c.network = network.NewFinder(c.ec2, cfg.SubnetRefresh, addresses, cfg.Now)
 	c.images = image.NewFinder(c.ec2, ssm.NewFromConfig(cfg.AWS), cfg.AMIRefresh, cfg.Now)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 const (
 	nodeProviderID  = "spec.providerID"
 	claimProviderID = "status.providerID"
+	claimInstanceID = "status.instanceID"
 	podNodeName     = "spec.nodeName"
 )
 
@@ -30,6 +32,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
 		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
+		{&karpv1.NodeClaim{}, claimInstanceID, func(o client.Object) string { return instanceID(o.(*karpv1.NodeClaim).Status.ProviderID) }},
 	}
 	for _, i := range indexes {
 		err := indexer.IndexField(ctx, i.kind, i.field, func(o client.Object) []string {
@@ -74,6 +77,19 @@ func ClaimsOf(ctx context.Context, r client.Reader, providerID string) ([]karpv1
 	}
 	var list karpv1.NodeClaimList
 	err := r.List(ctx, &list, client.MatchingFields{claimProviderID: providerID})
+	return list.Items, err
+}
+
+// instanceID is the last part of a provider ID, by which the cloud knows the instance.
+func instanceID(providerID string) string { return providerID[strings.LastIndexByte(providerID, '/')+1:] }
+
+// ClaimsOfInstance returns the NodeClaims of the instance that the cloud knows by this ID; none for an empty one.
+func ClaimsOfInstance(ctx context.Context, r client.Reader, id string) ([]karpv1.NodeClaim, error) {
+	if id == "" {
+		return nil, nil
+	}
+	var list karpv1.NodeClaimList
+	err := r.List(ctx, &list, client.MatchingFields{claimInstanceID: id})
 	return list.Items, err
 }
 

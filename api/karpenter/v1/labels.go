@@ -122,3 +122,7 @@ const (
 	ConditionInstanceTerminating  = "InstanceTerminating"
 	ConditionConsistentStateFound = "ConsistentStateFound"
 )
+
+// ReasonSpotInterrupted is the reason of ConditionDisruptionReason of a claim whose spot instance is being taken back: its node
+// has two minutes.
+const ReasonSpotInterrupted = "SpotInterrupted"

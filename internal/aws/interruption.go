@@ -1,0 +1,34 @@
+package aws
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// InterruptionQueue is the SQS queue of that name, in the account and region of the cluster.
+func (c *Cloud) InterruptionQueue(name string) *interruption.Queue {
+	return interruption.NewQueue(sqs.NewFromConfig(c.cfg.AWS), name)
+}
+
+// Ailments returns the instances of the account, ours or not, that are not well.
+func (c *Cloud) Ailments(ctx context.Context) ([]cloud.Ailment, error) {
+	return interruption.Ailments(ctx, c.ec2, c.cfg.Now())
+}
+
+// SpotInterrupted notes that EC2 takes back a spot instance: another of its kind would not live long.
+func (c *Cloud) SpotInterrupted(instanceType, zone string) {
+	c.scarcity.MarkOffering(scarcity.Offering{CapacityType: karpv1.CapacityTypeSpot, InstanceType: instanceType, Zone: zone})
+}
+
+// ReservationInterrupted notes that a capacity reservation has no room any more.
+func (c *Cloud) ReservationInterrupted(id string) {
+	if c.reservations != nil {
+		c.reservations.Full(id)
+	}
+}

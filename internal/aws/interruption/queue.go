@@ -1,0 +1,148 @@
+package interruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+const (
+	// Batch is the most messages that are received, and deleted, at once.
+	Batch = 10
+	// Visibility is for how long a message that was received is hidden: it comes again unless it is deleted by then.
+	Visibility = 20 * time.Second
+	// LongestWait is the longest that a call waits for the first message.
+	LongestWait = 20 * time.Second
+)
+
+// QueueAPI is what Queue calls of SQS.
+type QueueAPI interface {
+	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, optFns ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
+	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, optFns ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, optFns ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+}
+
+// Queue is an SQS queue with events of EventBridge. It is safe for concurrent use.
+type Queue struct {
+	api  QueueAPI
+	name string
+
+	mu  sync.Mutex
+	url string // empty while it is not known
+}
+
+// NewQueue returns the queue of that name. It calls nobody.
+func NewQueue(api QueueAPI, name string) *Queue { return &Queue{api: api, name: name} }
+
+// Name is the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Receive returns the next messages, at most Batch, and hides them for the time Visibility. It waits for the first one as
+// long as wait says, and may return none. A queue that is not there, or may not be read, is a cloud.UnavailableError.
+func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloud.Message, error) {
+	url, err := q.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: aws.String(url), MaxNumberOfMessages: Batch, VisibilityTimeout: int32(Visibility / time.Second),
+		WaitTimeSeconds:             int32(min(wait, LongestWait) / time.Second),
+		MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{sqstypes.MessageSystemAttributeNameSentTimestamp},
+		MessageAttributeNames:       []string{string(sqstypes.QueueAttributeNameAll)},
+	})
+	if err != nil {
+		return nil, q.failed("receive messages", err)
+	}
+	messages := make([]cloud.Message, len(out.Messages))
+	for i, m := range out.Messages {
+		messages[i] = read(m)
+	}
+	return messages, nil
+}
+
+// read is a message with what its body says.
+func read(m sqstypes.Message) cloud.Message {
+	out, err := Parse(aws.ToString(m.Body))
+	out.Unreadable = err
+	out.ID, out.Receipt = aws.ToString(m.MessageId), aws.ToString(m.ReceiptHandle)
+	if ms, err := strconv.ParseInt(m.Attributes[string(sqstypes.MessageSystemAttributeNameSentTimestamp)], 10, 64); err == nil {
+		out.Sent = time.UnixMilli(ms)
+	}
+	if out.At.IsZero() {
+		out.At = out.Sent
+	}
+	return out
+}
+
+// Delete removes messages for good, at most Batch at once, and returns how many of them.
+func (q *Queue) Delete(ctx context.Context, messages []cloud.Message) (int, error) {
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	url, err := q.find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	in := &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(url)}
+	for i, m := range messages {
+		in.Entries = append(in.Entries, sqstypes.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt)})
+	}
+	out, err := q.api.DeleteMessageBatch(ctx, in)
+	if err != nil {
+		return 0, q.failed("delete messages", err)
+	}
+	var errs []error
+	for _, f := range out.Failed {
+		errs = append(errs, fmt.Errorf("delete a message: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message)))
+	}
+	return len(out.Successful), errors.Join(errs...)
+}
+
+// find asks for the queue's address, once.
+func (q *Queue) find(ctx context.Context) (string, error) {
+	q.mu.Lock()
+	url := q.url
+	q.mu.Unlock()
+	if url != "" {
+		return url, nil
+	}
+	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.name)})
+	if err != nil {
+		return "", q.failed("find it", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.url = aws.ToString(out.QueueUrl)
+	return q.url, nil
+}
+
+// failed says what an error means.
+func (q *Queue) failed(what string, err error) error {
+	var missing *sqstypes.QueueDoesNotExist
+	switch {
+	case errors.As(err, &missing):
+		q.mu.Lock()
+		q.url = "" // it may be made again
+		q.mu.Unlock()
+		return &cloud.UnavailableError{
+			Reason: "QueueDoesNotExist", Err: err,
+			Message: fmt.Sprintf("the interruption queue %q does not exist in this account and region: create it, or correct settings.interruptionQueue", q.name),
+		}
+	case fault.Is(err, fault.Unauthorized):
+		return &cloud.UnavailableError{
+			Reason: "AccessDenied", Err: err,
+			Message: fmt.Sprintf("the interruption queue %q may not be used: the controller's role needs sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage on it, and no policy of the queue may deny them: %s", q.name, fault.Plain(err)),
+		}
+	}
+	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, fault.Plain(err))
+}

@@ -1,0 +1,119 @@
+package interruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// ImpairedFor is how long a status check must have failed to be believed.
+const ImpairedFor = 2 * time.Minute
+
+// queries find the instances of an account that are not well. EC2 takes the values of one filter as alternatives, and several
+// filters as conditions that hold together, so that it takes a query for each.
+var queries = []ec2types.Filter{
+	network.Filter("instance-status.status", "impaired"),
+	network.Filter("system-status.status", "impaired"),
+	network.Filter("event.code", "instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"),
+}
+
+// Ailments returns the running instances of the account and region with which something is wrong that will not pass, by ID.
+// Not being allowed to ask is a cloud.UnavailableError.
+func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloud.Ailment, error) {
+	seen := map[string]bool{}
+	var out []cloud.Ailment
+	for _, filter := range queries {
+		pages := ec2.NewDescribeInstanceStatusPaginator(api, &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{filter}})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, statusFailed(err)
+			}
+			for _, s := range page.InstanceStatuses {
+				id := aws.ToString(s.InstanceId)
+				if id == "" || seen[id] {
+					continue
+				}
+				seen[id] = true
+				if a := diagnose(s, now); len(a.Kinds) > 0 {
+					out = append(out, a)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b cloud.Ailment) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	return out, nil
+}
+
+func statusFailed(err error) error {
+	if fault.Is(err, fault.Unauthorized) {
+		return &cloud.UnavailableError{
+			Reason: "AccessDenied", Err: err,
+			Message: fmt.Sprintf("the status of instances may not be read: the controller's role needs ec2:DescribeInstanceStatus: %s", fault.Plain(err)),
+		}
+	}
+	return fmt.Errorf("describe the status of instances: %w", fault.Plain(err))
+}
+
+// diagnose tells what is wrong with an instance.
+func diagnose(s ec2types.InstanceStatus, now time.Time) cloud.Ailment {
+	out := cloud.Ailment{InstanceID: aws.ToString(s.InstanceId)}
+	var seen []string
+	for _, check := range []struct {
+		kind cloud.InterruptionKind
+		name string
+		sum  *ec2types.InstanceStatusSummary
+	}{
+		{cloud.InstanceStatusFailed, "instance status check", s.InstanceStatus},
+		{cloud.SystemStatusFailed, "system status check", s.SystemStatus},
+	} {
+		if since, failed := failedSince(check.sum, now); failed {
+			out.Kinds = append(out.Kinds, check.kind)
+			seen = append(seen, fmt.Sprintf("%s failed since %s", check.name, since.UTC().Format(time.RFC3339)))
+		}
+	}
+	for _, e := range s.Events {
+		if over(e) {
+			continue
+		}
+		if !slices.Contains(out.Kinds, cloud.EventScheduled) {
+			out.Kinds = append(out.Kinds, cloud.EventScheduled)
+		}
+		text := "scheduled event " + string(e.Code)
+		if e.NotBefore != nil {
+			text += " at " + e.NotBefore.UTC().Format(time.RFC3339)
+		}
+		seen = append(seen, text)
+	}
+	out.Seen = strings.Join(seen, ", ")
+	return out
+}
+
+// failedSince tells since when the first of the details of a check has failed that has done so for long enough.
+func failedSince(sum *ec2types.InstanceStatusSummary, now time.Time) (time.Time, bool) {
+	if sum == nil {
+		return time.Time{}, false
+	}
+	for _, d := range sum.Details {
+		if d.Status == ec2types.StatusTypeFailed && d.ImpairedSince != nil && now.Sub(*d.ImpairedSince) >= ImpairedFor {
+			return *d.ImpairedSince, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// over reports whether an event has taken place or was called off: EC2 lists it for some time after.
+func over(e ec2types.InstanceStatusEvent) bool {
+	text := strings.ToLower(aws.ToString(e.Description))
+	return strings.HasPrefix(text, "[completed]") || strings.HasPrefix(text, "[canceled]")
+}

@@ -1,0 +1,117 @@
+package interrupt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+const (
+	// lookEvery is how often instances are asked after; lookAgain how long nobody asks where that is not allowed.
+	lookEvery, lookAgain = time.Minute, 10 * time.Minute
+	// abreast is how many claims are ended side by side.
+	abreast = 10
+)
+
+// clinic knows which instances are not well.
+type clinic interface {
+	Ailments(ctx context.Context) ([]cloud.Ailment, error)
+}
+
+// Status ends NodeClaims whose instances have fallen ill, or will be stopped by EC2.
+type Status struct {
+	Clinic  clinic
+	Actor   *Actor
+	Metrics *Metrics
+	Log     *slog.Logger
+
+	// counted are the ailments that were counted, until they are over.
+	counted map[ailment]bool
+}
+
+type ailment struct {
+	instance string
+	kind     cloud.InterruptionKind
+}
+
+// NeedLeaderElection makes sure that only one process acts.
+func (s *Status) NeedLeaderElection() bool { return true }
+
+// Start looks every minute until ctx ends.
+func (s *Status) Start(ctx context.Context) error {
+	for {
+		wait := lookEvery
+		if err := s.pass(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Error("asking after the status of instances", "error", err)
+			var unavailable *cloud.UnavailableError
+			if errors.As(err, &unavailable) {
+				wait = lookAgain
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pass looks once.
+func (s *Status) pass(ctx context.Context) error {
+	ailments, err := s.Clinic.Ailments(ctx)
+	if err != nil {
+		return err
+	}
+	lasting := map[ailment]bool{}
+	var group errgroup.Group
+	group.SetLimit(abreast)
+	for _, a := range ailments {
+		claims, err := s.Actor.claimsOf(ctx, a.InstanceID)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		for i := range claims {
+			s.count(a, lasting)
+			group.Go(func() error { return s.treat(ctx, &claims[i], a) })
+		}
+	}
+	s.counted = lasting
+	return group.Wait()
+}
+
+// count counts what is new.
+func (s *Status) count(a cloud.Ailment, lasting map[ailment]bool) {
+	for _, kind := range a.Kinds {
+		key := ailment{a.InstanceID, kind}
+		if !s.counted[key] && !lasting[key] {
+			s.Metrics.Unhealthy.WithLabelValues(category(kind)).Inc()
+		}
+		lasting[key] = true
+	}
+}
+
+func (s *Status) treat(ctx context.Context, claim *karpv1.NodeClaim, a cloud.Ailment) error {
+	if err := s.Actor.act(ctx, claim, interruption{kinds: a.Kinds, detail: a.Seen}); err != nil {
+		return fmt.Errorf("end node claim %q of instance %s: %w", claim.Name, a.InstanceID, err)
+	}
+	return nil
+}
+
+// category is the name of a kind in the metric.
+func category(kind cloud.InterruptionKind) string {
+	switch kind {
+	case cloud.InstanceStatusFailed:
+		return "InstanceStatus"
+	case cloud.SystemStatusFailed:
+		return "SystemStatus"
+	default:
+		return "EventStatus"
+	}
+}

@@ -81,7 +81,9 @@ func ClaimsOf(ctx context.Context, r client.Reader, providerID string) ([]karpv1
 }
 
 // instanceID is the last part of a provider ID, by which the cloud knows the instance.
-func instanceID(providerID string) string { return providerID[strings.LastIndexByte(providerID, '/')+1:] }
+func instanceID(providerID string) string {
+	return providerID[strings.LastIndexByte(providerID, '/')+1:]
+}
 
 // ClaimsOfInstance returns the NodeClaims of the instance that the cloud knows by this ID; none for an empty one.
 func ClaimsOfInstance(ctx context.Context, r client.Reader, id string) ([]karpv1.NodeClaim, error) {

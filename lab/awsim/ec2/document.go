@@ -207,7 +207,12 @@ func (e *EC2) show(r *record) instanceInfo {
 			i.Placement.Partition = &r.partition
 		}
 	}
-	if r.endedBy != "" {
+	switch r.endedBy {
+	case "":
+	case spotTermination:
+		i.Reason = fmt.Sprintf("%s (%s GMT)", spotTermination, r.endedAt.UTC().Format(time.DateTime))
+		i.StateReason = &stateReason{Code: spotTermination, Message: spotTermination + ": Instance terminated by Spot."}
+	default:
 		i.Reason = fmt.Sprintf("User initiated (%s GMT)", r.endedAt.UTC().Format(time.DateTime))
 		i.StateReason = &stateReason{Code: r.endedBy, Message: r.endedBy + ": User initiated shutdown"}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -149,91 +148,4 @@ func ipText(ip netip.Addr) string {
 		return ""
 	}
 	return ip.String()
-}
-
-type describeStatusInput struct {
-	listInput
-	IDs            []string `query:"InstanceId"`
-	All            bool     `query:"IncludeAllInstances"`
-	IncludeManaged bool     `query:"IncludeManagedResources"`
-}
-
-type describeStatusOutput struct {
-	Statuses []statusInfo `xml:"instanceStatusSet>item"`
-	Next     *string      `xml:"nextToken"`
-}
-
-type statusInfo struct {
-	ID       string     `xml:"instanceId"`
-	Zone     string     `xml:"availabilityZone"`
-	ZoneID   string     `xml:"availabilityZoneId"`
-	State    stateInfo  `xml:"instanceState"`
-	System   statusSum  `xml:"systemStatus"`
-	Instance statusSum  `xml:"instanceStatus"`
-	EBS      *statusSum `xml:"attachedEbsStatus"`
-}
-
-type statusSum struct {
-	Status  string         `xml:"status"`
-	Details []statusDetail `xml:"details>item"`
-}
-
-type statusDetail struct {
-	Name   string `xml:"name"`
-	Status string `xml:"status"`
-}
-
-// settling is how long after running the status checks of an instance are still initializing.
-const settling = 5 * time.Second
-
-func (e *EC2) describeInstanceStatus(_ *wire.Request, in *describeStatusInput) (*describeStatusOutput, error) {
-	now := e.settle()
-	status := func(r *record) string {
-		switch {
-		case r.State != Running:
-			return "not-applicable"
-		case now.Before(r.StateChangedAt.Add(settling)):
-			return "initializing"
-		}
-		return "ok"
-	}
-	n := e.instanceNoun()
-	reachability := one(func(r *record) string { return pick(status(r) == "ok", "passed", status(r)) })
-	all := e.visible()
-	n.properties = properties[*record]{
-		"availability-zone":            n.properties["availability-zone"],
-		"availability-zone-id":         n.properties["availability-zone-id"],
-		"instance-state-code":          n.properties["instance-state-code"],
-		"instance-state-name":          n.properties["instance-state-name"],
-		"instance-status.status":       one(status),
-		"instance-status.reachability": reachability,
-		"system-status.status":         one(status),
-		"system-status.reachability":   reachability,
-		"attached-ebs-status.status":   one(status),
-		"event.code":                   func(*record) []string { return nil }, // no events are planned for any instance
-		"event.instance-event-id":      func(*record) []string { return nil },
-	}
-	if !in.All {
-		all = slices.DeleteFunc(all, func(r *record) bool { return r.State != Running && !slices.Contains(in.IDs, r.ID) })
-	}
-	p, err := n.list(in.listInput, in.IDs, all)
-	if err != nil {
-		return nil, err
-	}
-	out := &describeStatusOutput{Next: p.next}
-	for _, r := range p.items {
-		if !in.All && r.State != Running {
-			continue // named by ID, exists, and is not shown
-		}
-		out.Statuses = append(out.Statuses, showStatus(r, status(r)))
-	}
-	return out, nil
-}
-
-func showStatus(r *record, status string) statusInfo {
-	sum := statusSum{Status: status}
-	if status != "not-applicable" {
-		sum.Details = []statusDetail{{Name: "reachability", Status: pick(status == "ok", "passed", status)}}
-	}
-	return statusInfo{ID: r.ID, Zone: r.Zone, ZoneID: r.ZoneID, State: stateOf(r.State), System: sum, Instance: sum, EBS: &sum}
 }

@@ -18,6 +18,7 @@ type instances struct {
 	closed   bool // no timer any more
 	watchers map[*watcher]struct{}
 	consoles map[string]string
+	announce func(Notice) // nil = nobody listens
 }
 
 func newInstances() instances {
@@ -43,6 +44,9 @@ type record struct {
 	spotRequest string
 	endedBy     string    // why it was stopped or terminated
 	endedAt     time.Time // when that was asked for
+	// failing is since when its checks fail; zero for those that pass. planned are its events.
+	failing [checks]time.Time
+	planned []scheduledEvent
 
 	document *document
 }
@@ -240,6 +244,9 @@ func (e *EC2) happen(t transition) {
 		e.fleet.forget(t.id)
 		return
 	}
+	if t.to == ShuttingDown && r.Lifecycle == spotLifecycle { // taken back, nobody has asked for it
+		r = e.fleet.put(r, func(r *record) { r.endedBy, r.endedAt = spotTermination, t.at })
+	}
 	e.enter(r, t.to, t.at)
 }
 
@@ -266,6 +273,7 @@ func (e *EC2) enter(r *record, state string, at time.Time) *record {
 	for w := range e.fleet.watchers {
 		w.add(event)
 	}
+	e.announce(stateChanged(r, at))
 	return r
 }
 

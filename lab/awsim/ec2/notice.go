@@ -1,0 +1,152 @@
+package ec2
+
+import (
+	"fmt"
+	"time"
+)
+
+// SpotNotice is how long before it takes back an instance EC2 warns of it.
+const SpotNotice = 2 * time.Minute
+
+// spotTermination is the state reason of an instance that was taken back.
+const spotTermination = "Server.SpotInstanceTermination"
+
+// Notice is an event about instances that AWS puts on the account's event bus.
+type Notice struct {
+	Source     string // aws.ec2
+	DetailType string
+	At         time.Time
+	Resources  []string // instance IDs
+	Detail     map[string]any
+}
+
+// OnNotice has f told of every event from now on. It is called under a lock: it must not call back.
+func (e *EC2) OnNotice(f func(Notice)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fleet.announce = f
+}
+
+// announce sends an event. The lock must be held.
+func (e *EC2) announce(n Notice) {
+	if e.fleet.announce != nil {
+		e.fleet.announce(n)
+	}
+}
+
+func stateChanged(r *record, at time.Time) Notice {
+	return Notice{
+		Source: "aws.ec2", DetailType: "EC2 Instance State-change Notification", At: at, Resources: []string{r.ID},
+		Detail: map[string]any{"instance-id": r.ID, "state": r.State},
+	}
+}
+
+// Reclaim warns that a running spot instance is taken back, and does so after the time SpotNotice.
+func (e *EC2) Reclaim(id string) error {
+	return e.warn(id, func(r *record, now time.Time) (Notice, error) {
+		if r.Lifecycle != spotLifecycle || r.State != Running {
+			return Notice{}, fmt.Errorf("reclaim %s: it is %s and no running spot instance", id, r.State)
+		}
+		e.plan(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
+		e.arm()
+		return Notice{
+			Source: "aws.ec2", DetailType: "EC2 Spot Instance Interruption Warning",
+			Detail: map[string]any{"instance-id": id, "instance-action": "terminate"},
+		}, nil
+	})
+}
+
+// RecommendRebalance says that a running spot instance is more likely than others to be taken back.
+func (e *EC2) RecommendRebalance(id string) error {
+	return e.warn(id, func(*record, time.Time) (Notice, error) {
+		return Notice{Source: "aws.ec2", DetailType: "EC2 Instance Rebalance Recommendation", Detail: map[string]any{"instance-id": id}}, nil
+	})
+}
+
+// ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance after
+// the time SpotNotice.
+func (e *EC2) ReclaimReservation(id string) error {
+	return e.warn(id, func(r *record, now time.Time) (Notice, error) {
+		if r.CapacityReservationID == "" || r.State != Running {
+			return Notice{}, fmt.Errorf("reclaim the reservation of %s: it is %s and runs in none", id, r.State)
+		}
+		e.plan(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
+		e.arm()
+		return Notice{
+			Source: "aws.ec2", DetailType: "EC2 Capacity Reservation Instance Interruption Warning",
+			Detail: map[string]any{"instance-id": id, "instance-action": "terminate", "capacity-reservation-id": r.CapacityReservationID},
+		}, nil
+	})
+}
+
+// PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health tell of it once for
+// all of them.
+func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
+	var affected []map[string]any
+	for _, id := range ids {
+		affected = append(affected, map[string]any{"entityValue": id})
+		text := stamp(at)
+		planned := scheduledEvent{ID: derivedID("instance-event", id+code), Code: code, Description: "The instance is running on degraded hardware", NotBefore: &text}
+		if err := e.edit(id, func(r *record) { r.planned = append(r.planned[:len(r.planned):len(r.planned)], planned) }); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.announce(Notice{
+		Source: "aws.health", DetailType: "AWS Health Event", At: e.cfg.Clock.Now(), Resources: ids,
+		Detail: map[string]any{
+			"service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_" + code, "statusCode": "upcoming",
+			"startTime": at.UTC().Format(time.RFC1123), "affectedEntities": affected,
+		},
+	})
+	return nil
+}
+
+// EndEvents marks the events of an instance as completed; EC2 lists them on.
+func (e *EC2) EndEvents(id string) error {
+	return e.edit(id, func(r *record) {
+		var done []scheduledEvent
+		for _, p := range r.planned {
+			p.Description = "[Completed] " + p.Description
+			done = append(done, p)
+		}
+		r.planned = done
+	})
+}
+
+// Impair has a check of an instance fail since a time; the zero time ends that.
+func (e *EC2) Impair(id string, c Check, since time.Time) error {
+	return e.edit(id, func(r *record) { r.failing[c] = since })
+}
+
+// edit replaces the record of an instance.
+func (e *EC2) edit(id string, change func(*record)) error {
+	e.settle()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.fleet.get(id)
+	if r == nil {
+		return fmt.Errorf("no instance %s", id)
+	}
+	e.fleet.put(r, change)
+	return nil
+}
+
+// warn sends what make returns about an instance.
+func (e *EC2) warn(id string, about func(r *record, now time.Time) (Notice, error)) error {
+	now := e.settle()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.fleet.get(id)
+	if r == nil {
+		return fmt.Errorf("no instance %s", id)
+	}
+	n, err := about(r, now)
+	if err != nil {
+		return err
+	}
+	n.At, n.Resources = now, []string{id}
+	e.announce(n)
+	return nil
+}

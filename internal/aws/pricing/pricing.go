@@ -20,6 +20,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 	"golang.org/x/sync/errgroup"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 // Fallback is the catalog of prices that ships with the program, in $/h.
@@ -45,6 +49,14 @@ type Prices struct {
 	mu       sync.RWMutex
 	onDemand map[string]float64
 	spot     map[pool]spotPrice
+	version  uint64
+	// read is what became of reading the prices of a capacity type.
+	read map[string]reading
+}
+
+type reading struct {
+	at  time.Time // of the last success
+	err error     // of the last attempt
 }
 
 // pool is where spot capacity is traded.
@@ -57,7 +69,14 @@ type spotPrice struct {
 
 // New returns Prices that know only the fallback.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, onDemand: map[string]float64{}, spot: map[pool]spotPrice{}}
+	return &Prices{cfg: cfg, onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]reading{}}
+}
+
+// Version changes with the prices.
+func (p *Prices) Version() uint64 {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.version
 }
 
 // OnDemand returns the price of a type in $/h.
@@ -74,12 +93,21 @@ func (p *Prices) OnDemand(instanceType string) (float64, bool) {
 // fallbackRegion has every type that any region has, or nearly so.
 const fallbackRegion = "us-east-1"
 
+// yuan is what a dollar is taken for in China until the Pricing API has told what things cost there. Spot prices, which come
+// from EC2, are in yuan: without it each would look dearer than on demand.
+const yuan = 7
+
 func (p *Prices) fallback(instanceType string) (float64, bool) {
 	if p.cfg.Fallback == nil {
 		return 0, false
 	}
 	for _, region := range []string{p.cfg.Region, fallbackRegion} {
-		if price, ok := p.cfg.Fallback.OnDemand(region, instanceType); ok && price > 0 {
+		price, ok := p.cfg.Fallback.OnDemand(region, instanceType)
+		switch {
+		case !ok || price <= 0:
+		case region != p.cfg.Region && currency(p.cfg.Region) == "CNY":
+			return price * yuan, true
+		default:
 			return price, true
 		}
 	}
@@ -101,7 +129,28 @@ func (p *Prices) Spot(instanceType, zone string) (float64, bool) {
 
 // Refresh asks for all prices. What cannot be had stays as it was, and the error says what.
 func (p *Prices) Refresh(ctx context.Context) error {
-	return errors.Join(p.RefreshOnDemand(ctx), p.RefreshSpot(ctx))
+	var group sync.WaitGroup
+	var onDemand, spot error
+	group.Go(func() { onDemand = p.RefreshOnDemand(ctx) })
+	group.Go(func() { spot = p.RefreshSpot(ctx) })
+	group.Wait()
+	return errors.Join(onDemand, spot)
+}
+
+// State says of each capacity type where its prices come from.
+func (p *Prices) State() []cloud.PriceState {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var out []cloud.PriceState
+	for _, capacityType := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
+		r := p.read[capacityType]
+		state := cloud.PriceState{CapacityType: capacityType, Read: r.at, Err: fault.Plain(r.err)}
+		if capacityType == karpv1.CapacityTypeOnDemand {
+			state.Unasked = p.Unasked()
+		}
+		out = append(out, state)
+	}
+	return out
 }
 
 // PricingRegion is the region whose Pricing API tells the prices of a region.
@@ -120,9 +169,39 @@ func PricingRegion(region string) string {
 
 // RefreshOnDemand asks the Pricing API. Types that it no longer lists keep their last price.
 func (p *Prices) RefreshOnDemand(ctx context.Context) error {
-	if p.cfg.Pricing == nil || strings.HasPrefix(p.cfg.Region, "us-gov") {
+	if p.Unasked() != "" {
 		return nil
 	}
+	err := p.refreshOnDemand(ctx)
+	p.note(karpv1.CapacityTypeOnDemand, err)
+	return err
+}
+
+// Unasked says why nobody asks the Pricing API; empty if it is asked.
+func (p *Prices) Unasked() string {
+	switch {
+	case p.cfg.Pricing == nil:
+		return "an isolated VPC has no way to the Pricing API"
+	case strings.HasPrefix(p.cfg.Region, "us-gov"):
+		return "the Pricing API has no prices of GovCloud"
+	}
+	return ""
+}
+
+// note remembers what became of reading the prices of a capacity type.
+func (p *Prices) note(capacityType string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.read[capacityType]
+	r.err = err
+	if err == nil {
+		r.at = p.cfg.Now()
+		p.version++
+	}
+	p.read[capacityType] = r
+}
+
+func (p *Prices) refreshOnDemand(ctx context.Context) error {
 	var shared, dedicated map[string]float64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -189,6 +268,12 @@ func currency(region string) string {
 
 // RefreshSpot asks EC2 for the present spot prices; of several for one pool the newest counts.
 func (p *Prices) RefreshSpot(ctx context.Context) error {
+	err := p.refreshSpot(ctx)
+	p.note(karpv1.CapacityTypeSpot, err)
+	return err
+}
+
+func (p *Prices) refreshSpot(ctx context.Context) error {
 	prices := map[pool]spotPrice{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
 		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
@@ -201,7 +286,7 @@ func (p *Prices) RefreshSpot(ctx context.Context) error {
 			return fmt.Errorf("refresh spot prices: %w", err)
 		}
 		for _, record := range page.SpotPriceHistory {
-			note(prices, record)
+			newest(prices, record)
 		}
 	}
 	if len(prices) == 0 {
@@ -213,7 +298,7 @@ func (p *Prices) RefreshSpot(ctx context.Context) error {
 	return nil
 }
 
-func note(prices map[pool]spotPrice, record ec2types.SpotPrice) {
+func newest(prices map[pool]spotPrice, record ec2types.SpotPrice) {
 	price, err := strconv.ParseFloat(aws.ToString(record.SpotPrice), 64)
 	if err != nil || price <= 0 || record.Timestamp == nil {
 		return

@@ -44,7 +44,7 @@ func TestNewestSpotPriceCounts(t *testing.T) {
 	without := record("9", 9)
 	without.Timestamp = nil
 	for _, r := range []ec2types.SpotPrice{record("0.03", 1), record("0.05", 3), record("0.04", 2), record("0", 4), record("x", 5), without} {
-		note(prices, r)
+		newest(prices, r)
 	}
 	if got := prices[pool{"m5.large", "a"}].price; got != 0.05 {
 		t.Errorf("price is %v", got)

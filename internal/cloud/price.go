@@ -1,0 +1,17 @@
+package cloud
+
+import "time"
+
+// PriceState says where the prices of a capacity type come from.
+type PriceState struct {
+	CapacityType string
+	// Read is when the cloud has last told them; zero if it never has, and those that ship with the program are used.
+	Read time.Time
+	// Err is why the last attempt to read them has failed, nil if it has not.
+	Err error
+	// Unasked says why nobody asks the cloud for them; empty if it is asked.
+	Unasked string
+}
+
+// BuiltIn tells whether the prices that ship with the program are used, for want of any other.
+func (s PriceState) BuiltIn() bool { return s.Read.IsZero() && (s.Err != nil || s.Unasked != "") }

@@ -5,9 +5,6 @@ package support
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -55,40 +52,7 @@ func nodePoolGaps() []gap[*karpv1.NodePool] {
 	}
 }
 
-func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
-	return []gap[*awsv1.EC2NodeClass]{
-		{
-			Field{"spec.kubelet.maxPods", "expressions are not evaluated: the class does not become Ready; numbers work"},
-			func(c *awsv1.EC2NodeClass) bool {
-				k, err := c.KubeletConfiguration()
-				return err == nil && k.MaxPods != nil && k.MaxPods.Type == intstr.String
-			},
-		},
-		{
-			Field{"spec.kubelet.kubeReserved", "expressions are not evaluated: the class does not become Ready; quantities work"},
-			func(c *awsv1.EC2NodeClass) bool {
-				k, err := c.KubeletConfiguration()
-				return err == nil && hasExpression(k.KubeReserved)
-			},
-		},
-		{
-			Field{"spec.kubelet.systemReserved", "expressions are not evaluated: the class does not become Ready; quantities work"},
-			func(c *awsv1.EC2NodeClass) bool {
-				k, err := c.KubeletConfiguration()
-				return err == nil && hasExpression(k.SystemReserved)
-			},
-		},
-	}
-}
-
-func hasExpression(reserved map[string]string) bool {
-	for _, value := range reserved {
-		if _, err := resource.ParseQuantity(value); err != nil {
-			return true
-		}
-	}
-	return false
-}
+func nodeClassGaps() []gap[*awsv1.EC2NodeClass] { return nil }
 
 func used[T any](gaps []gap[T], object T) (fields []Field) {
 	for _, g := range gaps {

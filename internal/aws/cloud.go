@@ -35,6 +35,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/joincheck"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
@@ -65,6 +66,8 @@ type Config struct {
 	StrictMinValues bool
 	// ReservedCapacity is the feature gate of that name.
 	ReservedCapacity bool
+	// KubeletExpressions is the feature gate NodeClassCEL.
+	KubeletExpressions bool
 	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
 	// them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
@@ -99,6 +102,7 @@ type Cloud struct {
 	launcher     *launch.Launcher
 	joins        *joincheck.Checker
 	groups       *placement.Finder
+	observed     *observed.Memory
 	sightings    *sightings
 
 	mu      sync.RWMutex
@@ -121,7 +125,7 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
 	resolver, err := instancetype.New(instancetype.Settings{
-		Region: cfg.Identity.Region, ReservedENIs: cfg.ReservedENIs, MemoryOverhead: cfg.MemoryOverhead,
+		Region: cfg.Identity.Region, ReservedENIs: cfg.ReservedENIs, MemoryOverhead: cfg.MemoryOverhead, Expressions: cfg.KubeletExpressions,
 	})
 	if err != nil {
 		return nil, err
@@ -144,11 +148,13 @@ func New(cfg Config) (*Cloud, error) {
 	if cfg.ReservedCapacity {
 		c.reservations = reservation.NewFinder(c.ec2, cfg.Now, cfg.Log)
 	}
+	c.groups = placement.NewFinder(c.ec2, cfg.Now)
+	c.observed = observed.New(cfg.Now)
 	c.inventory = inventory.New(inventory.Config{
-		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
+		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Observed: c.observed, Groups: c.groups,
+		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
-	c.groups = placement.NewFinder(c.ec2, cfg.Now)
 	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
@@ -279,6 +285,10 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q sets the tag %s, which is not the user's", class.Name, key)}
 	}
 	types, err := c.InstanceTypes(ctx, class)
+	var kubelets inventory.Kubelet
+	if err == nil {
+		kubelets, err = c.inventory.Kubelets(ctx, class)
+	}
 	if err != nil { // without its labels not even an adopted instance is of use
 		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: fault.Plain(err).Error(), Err: err}
 	}
@@ -292,7 +302,7 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		return cloud.Launched{}, err
 	}
 	if !adopted {
-		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types, Group: group})
+		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types, Group: group, Kubelet: kubelets})
 		if err != nil {
 			return cloud.Launched{}, err
 		}

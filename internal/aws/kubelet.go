@@ -1,16 +1,23 @@
 package aws
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
 )
 
 // Problem is why a node class is not valid; without a Reason there is none.
@@ -22,8 +29,9 @@ var everywhere = []string{
 	"evictionSoftGracePeriod", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "cpuCFSQuota",
 }
 
-// CheckKubelet says what is wrong with spec.kubelet for an image family; the first rule broken decides.
-func CheckKubelet(class *awsv1.EC2NodeClass, family string) Problem {
+// CheckKubelet says what is wrong with spec.kubelet for an image family; the first rule broken decides. Whether expressions
+// come to something depends on the instance types, and is not looked at here.
+func CheckKubelet(class *awsv1.EC2NodeClass, family string, expressions bool) Problem {
 	if class.Spec.Kubelet == nil || len(class.Spec.Kubelet.Raw) == 0 {
 		return Problem{}
 	}
@@ -38,8 +46,9 @@ func CheckKubelet(class *awsv1.EC2NodeClass, family string) Problem {
 	if message := invalidKubelet(kubelet, fields); message != "" {
 		return Problem{"InvalidKubeletConfiguration", "spec.kubelet: " + message}
 	}
-	if field := expression(kubelet); field != "" {
-		return Problem{"KubeletExpressionsDisabled", fmt.Sprintf("spec.kubelet.%s is an expression; expressions are not supported by this version", field)}
+	if fields := slices.Sorted(maps.Keys(expression.Texts(kubelet))); len(fields) > 0 && !expressions {
+		return Problem{"KubeletExpressionsDisabled", fmt.Sprintf(
+			"spec.kubelet.%s is an expression; expressions need --aws-feature-gates NodeClassCEL=true", fields[0])}
 	}
 	if family == awsv1.AMIFamilyAL2023 || family == awsv1.AMIFamilyCustom {
 		return Problem{}
@@ -63,6 +72,13 @@ func invalidKubelet(k awsv1.KubeletConfiguration, fields map[string]json.RawMess
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.Int && k.MaxPods.IntVal < 0 {
 		return "maxPods is negative"
 	}
+	if message := cmp.Or(
+		outside("podsPerCore", k.PodsPerCore, math.MaxInt32), outside("evictionMaxPodGracePeriod", k.EvictionMaxPodGracePeriod, math.MaxInt32),
+		outside("imageGCHighThresholdPercent", k.ImageGCHighThresholdPercent, 100), outside("imageGCLowThresholdPercent", k.ImageGCLowThresholdPercent, 100),
+		invalidEviction(k),
+	); message != "" {
+		return message
+	}
 	for _, reserved := range []struct {
 		name   string
 		values map[string]string
@@ -85,20 +101,79 @@ func invalidKubelet(k awsv1.KubeletConfiguration, fields map[string]json.RawMess
 	return ""
 }
 
-// expression returns the first field whose value is an expression rather than a value; empty if none is.
-func expression(k awsv1.KubeletConfiguration) string {
-	if k.MaxPods != nil && k.MaxPods.Type == intstr.String {
-		return "maxPods"
+// outside says that a number is not from 0 to most; empty if it is, or is not set.
+func outside(name string, n *int32, most int32) string {
+	switch {
+	case n == nil || *n >= 0 && *n <= most:
+		return ""
+	case *n < 0:
+		return name + " is negative"
 	}
-	for _, key := range slices.Sorted(maps.Keys(k.KubeReserved)) {
-		if _, err := resource.ParseQuantity(k.KubeReserved[key]); err != nil {
-			return "kubeReserved." + key
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(k.SystemReserved)) {
-		if _, err := resource.ParseQuantity(k.SystemReserved[key]); err != nil {
-			return "systemReserved." + key
+	return fmt.Sprintf("%s is above %d", name, most)
+}
+
+// signals are those that kubelet evicts pods by.
+var signals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
+
+// invalidEviction says which threshold of eviction no kubelet would take; empty if none.
+func invalidEviction(k awsv1.KubeletConfiguration) string {
+	for _, list := range []struct {
+		name   string
+		values map[string]string
+		valid  func(string) bool
+		what   string
+	}{
+		{"evictionHard", k.EvictionHard, isThreshold, "neither a quantity nor a share of 0 to 100 %"},
+		{"evictionSoft", k.EvictionSoft, isThreshold, "neither a quantity nor a share of 0 to 100 %"},
+		{"evictionMinimumReclaim", k.EvictionMinimumReclaim, isThreshold, "neither a quantity nor a share of 0 to 100 %"},
+		{"evictionSoftGracePeriod", k.EvictionSoftGracePeriod, isGrace, "no duration"},
+	} {
+		for _, signal := range slices.Sorted(maps.Keys(list.values)) {
+			if !slices.Contains(signals, signal) {
+				return fmt.Sprintf("%s has the unknown signal %q", list.name, signal)
+			}
+			if value := list.values[signal]; !list.valid(value) {
+				return fmt.Sprintf("%s.%s: %q is %s", list.name, signal, value, list.what)
+			}
 		}
 	}
 	return ""
+}
+
+func isThreshold(text string) bool {
+	if percentage, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(percentage, 64)
+		return err == nil && percent >= 0 && percent <= 100
+	}
+	q, err := resource.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
+}
+
+func isGrace(text string) bool {
+	d, err := time.ParseDuration(text)
+	return err == nil && d >= 0
+}
+
+// shownTypes is how many instance types a message names.
+const shownTypes = 5
+
+// checkExpressions says what is wrong with the expressions of spec.kubelet. A remark names the instance types that are left
+// out because an expression fails for them: a type that EC2 has just begun to sell must not take all others away.
+func (c *Cloud) checkExpressions(ctx context.Context, class *awsv1.EC2NodeClass) (problem Problem, remark string, err error) {
+	failing, of, err := c.inventory.Expressions(ctx, class)
+	var invalid *expression.InvalidError
+	var failed *expression.FailedError
+	switch {
+	case errors.As(err, &invalid):
+		return Problem{"KubeletExpressionInvalid", err.Error()}, "", nil
+	case errors.As(err, &failed) && len(failing) == of:
+		return Problem{"KubeletExpressionEvaluationFailed", err.Error()}, "", nil
+	case errors.As(err, &failed):
+		names := strings.Join(failing[:min(len(failing), shownTypes)], ", ")
+		if more := len(failing) - shownTypes; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		return Problem{}, fmt.Sprintf("%v; not launched because of it: %s", err, names), nil
+	}
+	return Problem{}, "", err
 }

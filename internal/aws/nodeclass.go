@@ -196,7 +196,7 @@ var dependencies = []string{
 }
 
 // validate is an ordered list of rules; the first that is broken decides.
-func (r *resolver) validate(context.Context) {
+func (r *resolver) validate(ctx context.Context) {
 	condition := awsv1.ConditionValidationSucceeded
 	refuse := func(reason, message string) {
 		r.set(condition, metav1.ConditionFalse, reason, message, validatedAgain)
@@ -206,7 +206,16 @@ func (r *resolver) validate(context.Context) {
 		r.set(condition, metav1.ConditionFalse, "ClusterCIDRResolutionFailed", "the cluster's service CIDR is not known; AL2023 needs it", soon)
 		return
 	}
-	if problem := CheckKubelet(r.class, family); problem.Reason != "" {
+	if problem := CheckKubelet(r.class, family, r.cloud.cfg.KubeletExpressions); problem.Reason != "" {
+		refuse(problem.Reason, problem.Message)
+		return
+	}
+	problem, remark, err := r.cloud.checkExpressions(ctx, r.class)
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	if problem.Reason != "" {
 		refuse(problem.Reason, problem.Message)
 		return
 	}
@@ -226,7 +235,7 @@ func (r *resolver) validate(context.Context) {
 		refuse("TagValidationFailed", fmt.Sprintf("the tag %s is not the user's to set", key))
 		return
 	}
-	r.ready(condition, validatedAgain)
+	r.set(condition, metav1.ConditionTrue, condition, remark, validatedAgain)
 }
 
 var clusterTag = regexp.MustCompile(`^kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\-_]*$`)

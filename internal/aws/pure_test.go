@@ -59,15 +59,29 @@ func TestCheckKubelet(t *testing.T) {
 		{"negative maxPods", "AL2023", `{"maxPods": -1}`, "InvalidKubeletConfiguration"},
 		{"taints", "AL2023", `{"registerWithTaints": []}`, "InvalidKubeletConfiguration"},
 		{"unknown reserved resource", "AL2023", `{"kubeReserved": {"gpu": "1"}}`, "InvalidKubeletConfiguration"},
+		{"unknown eviction signal", "AL2023", `{"evictionHard": {"memory.free": "5%"}}`, "InvalidKubeletConfiguration"},
+		{"unknown signal to reclaim", "AL2023", `{"evictionMinimumReclaim": {"memory.free": "5%"}}`, "InvalidKubeletConfiguration"},
+		{"eviction above 100 %", "AL2023", `{"evictionHard": {"memory.available": "101%"}}`, "InvalidKubeletConfiguration"},
+		{"eviction of a negative share", "AL2023", `{"evictionHard": {"memory.available": "-1%"}}`, "InvalidKubeletConfiguration"},
+		{"eviction of a negative quantity", "AL2023", `{"evictionHard": {"memory.available": "-1Gi"}}`, "InvalidKubeletConfiguration"},
+		{"eviction of no quantity", "AL2023", `{"evictionHard": {"memory.available": "some"}}`, "InvalidKubeletConfiguration"},
+		{"eviction by share and quantity", "AL2023", `{"evictionHard": {"memory.available": "5%", "nodefs.available": "1Gi", "pid.available": "100%"}}`, ""},
+		{"grace of no duration", "AL2023", `{"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"memory.available": "soon"}}`, "InvalidKubeletConfiguration"},
+		{"negative grace", "AL2023", `{"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"memory.available": "-1m"}}`, "InvalidKubeletConfiguration"},
+		{"threshold above 100 %", "AL2023", `{"imageGCHighThresholdPercent": 101}`, "InvalidKubeletConfiguration"},
+		{"negative threshold", "AL2023", `{"imageGCLowThresholdPercent": -1}`, "InvalidKubeletConfiguration"},
+		{"negative podsPerCore", "AL2023", `{"podsPerCore": -1}`, "InvalidKubeletConfiguration"},
+		{"negative grace of pods", "AL2023", `{"evictionMaxPodGracePeriod": -1}`, "InvalidKubeletConfiguration"},
 		{"negative reserve", "AL2023", `{"systemReserved": {"cpu": "-1"}}`, "InvalidKubeletConfiguration"},
 		{"soft eviction without grace", "AL2023", `{"evictionSoft": {"memory.available": "5%"}}`, "InvalidKubeletConfiguration"},
 		{"soft eviction with the grace of another signal", "AL2023", `{"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"nodefs.available": "1m"}}`, "InvalidKubeletConfiguration"},
 		{"thresholds the wrong way round", "AL2023", `{"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60}`, "InvalidKubeletConfiguration"},
-		{"expression for maxPods", "AL2023", `{"maxPods": "vcpus * 10"}`, "KubeletExpressionsDisabled"},
+		{"aws row 82: podsPerCore of zero", "AL2023", `{"podsPerCore": 0}`, ""},
+		{"aws row 98: expression for maxPods", "AL2023", `{"maxPods": "vcpus * 10"}`, "KubeletExpressionsDisabled"},
 		{"expression for a reserve", "AL2023", `{"kubeReserved": {"cpu": "vcpus * 15"}}`, "KubeletExpressionsDisabled"},
 		{"any field on AL2023", "AL2023", `{"topologyManagerPolicy": "best-effort"}`, ""},
 		{"any field on AL2", "AL2", `{"topologyManagerPolicy": "best-effort"}`, "UnsupportedKubeletConfiguration"},
-		{"podsPerCore on Bottlerocket", "Bottlerocket", `{"podsPerCore": 3}`, "UnsupportedKubeletConfiguration"},
+		{"aws row 82: podsPerCore on Bottlerocket", "Bottlerocket", `{"podsPerCore": 3}`, "UnsupportedKubeletConfiguration"},
 		{"podsPerCore on AL2", "AL2", `{"podsPerCore": 3}`, ""},
 		{"two DNS servers on Windows", "Windows2022", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, "UnsupportedKubeletConfiguration"},
 		{"two DNS servers on AL2023", "AL2023", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, ""},
@@ -77,7 +91,7 @@ func TestCheckKubelet(t *testing.T) {
 			if tc.kubelet != "" {
 				class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(tc.kubelet)}
 			}
-			if got := CheckKubelet(class, tc.family); got.Reason != tc.want {
+			if got := CheckKubelet(class, tc.family, false); got.Reason != tc.want {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 		})

@@ -51,6 +51,7 @@ type Settings struct {
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
+	AWSFeatureGates                     string
 	// ValidatePlans has each plan checked by a second program, before it is carried out.
 	ValidatePlans bool
 	// MaxFailedReplacements is after how many nodes that did not come up, of those launched to replace others for one reason,
@@ -75,7 +76,6 @@ type Settings struct {
 	IgnoreDRARequests       bool
 	LogOutputPaths          string
 	LogErrorOutputPaths     string
-	AWSFeatureGates         string
 }
 
 // Planning settings are those that a plan depends on, whether it is carried out or only shown.
@@ -167,7 +167,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.BoolVar(&s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "refuse pods with resource claims; if false, plan them by what DRA drivers publish (needs Kubernetes 1.34)")
 	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "accepted; logs go to standard output")
 	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "accepted, has no effect")
-	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "accepted, has no effect")
+	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; unknown names are ignored")
 	return e.unreadable
 }
 
@@ -199,6 +199,8 @@ func (s Settings) Validate() error {
 	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)
 	_, err = s.Gates()
 	refuse(err != nil, "feature-gates", "%v", err)
+	_, err = gates(s.AWSFeatureGates)
+	refuse(err != nil, "aws-feature-gates", "%v", err)
 	return errors.Join(append(errs, s.Planning.Validate())...)
 }
 
@@ -211,9 +213,11 @@ func (s Settings) NominationWindow() time.Duration {
 }
 
 // Gates returns what --feature-gates says, by name.
-func (s Settings) Gates() (map[string]bool, error) {
+func (s Settings) Gates() (map[string]bool, error) { return gates(s.FeatureGates) }
+
+func gates(text string) (map[string]bool, error) {
 	out := map[string]bool{}
-	for entry := range strings.SplitSeq(s.FeatureGates, ",") {
+	for entry := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(entry) == "" {
 			continue
 		}
@@ -235,6 +239,15 @@ const (
 	GateCapacityBuffer   = "CapacityBuffer"
 )
 
+// GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
+const GateNodeClassCEL = "NodeClassCEL"
+
+// AWSGate tells whether a feature gate of the AWS provider is on.
+func (s Settings) AWSGate(name string) bool {
+	on, _ := gates(s.AWSFeatureGates) // Validate has said what is wrong with them
+	return on[name]
+}
+
 // Gate tells whether a feature gate is on.
 func (s Settings) Gate(name string) bool {
 	gates, _ := s.Gates() // Validate has said what is wrong with them
@@ -254,7 +267,6 @@ func (s Settings) Idle() []string {
 	note(s.DisableDryRun, "disable-dry-run")
 	note(s.InterruptionQueue != "", "interruption-queue")
 	note(s.EnableZonalShift, "enable-zonal-shift")
-	note(s.AWSFeatureGates != "" && strings.Contains(s.AWSFeatureGates, "true"), "aws-feature-gates")
 	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation"} {
 		note(gates[name], "feature-gates "+name)
 	}

@@ -115,8 +115,8 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 6 {
-		t.Errorf("%d settings without effect, want 6", got)
+	if got := len(s.Idle()); got != 5 {
+		t.Errorf("%d settings without effect, want 5", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")
@@ -134,6 +134,16 @@ func TestGates(t *testing.T) {
 	if !s.Gate(GateStaticCapacity) || !s.Gate(GateReservedCapacity) || s.Gate("NodeRepair") {
 		t.Error("want StaticCapacity and, by default, ReservedCapacity on, and nothing else")
 	}
+	if s.AWSGate(GateNodeClassCEL) {
+		t.Error("want the gates of AWS off by default")
+	}
+	if s.AWSFeatureGates = "NodeClassCEL=true, Unheard=true"; !s.AWSGate(GateNodeClassCEL) || s.Validate() != nil {
+		t.Errorf("want NodeClassCEL on; %v", s.Validate())
+	}
+	if s.AWSFeatureGates = "NodeClassCEL"; s.AWSGate(GateNodeClassCEL) || s.Validate() == nil {
+		t.Error("want what is no gate refused")
+	}
+	s.AWSFeatureGates = ""
 	if s.FeatureGates = "ReservedCapacity=false"; s.Gate(GateReservedCapacity) || s.Gate(GateStaticCapacity) {
 		t.Error("want everything off")
 	}

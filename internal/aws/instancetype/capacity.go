@@ -102,7 +102,7 @@ func volumeSize(d awsv1.BlockDeviceMapping) (resource.Quantity, bool) {
 	return d.EBS.VolumeSize.DeepCopy(), true
 }
 
-// pods is how many pods the kubelet takes. A maxPods that is an expression counts as none.
+// pods is how many pods the kubelet takes. A maxPods that is an expression still counts as not set.
 func (m machine) pods() int {
 	kubelet, n := m.class.Kubelet, podsWithoutENI
 	switch {

@@ -58,7 +58,10 @@ func TestEveryTypeWithEveryFamily(t *testing.T) {
 	types, infos := supported(t)
 	r := resolver(t, settings)
 	for _, family := range families {
-		resolved := r.All(infos, class(family), market())
+		resolved, err := r.All(infos, class(family), market())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(resolved) != len(types) || !slices.IsSortedFunc(resolved, func(a, b *catalog.InstanceType) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%s: %d of %d types, or not sorted", family, len(resolved), len(types))
 		}
@@ -180,6 +183,8 @@ func BenchmarkAll(b *testing.B) {
 	_, infos := supported(b)
 	r := resolver(b, settings)
 	for b.Loop() {
-		r.All(infos, class(awsv1.AMIFamilyAL2023), market())
+		if _, err := r.All(infos, class(awsv1.AMIFamilyAL2023), market()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -10,12 +10,15 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -27,6 +30,8 @@ type Settings struct {
 	// MemoryOverhead is the share (0.075 = 7.5 %) of a type's memory that hypervisor and firmware are
 	// taken to keep, until a node of that type has told how much it sees.
 	MemoryOverhead float64
+	// Expressions are evaluated in the kubelet settings of node classes; else one counts as not set.
+	Expressions bool
 }
 
 // Class is what of an EC2NodeClass bears on instance types.
@@ -41,6 +46,22 @@ type Class struct {
 	Subnets              []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
 	Reservations []awsv1.CapacityReservation
+	// Group is the placement group that instances go into; the zero value is none.
+	Group placement.Group
+	// Refused says why nothing may be launched for the class at the moment; empty if something may.
+	Refused string
+}
+
+// partitions are those that an instance may be placed in; one without a name where there is nothing to choose.
+func (c Class) partitions() []string {
+	if c.Group.Strategy != placement.Partition || c.Group.Partitions == 0 {
+		return []string{""}
+	}
+	out := make([]string, c.Group.Partitions)
+	for i := range out {
+		out[i] = strconv.Itoa(i + 1)
+	}
+	return out
 }
 
 // ClassOf reads a node class, whose AMI family the caller has resolved. It fails when spec.kubelet cannot be read.
@@ -74,11 +95,20 @@ type Market struct {
 	OnDemand func(instanceType string) (float64, bool)
 	Spot     func(instanceType, zone string) (float64, bool)
 	// Unavailable tells whether EC2 lately had no capacity; nil = never.
-	Unavailable func(instanceType, zone, capacityType string) bool
+	Unavailable func(Pool) bool
+	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
+	Shifted func(zone string) bool
 	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
 	Remaining func(reservation string) int
 	// Memory is what a node of the type with the class's images was seen to have; nil = nothing was seen.
 	Memory func(instanceType string) (resource.Quantity, bool)
+}
+
+// Pool is where capacity is bought.
+type Pool struct {
+	InstanceType, Zone, CapacityType string
+	// Partition of the class's placement group, empty if it is left open.
+	Partition string
 }
 
 // Resolver resolves types. It is immutable and safe for concurrent use.
@@ -86,6 +116,7 @@ type Resolver struct {
 	settings  Settings
 	branch    table // branch network interfaces
 	bandwidth table // Mbps
+	compiler  *expression.Compiler
 }
 
 // New returns a Resolver. An error means that the build is broken.
@@ -98,37 +129,91 @@ func New(settings Settings) (*Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network bandwidth: %w", err)
 	}
-	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth}, nil
+	compiler, err := expression.NewCompiler()
+	if err != nil {
+		return nil, err
+	}
+	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth, compiler: compiler}, nil
 }
 
-// All resolves every type, and returns them sorted by name.
-func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Market) []*catalog.InstanceType {
-	types := make([]*catalog.InstanceType, len(infos))
-	labels := offeringLabels{}
+// Session resolves types for one node class at one moment. It is for one goroutine.
+type Session struct {
+	resolver *Resolver
+	class    Class
+	market   Market
+	kubelet  *expression.Settings
+	labels   offeringLabels
+}
+
+// Begin prepares to resolve types for a class. It fails when an expression of the class does not compile.
+func (r *Resolver) Begin(class Class, market Market) (*Session, error) {
+	s := &Session{resolver: r, class: class, market: market, labels: offeringLabels{}}
+	if !r.settings.Expressions {
+		return s, nil
+	}
+	var err error
+	s.kubelet, err = r.compiler.Compile(class.Kubelet)
+	return s, err
+}
+
+// All resolves every type, and returns them sorted by name. It fails when the expressions of the class's kubelet settings
+// come to nothing for any type at all.
+func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
+	s, err := r.Begin(class, market)
+	if err != nil {
+		return nil, err
+	}
+	types, broken := make([]*catalog.InstanceType, len(infos)), 0
 	for i := range infos {
-		types[i] = r.resolve(infos[i], class, market, labels)
+		var failed error
+		if types[i], failed = s.Resolve(infos[i]); failed != nil {
+			broken, err = broken+1, failed
+		}
+	}
+	if broken > 0 && broken == len(infos) {
+		return nil, err
 	}
 	slices.SortFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
-	return types
+	return types, nil
 }
 
-// Resolve says what info is to a node class at this moment. A type that the class cannot use is
-// returned too, with all its offerings unavailable.
-func (r *Resolver) Resolve(info ec2types.InstanceTypeInfo, class Class, market Market) *catalog.InstanceType {
-	return r.resolve(info, class, market, offeringLabels{})
-}
-
-func (r *Resolver) resolve(info ec2types.InstanceTypeInfo, class Class, market Market, labels offeringLabels) *catalog.InstanceType {
-	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: r.settings, class: class}
-	zones := m.zones(market)
-	capacity, allocatable := r.resources(m, market)
+// Resolve says what info is to the node class at this moment. A type that the class cannot use is returned too, with all
+// its offerings unavailable; so is one for which an expression fails, together with the error.
+func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
+	m, err := s.machine(info)
+	zones := m.zones(s.market)
+	capacity, allocatable := s.resolver.resources(m, s.market)
 	return &catalog.InstanceType{
 		Name:         m.name,
-		Requirements: r.requirements(m, zones),
-		Offerings:    m.offerings(zones, market, labels),
+		Requirements: s.resolver.requirements(m, zones),
+		Offerings:    m.offerings(s.market, s.labels),
 		Capacity:     capacity,
 		Allocatable:  allocatable,
+	}, err
+}
+
+// machine is the type in the hands of the session's class, whose expressions are evaluated for it.
+func (s *Session) machine(info ec2types.InstanceTypeInfo) (machine, error) {
+	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
+	if s.kubelet == nil || !s.kubelet.Any() {
+		return m, nil
 	}
+	kubelet, err := s.kubelet.Kubelet(m.figures(), func(k awsv1.KubeletConfiguration) int64 {
+		settled := m
+		settled.class.Kubelet = k
+		return int64(settled.pods())
+	})
+	if err != nil {
+		m.broken = err.Error()
+	}
+	m.class.Kubelet = kubelet
+	return m, err
+}
+
+// Kubelet returns the kubelet settings of the class for a type: as they are, with what their expressions come to.
+func (s *Session) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
+	m, err := s.machine(info)
+	return m.class.Kubelet, err
 }
 
 // Supported tells whether the provider can use a type at all: it runs HVM images on x86-64 or Arm.
@@ -143,6 +228,18 @@ type machine struct {
 	name     string
 	settings Settings
 	class    Class
+	// broken says which expression of the class fails for the type; empty if none.
+	broken string
+}
+
+// figures are what expressions know of the type.
+func (m machine) figures() expression.Machine {
+	f := expression.Machine{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
+	if m.NetworkInfo != nil {
+		card, _ := m.card(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
+		f.ENIs, f.IPsPerENI = int64(aws.ToInt32(card.MaximumNetworkInterfaces)), int64(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface))
+	}
+	return f
 }
 
 // zones are those in which the type is offered and the class has a subnet, in the order of the market.

@@ -67,9 +67,23 @@ func info(t testing.TB, name string) ec2types.InstanceTypeInfo {
 	return instancetype.FromOffline(typ)
 }
 
+// resolved is what a type is to a class under the settings, whose expressions must all come to something.
+func resolved(t testing.TB, s instancetype.Settings, info ec2types.InstanceTypeInfo, c instancetype.Class, m instancetype.Market) *catalog.InstanceType {
+	t.Helper()
+	session, err := resolver(t, s).Begin(c, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := session.Resolve(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return it
+}
+
 func resolve(t testing.TB, name string, c instancetype.Class) *catalog.InstanceType {
 	t.Helper()
-	return resolver(t, settings).Resolve(info(t, name), c, market())
+	return resolved(t, settings, info(t, name), c, market())
 }
 
 // overhead is what pods do not get of a resource.
@@ -147,7 +161,7 @@ func TestPodsAndMemoryReservedForThem(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := settings
 			s.ReservedENIs = test.reservedENIs
-			it := resolver(t, s).Resolve(info(t, test.instanceType), test.class, market())
+			it := resolved(t, s, info(t, test.instanceType), test.class, market())
 			if pods(it) != test.pods {
 				t.Errorf("%d pods, want %d", pods(it), test.pods)
 			}
@@ -246,10 +260,10 @@ func TestMemory(t *testing.T) {
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) {
 		c.Kubelet.EvictionHard = map[string]string{"memory.available": "10%"}
 	})
-	it := resolver(t, settings).Resolve(info(t, "m5.xlarge"), c, seen)
+	it := resolved(t, settings, info(t, "m5.xlarge"), c, seen)
 	expect(t, "seen", it.Capacity[corev1.ResourceMemory], "15700Mi")
 	expect(t, "overhead", overhead(it, corev1.ResourceMemory), "2466304Ki")
-	it = resolver(t, settings).Resolve(info(t, "m5.large"), c, seen)
+	it = resolved(t, settings, info(t, "m5.large"), c, seen)
 	expect(t, "not seen", it.Capacity[corev1.ResourceMemory], "7577Mi")
 }
 

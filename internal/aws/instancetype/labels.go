@@ -13,6 +13,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -42,6 +43,7 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 		optional(awsv1.LabelInstanceNetworkBandwidth, r.networkBandwidth(m.name)),
 	}
 	reqs = append(reqs, m.withoutReservations()...)
+	reqs = append(reqs, m.groupLabels()...)
 	reqs = append(reqs, m.nameLabels()...)
 	reqs = append(reqs, m.processorLabels()...)
 	reqs = append(reqs, m.gpuLabels()...)
@@ -130,6 +132,16 @@ func (m machine) zoneIDs(zones []string) []string {
 		}
 	}
 	return ids
+}
+
+// groupLabels tell in which placement group, and in which of its partitions, instances of the class are.
+func (m machine) groupLabels() []requirement.Requirement {
+	group := m.class.Group
+	labels := []requirement.Requirement{optional(awsv1.LabelPlacementGroupID, group.ID), requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition)}
+	if group.Strategy == placement.Partition {
+		labels[1] = requirement.In(awsv1.LabelPlacementGroupPartition, m.class.partitions()...)
+	}
+	return labels
 }
 
 func (m machine) memoryMiB() int64 {

@@ -69,6 +69,8 @@ func TestLabelsOfAType(t *testing.T) {
 		awsv1.LabelReservationID:               absent,
 		awsv1.LabelReservationType:             absent,
 		awsv1.LabelReservationInterruptible:    absent,
+		awsv1.LabelPlacementGroupID:            absent,
+		awsv1.LabelPlacementGroupPartition:     absent,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -138,7 +140,7 @@ func TestLabels(t *testing.T) {
 func TestTwoKindsOfDevicesHaveNoLabels(t *testing.T) {
 	i := info(t, "g5.xlarge")
 	i.GpuInfo = &ec2types.GpuInfo{Gpus: []ec2types.GpuDeviceInfo{i.GpuInfo.Gpus[0], {Name: aws.String("T4"), Manufacturer: aws.String("NVIDIA"), Count: aws.Int32(2)}}}
-	it := resolver(t, settings).Resolve(i, class(awsv1.AMIFamilyAL2023), market())
+	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
 	if got := labels(it.Requirements)[awsv1.LabelInstanceGPUCount]; got != absent {
 		t.Errorf("GPU count label is %q", got)
 	}
@@ -151,7 +153,7 @@ func TestTwoKindsOfDevicesHaveNoLabels(t *testing.T) {
 func TestInferenceAccelerator(t *testing.T) {
 	i := info(t, "inf1.6xlarge")
 	i.NeuronInfo = nil
-	got := labels(resolver(t, settings).Resolve(i, class(awsv1.AMIFamilyAL2023), market()).Requirements)
+	got := labels(resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market()).Requirements)
 	want := map[string]string{
 		awsv1.LabelInstanceAcceleratorName: "inferentia", awsv1.LabelInstanceAcceleratorManuf: "aws", awsv1.LabelInstanceAcceleratorCount: "4",
 	}
@@ -167,7 +169,7 @@ func TestTypesThatEC2NamesOtherwise(t *testing.T) {
 	i.InstanceType = "mac-m4.metal"
 	i.ProcessorInfo = nil
 	i.VCpuInfo, i.MemoryInfo, i.NetworkInfo, i.EbsInfo = nil, nil, nil, nil
-	it := resolver(t, settings).Resolve(i, class(awsv1.AMIFamilyAL2023), market())
+	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
 	got := labels(it.Requirements)
 	for key, want := range map[string]string{
 		awsv1.LabelInstanceCategory: absent, awsv1.LabelInstanceGeneration: absent, awsv1.LabelInstanceFamily: "mac-m4",
@@ -212,8 +214,8 @@ func TestOfferings(t *testing.T) {
 			m.Spot = func(name, zone string) (float64, bool) { return 0.1, name == "m5.large" && zone == "us-east-1b" }
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"lately out of capacity", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
-			m.Unavailable = func(name, zone, capacityType string) bool {
-				return name == "m5.large" && zone == "us-east-1a" && capacityType == karpv1.CapacityTypeSpot
+			m.Unavailable = func(p instancetype.Pool) bool {
+				return p == instancetype.Pool{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot}
 			}
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},
@@ -234,7 +236,7 @@ func TestOfferings(t *testing.T) {
 			if test.market != nil {
 				test.market(&m)
 			}
-			it := resolver(t, settings).Resolve(info(t, test.instanceType), test.class, m)
+			it := resolved(t, settings, info(t, test.instanceType), test.class, m)
 			if got := offered(it); !slices.Equal(got, test.want) {
 				t.Errorf("available: %q, want %q", got, test.want)
 			}
@@ -257,7 +259,7 @@ func TestNestedVirtualizationWhereSupported(t *testing.T) {
 	i := info(t, "m5.large")
 	i.ProcessorInfo.SupportedFeatures = []ec2types.SupportedAdditionalProcessorFeature{"nested-virtualization"}
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true })
-	if got := offered(resolver(t, settings).Resolve(i, c, market())); len(got) != 4 {
+	if got := offered(resolved(t, settings, i, c, market())); len(got) != 4 {
 		t.Errorf("available: %q, want all", got)
 	}
 }

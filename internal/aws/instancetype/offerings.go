@@ -2,10 +2,7 @@ package instancetype
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -14,26 +11,58 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// offerings are one per zone of the market and capacity type of the type, in this order, then one per reservation. zones are
-// those that the class can launch the type in; offerings elsewhere are listed, and unavailable.
-func (m machine) offerings(zones []string, market Market, labels offeringLabels) []catalog.Offering {
-	usable := m.compatible()
-	offerings := make([]catalog.Offering, 0, 2*len(market.Zones))
+// Why an offering is not available, beside what Incompatible types say of themselves.
+const (
+	NotSold        = "not sold in the zone"
+	NoSubnet       = "no subnet in the zone"
+	ZoneShifted    = "the cluster keeps away from the zone"
+	NoPrice        = "no price is known"
+	NoCapacity     = "EC2 had no capacity lately"
+	FullReserved   = "the capacity reservation is used up"
+	EndingReserved = "the capacity reservation is about to end"
+)
+
+// offerings are one per zone of the market, capacity type of the type and partition of the placement group, in this order,
+// then those in reservations. Offerings where the class cannot launch the type are listed, and unavailable.
+func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offering {
+	refused, partitions := m.incompatible(), m.class.partitions()
+	offerings := make([]catalog.Offering, 0, 2*len(market.Zones)*len(partitions))
 	for _, zone := range market.Zones {
-		reachable := usable && slices.Contains(zones, zone)
 		for _, capacityType := range m.capacityTypes() {
 			price, priced := m.price(capacityType, zone, market)
-			exhausted := market.Unavailable != nil && market.Unavailable(m.name, zone, capacityType)
-			offerings = append(offerings, catalog.Offering{
-				Zone:         zone,
-				CapacityType: capacityType,
-				Requirements: labels.of(m, zone, capacityType),
-				Price:        price,
-				Available:    reachable && priced && !exhausted,
-			})
+			priced = priced && price > 0
+			for _, partition := range partitions {
+				pool := Pool{InstanceType: m.name, Zone: zone, CapacityType: capacityType, Partition: partition}
+				why := m.unavailable(pool, refused, market)
+				switch {
+				case why == "" && !priced:
+					why = NoPrice
+				case why == "" && market.Unavailable != nil && market.Unavailable(pool):
+					why = NoCapacity
+				}
+				offerings = append(offerings, catalog.Offering{
+					Zone: zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
+					Available: why == "", Why: why,
+				})
+			}
 		}
 	}
-	return append(offerings, m.reserved(zones, market)...)
+	return append(offerings, m.reserved(refused, market)...)
+}
+
+// unavailable says why the class cannot launch the type in a place, whatever it costs; empty if it can.
+func (m machine) unavailable(p Pool, refused string, market Market) string {
+	switch {
+	case refused != "":
+		return refused
+	case !market.Offered(m.name, p.Zone) || !slices.Contains(market.Zones, p.Zone):
+		return NotSold
+	case !m.subnetIn(p.Zone):
+		return NoSubnet
+	case market.Shifted != nil && market.Shifted(p.Zone):
+		return ZoneShifted
+	}
+	return ""
 }
 
 func (m machine) price(capacityType, zone string, market Market) (float64, bool) {
@@ -43,66 +72,33 @@ func (m machine) price(capacityType, zone string, market Market) (float64, bool)
 	return market.OnDemand(m.name)
 }
 
-// offeringLabels are the labels of offerings by zone and capacity type: for one node class, they are the same of every type.
-type offeringLabels map[[2]string]requirement.Set
+// offeringLabels are the labels of offerings by place: for one node class, they are the same of every type.
+type offeringLabels map[Pool]requirement.Set
 
-func (known offeringLabels) of(m machine, zone, capacityType string) requirement.Set {
-	key := [2]string{zone, capacityType}
-	set, ok := known[key]
+func (known offeringLabels) of(m machine, p Pool) requirement.Set {
+	p.InstanceType = ""
+	set, ok := known[p]
 	if !ok {
-		set = m.offeringLabels(zone, capacityType)
-		known[key] = set
+		set = requirement.NewSet(append(m.placeLabels(p),
+			requirement.DoesNotExist(awsv1.LabelReservationID),
+			requirement.DoesNotExist(awsv1.LabelReservationType),
+			requirement.DoesNotExist(awsv1.LabelReservationInterruptible))...)
+		known[p] = set
 	}
 	return set
 }
 
-func (m machine) offeringLabels(zone, capacityType string) requirement.Set {
+// placeLabels are those of everything that is bought in a place.
+func (m machine) placeLabels(p Pool) []requirement.Requirement {
 	labels := []requirement.Requirement{
-		requirement.In(karpv1.LabelCapacityType, capacityType),
-		requirement.In(corev1.LabelTopologyZone, zone),
-		requirement.DoesNotExist(awsv1.LabelReservationID),
-		requirement.DoesNotExist(awsv1.LabelReservationType),
-		requirement.DoesNotExist(awsv1.LabelReservationInterruptible),
+		requirement.In(karpv1.LabelCapacityType, p.CapacityType),
+		requirement.In(corev1.LabelTopologyZone, p.Zone),
 	}
-	if id := m.zoneID(zone); id != "" {
+	if id := m.zoneID(p.Zone); id != "" {
 		labels = append(labels, requirement.In(awsv1.LabelZoneID, id))
 	}
-	return requirement.NewSet(labels...)
-}
-
-// compatible tells whether the type can do what the class asks of an instance. Each rule is a reason
-// for which EC2 would refuse the launch, or the image would not boot.
-func (m machine) compatible() bool {
-	switch {
-	case strings.HasPrefix(m.name, "a1.") && m.class.Family.Name == awsv1.AMIFamilyAL2023:
-		return false // AL2023 needs a newer Arm than Graviton 1
-	case m.class.NestedVirtualization && !m.nestedVirtualization():
-		return false
-	case m.class.ConnectionTracking && m.Hypervisor != ec2types.InstanceTypeHypervisorNitro:
-		return false
+	if p.Partition != "" {
+		labels = append(labels, requirement.In(awsv1.LabelPlacementGroupPartition, p.Partition))
 	}
-	return m.carriesInterfaces()
-}
-
-func (m machine) nestedVirtualization() bool {
-	return m.ProcessorInfo != nil &&
-		slices.Contains(m.ProcessorInfo.SupportedFeatures, ec2types.SupportedAdditionalProcessorFeature("nested-virtualization"))
-}
-
-// carriesInterfaces tells whether the type has room for the class's layout of network interfaces.
-func (m machine) carriesInterfaces() bool {
-	layout := m.class.NetworkInterfaces
-	if len(layout) == 0 {
-		return true
-	}
-	if m.NetworkInfo == nil || m.NetworkInfo.EnaSupport == ec2types.EnaSupportUnsupported || int64(m.efaOnly(-1)) > m.efaMaximum() {
-		return false
-	}
-	for _, i := range layout {
-		card, ok := m.card(i.NetworkCardIndex)
-		if !ok || i.DeviceIndex >= aws.ToInt32(card.MaximumNetworkInterfaces) {
-			return false
-		}
-	}
-	return true
+	return labels
 }

@@ -43,6 +43,7 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 	if slices.Contains(paravirtual, family) {
 		info.SupportedVirtualizationTypes = append(info.SupportedVirtualizationTypes, ec2types.VirtualizationTypeParavirtual)
 	}
+	info.PlacementGroupInfo = &ec2types.PlacementGroupInfo{SupportedStrategies: strategies(t, family)}
 	for _, class := range t.UsageClasses {
 		info.SupportedUsageClasses = append(info.SupportedUsageClasses, ec2types.UsageClassType(class))
 	}
@@ -50,6 +51,19 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 		info.EbsInfo.EbsOptimizedInfo = &ec2types.EbsOptimizedInfo{MaximumBandwidthInMbps: count(t.EBSMaxMbps)}
 	}
 	return info
+}
+
+// clusterable are the families of previous generations that can be close together in a placement group.
+var clusterable = []string{"a1", "c3", "c4", "i2", "m4", "r3", "r4"}
+
+// strategies are those of the placement groups that instances of the type can be in.
+func strategies(t offline.Type, family string) []ec2types.PlacementGroupStrategy {
+	all := []ec2types.PlacementGroupStrategy{ec2types.PlacementGroupStrategyPartition, ec2types.PlacementGroupStrategySpread}
+	tight := (t.CurrentGeneration && !t.Burstable && family != "m7i-flex" && family != "mac1") || slices.Contains(clusterable, family)
+	if tight {
+		all = append([]ec2types.PlacementGroupStrategy{ec2types.PlacementGroupStrategyCluster}, all...)
+	}
+	return all
 }
 
 func count(n int) *int32 { return aws.Int32(int32(n)) }

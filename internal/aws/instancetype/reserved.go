@@ -1,10 +1,7 @@
 package instancetype
 
 import (
-	"slices"
 	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -17,6 +14,9 @@ import (
 // it is used, but among reserved types the smaller is still the cheaper.
 const ReservedDiscount = 10_000_000
 
+// typicalVCPU is what a vCPU costs per hour, more or less: the order among reserved types without a price.
+const typicalVCPU = 0.05
+
 // reservations are those of the class that hold instances of the type.
 func (m machine) reservations() []awsv1.CapacityReservation {
 	var out []awsv1.CapacityReservation
@@ -28,38 +28,48 @@ func (m machine) reservations() []awsv1.CapacityReservation {
 	return out
 }
 
-// reserved are the offerings in reservations, one each.
-func (m machine) reserved(zones []string, market Market) []catalog.Offering {
+// reserved are the offerings in reservations, one each for every partition of the placement group.
+func (m machine) reserved(refused string, market Market) []catalog.Offering {
+	reservations := m.reservations()
+	if len(reservations) == 0 {
+		return nil
+	}
 	var out []catalog.Offering
-	usable := m.compatible()
-	price, _ := market.OnDemand(m.name)
-	for _, r := range m.reservations() {
-		exhausted := market.Unavailable != nil && market.Unavailable(m.name, r.AvailabilityZone, karpv1.CapacityTypeReserved)
+	price, known := market.OnDemand(m.name)
+	if !known || price <= 0 {
+		price = typicalVCPU * float64(max(1, m.vcpus()))
+	}
+	for _, r := range reservations {
 		remaining := 0
 		if market.Remaining != nil {
 			remaining = market.Remaining(r.ID)
 		}
-		out = append(out, catalog.Offering{
-			Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r), Price: price / ReservedDiscount,
-			ReservationID: r.ID, Remaining: remaining,
-			Available: usable && remaining > 0 && !exhausted && r.State != reservation.Expiring && slices.Contains(zones, r.AvailabilityZone),
-		})
+		for _, partition := range m.class.partitions() {
+			pool := Pool{InstanceType: m.name, Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Partition: partition}
+			why := m.unavailable(pool, refused, market)
+			switch {
+			case why != "":
+			case r.State == reservation.Expiring:
+				why = EndingReserved
+			case remaining <= 0:
+				why = FullReserved
+			case market.Unavailable != nil && market.Unavailable(pool):
+				why = NoCapacity
+			}
+			out = append(out, catalog.Offering{
+				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, pool), Price: price / ReservedDiscount,
+				ReservationID: r.ID, Remaining: remaining, Available: why == "", Why: why,
+			})
+		}
 	}
 	return out
 }
 
-func (m machine) reservedLabels(r awsv1.CapacityReservation) requirement.Set {
-	labels := []requirement.Requirement{
-		requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved),
-		requirement.In(corev1.LabelTopologyZone, r.AvailabilityZone),
+func (m machine) reservedLabels(r awsv1.CapacityReservation, p Pool) requirement.Set {
+	return requirement.NewSet(append(m.placeLabels(p),
 		requirement.In(awsv1.LabelReservationID, r.ID),
 		requirement.In(awsv1.LabelReservationType, r.ReservationType),
-		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)),
-	}
-	if id := m.zoneID(r.AvailabilityZone); id != "" {
-		labels = append(labels, requirement.In(awsv1.LabelZoneID, id))
-	}
-	return requirement.NewSet(labels...)
+		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)))...)
 }
 
 // withoutReservations rules the labels of reservations out on a type without any. On others each offering says which.

@@ -32,7 +32,7 @@ func TestReservedOfferings(t *testing.T) {
 	})
 	m := market()
 	m.Remaining = func(id string) int { return map[string]int{"cr-full": 0}[id] + map[bool]int{true: 2}[id != "cr-full"] }
-	it := resolver(t, settings).Resolve(info(t, "m5.large"), c, m)
+	it := resolved(t, settings, info(t, "m5.large"), c, m)
 	got := map[string]string{}
 	for _, o := range it.Offerings {
 		if o.ReservationID == "" {
@@ -63,7 +63,7 @@ func TestReservedOfferings(t *testing.T) {
 		t.Error("the type is not known to be reserved")
 	}
 	asked := requirement.NewSet(requirement.In(awsv1.LabelReservationID, "cr-1"))
-	other := resolver(t, settings).Resolve(info(t, "m5.xlarge"), c, m)
+	other := resolved(t, settings, info(t, "m5.xlarge"), c, m)
 	if !asked.Overlaps(it.Requirements) || asked.Overlaps(other.Requirements) || other.Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeReserved) {
 		t.Error("which types have the reservation is not told apart")
 	}

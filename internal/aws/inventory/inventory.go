@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,17 +17,15 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
-	"k8s.io/apimachinery/pkg/types"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
+	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // API is what Source calls of EC2.
@@ -35,8 +34,8 @@ type API interface {
 	ec2.DescribeInstanceTypeOfferingsAPIClient
 }
 
-// composedFor bounds how late the end of a scarcity and a new price show.
-const composedFor = 30 * time.Second
+// composedFor bounds how long what nobody asks for is kept.
+const composedFor = 5 * time.Minute
 
 // Config is what a Source works with.
 type Config struct {
@@ -44,19 +43,24 @@ type Config struct {
 	Resolver *instancetype.Resolver
 	Prices   *pricing.Prices
 	Scarcity *scarcity.Memory
+	Observed *observed.Memory
+	// Groups finds the placement groups of node classes.
+	Groups *placement.Finder
 	// Reservations are counted; nil where the feature is off: there are none then, whatever a class's status says.
 	Reservations *reservation.Finder
 	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
 	// them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
-	Now        func() time.Time
+	// Shifted tells whether the cluster keeps away from the zone of an ID; nil = from none.
+	Shifted func(zoneID string) bool
+	Now     func() time.Time
 }
 
 // Source knows the instance types of a region. It is safe for concurrent use.
 type Source struct {
 	cfg      Config
 	loading  singleflight.Group
-	composed *memo.Memo[composedKey, []*catalog.InstanceType]
+	composed *memo.Memo[composedKey, composed]
 
 	mu    sync.RWMutex
 	stock stock
@@ -65,26 +69,16 @@ type Source struct {
 // stock is what EC2 sells, as last listed. It is replaced as a whole.
 type stock struct {
 	version int
-	types   []ec2types.InstanceTypeInfo
-	zones   []string // sorted
+	types   []ec2types.InstanceTypeInfo // by name
+	zones   []string                    // sorted
 	offered map[offer]bool
 }
 
 type offer struct{ instanceType, zone string }
 
-// composedKey is what composed types depend on.
-type composedKey struct {
-	class   types.UID
-	version string // of the class object, status included
-	stock   int
-	marks   uint64
-	users   int    // version of the user's prices
-	counts  uint64 // of reservations
-}
-
 // New returns a Source that has listed nothing yet.
 func New(cfg Config) *Source {
-	return &Source{cfg: cfg, composed: memo.New[composedKey, []*catalog.InstanceType](composedFor, cfg.Now)}
+	return &Source{cfg: cfg, composed: memo.New[composedKey, composed](composedFor, cfg.Now)}
 }
 
 // Refresh lists types and offerings anew. After an error the last listing stays.
@@ -103,6 +97,7 @@ func (s *Source) Refresh(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	slices.SortFunc(infos, func(a, b ec2types.InstanceTypeInfo) int { return cmp.Compare(a.InstanceType, b.InstanceType) })
 	zones := map[string]bool{}
 	for o := range offered {
 		zones[o.zone] = true
@@ -156,39 +151,6 @@ func (s *Source) listOfferings(ctx context.Context) (map[offer]bool, error) {
 	return offered, nil
 }
 
-// Types returns every type as the class would launch it now, by name. The slice and what it refers to are
-// shared. The first call lists what EC2 sells if Refresh has not done so.
-func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
-	if len(class.Status.Subnets) == 0 {
-		return nil, fmt.Errorf("instance types of node class %s: no subnets found", class.Name)
-	}
-	stock, err := s.loaded(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
-	}
-	users, version := s.userPrices()
-	key := composedKey{class: class.UID, version: class.ResourceVersion, stock: stock.version, marks: s.cfg.Scarcity.Marks(), users: version}
-	if s.cfg.Reservations != nil {
-		key.counts = s.cfg.Reservations.Version()
-	}
-	cacheable := key.class != "" && key.version != ""
-	if known, ok := s.composed.Get(key); ok && cacheable {
-		return known, nil
-	}
-	traits, err := instancetype.ClassOf(class, image.Family(class))
-	if err != nil {
-		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
-	}
-	if s.cfg.Reservations == nil {
-		traits.Reservations = nil
-	}
-	all := s.cfg.Resolver.All(stock.types, traits, s.market(stock, class, users))
-	if cacheable {
-		s.composed.Put(key, all)
-	}
-	return all, nil
-}
-
 func (s *Source) loaded(ctx context.Context) (stock, error) {
 	s.mu.RLock()
 	known := s.stock
@@ -202,44 +164,4 @@ func (s *Source) loaded(ctx context.Context) (stock, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.stock, nil
-}
-
-func (s *Source) userPrices() (prices map[string]float64, version int) {
-	if s.cfg.UserPrices == nil {
-		return nil, 0
-	}
-	return s.cfg.UserPrices()
-}
-
-// market is what holds of the stock for a class at the moment.
-func (s *Source) market(stock stock, class *awsv1.EC2NodeClass, users map[string]float64) instancetype.Market {
-	subnets := map[string][]string{}
-	for _, subnet := range class.Status.Subnets {
-		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
-	}
-	market := instancetype.Market{
-		Zones:   stock.zones,
-		Offered: func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
-		OnDemand: func(instanceType string) (float64, bool) {
-			if price, known := s.cfg.Prices.OnDemand(instanceType); known {
-				return price, true
-			}
-			price, known := users[instanceType]
-			return price, known
-		},
-		Spot: func(instanceType, zone string) (float64, bool) {
-			if price, known := s.cfg.Prices.Spot(instanceType, zone); known {
-				return price, true
-			}
-			price, known := users[instanceType]
-			return price, known
-		},
-		Unavailable: func(instanceType, zone, capacityType string) bool {
-			return s.cfg.Scarcity.Scarce(scarcity.Offering{CapacityType: capacityType, InstanceType: instanceType, Zone: zone}, subnets[zone])
-		},
-	}
-	if s.cfg.Reservations != nil {
-		market.Remaining = s.cfg.Reservations.Remaining
-	}
-	return market
 }

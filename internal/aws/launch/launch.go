@@ -97,6 +97,17 @@ type Order struct {
 	Types []*catalog.InstanceType
 	// Group is the placement group that the class asks for; zero for none.
 	Group placement.Group
+	// Kubelet returns the kubelet settings for a type, as JSON. It is nil where those of the class hold for all types.
+	Kubelet func(instanceType string) ([]byte, error)
+}
+
+// kubelet is spec.kubelet as instances of the type are told, empty where it is that of the class.
+func (o Order) kubelet(instanceType string) (string, error) {
+	if o.Kubelet == nil {
+		return "", nil
+	}
+	raw, err := o.Kubelet(instanceType)
+	return string(raw), err
 }
 
 // ReasonInDoubt is the reason of a launch that waits to see what an earlier call did.

@@ -75,6 +75,8 @@ type group struct {
 	image   string
 	efas    int
 	maxPods int64
+	// kubelet is the kubelet's settings, where they depend on the type; else empty, and those of the class hold.
+	kubelet string
 	// reservation is what they are launched into, zero if into none.
 	reservation cloud.Reservation
 }
@@ -152,7 +154,11 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		if !ok {
 			continue
 		}
-		g := group{image: imageID, maxPods: c.Capacity.Pods().Value()}
+		kubelet, err := o.kubelet(c.Name)
+		if err != nil {
+			return nil, nil, createError(err)
+		}
+		g := group{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
 		if _, asked := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; asked {
 			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
 		}
@@ -249,7 +255,12 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 }
 
 func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster) (string, error) {
-	kubelet, err := o.Class.KubeletConfiguration()
+	class := o.Class
+	if g.kubelet != "" {
+		class = class.DeepCopy()
+		class.Spec.Kubelet.Raw = []byte(g.kubelet)
+	}
+	kubelet, err := class.KubeletConfiguration()
 	if err != nil {
 		return "", createError(err)
 	}
@@ -264,8 +275,8 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 		RAID0:                 o.Class.Spec.InstanceStorePolicy == awsv1.InstanceStoreRAID0,
 		BottlerocketBindsDirs: bootstrap.BottlerocketBindsDirs(image.BottlerocketVersion(o.Class)),
 	}
-	if o.Class.Spec.Kubelet != nil {
-		in.RawKubelet = o.Class.Spec.Kubelet.Raw
+	if class.Spec.Kubelet != nil {
+		in.RawKubelet = class.Spec.Kubelet.Raw
 	}
 	rendered, err := bootstrap.Render(family, in)
 	if errors.As(err, &bootstrap.MissingCIDRError{}) {

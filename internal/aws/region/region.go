@@ -69,8 +69,9 @@ func zoneName(region, id string) string {
 // Types returns every type as the class would launch it, by name. A class that has found no subnets yet, and that
 // of a nil class, which stands for any, may launch in every zone.
 func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
-	traits := instancetype.Class{Family: instancetype.FamilyOf(awsv1.AMIFamilyCustom)}
+	traits, name := instancetype.Class{Family: instancetype.FamilyOf(awsv1.AMIFamilyCustom)}, "of any kind"
 	if class != nil {
+		name = class.Name
 		var err error
 		if traits, err = instancetype.ClassOf(class, image.Family(class)); err != nil {
 			return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
@@ -79,7 +80,11 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 	if len(traits.Subnets) == 0 {
 		traits.Subnets = r.zones
 	}
-	return r.resolver.All(r.infos, traits, r.market(traits.Subnets)), nil
+	types, err := r.resolver.All(r.infos, traits, r.market(traits.Subnets))
+	if err != nil {
+		return nil, fmt.Errorf("instance types of node class %s: %w", name, err)
+	}
+	return types, nil
 }
 
 // market is what the region sells. Subnets tell which zone has which ID in their account.

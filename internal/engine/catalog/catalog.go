@@ -44,6 +44,8 @@ type Offering struct {
 	PriceOverlaid bool
 	// Available is false when there is no price, no subnet, or no capacity at the moment.
 	Available bool
+	// Why it is not Available, in a few words for people; empty if it is, or if whoever knows has not said.
+	Why string
 	// ReservationID is the capacity reservation that the offering is taken from; empty if everybody can buy it.
 	ReservationID string
 	// Remaining is how many more instances the reservation takes; meaningless without one.

@@ -1,0 +1,213 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// composedKey is all that types are composed of, except for scarcity, which has a number for each type. Two classes that come
+// to the same share what is composed, and a class that comes to anything else has its own.
+type composedKey struct {
+	traits  [sha256.Size]byte
+	stock   int
+	prices  uint64
+	users   int // version of the user's prices
+	counts  uint64
+	memory  uint64
+	shifted string
+}
+
+// composed are types as a class would launch them.
+type composed struct {
+	types []*catalog.InstanceType
+	// scarcity has the sequence number of each type at the time when it was composed.
+	scarcity []uint64
+}
+
+// subject is a node class as far as instance types depend on it.
+type subject struct {
+	Class instancetype.Class
+	// Images as observations of memory are kept by.
+	Images string
+}
+
+// Types returns every type as the class would launch it now, by name. The slice and what it refers to are
+// shared; as long as nothing has changed it is the same slice. The first call lists what EC2 sells if Refresh has not done so.
+func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	all, err := s.types(ctx, class)
+	if err != nil {
+		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
+	}
+	return all, nil
+}
+
+func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	if len(class.Status.Subnets) == 0 {
+		return nil, fmt.Errorf("no subnets found")
+	}
+	stock, err := s.loaded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of, err := s.subject(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	users, version := s.userPrices()
+	key, err := s.key(of, stock, version)
+	if err != nil {
+		return nil, err
+	}
+	known, ok := s.composed.Get(key)
+	if ok {
+		return s.renewed(key, known, of, stock, users)
+	}
+	fresh := composed{scarcity: make([]uint64, len(stock.types))}
+	for i := range stock.types { // before they are composed: a mark that is made meanwhile shows the next time
+		fresh.scarcity[i] = s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+	}
+	if fresh.types, err = s.cfg.Resolver.All(stock.types, of.Class, s.market(stock, of, users)); err != nil {
+		return nil, err
+	}
+	s.composed.Put(key, fresh)
+	return fresh.types, nil
+}
+
+// renewed composes those types anew of which something has become scarce, or is not scarce any more.
+func (s *Source) renewed(key composedKey, known composed, of subject, stock stock, users map[string]float64) ([]*catalog.InstanceType, error) {
+	var session *instancetype.Session
+	fresh := known
+	for i := range stock.types {
+		number := s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+		if number == known.scarcity[i] {
+			continue
+		}
+		if session == nil {
+			var err error
+			if session, err = s.cfg.Resolver.Begin(of.Class, s.market(stock, of, users)); err != nil {
+				return nil, err
+			}
+			fresh = composed{types: slices.Clone(known.types), scarcity: slices.Clone(known.scarcity)}
+		}
+		fresh.types[i], _ = session.Resolve(stock.types[i]) // an expression that fails is told by the type's offerings
+		fresh.scarcity[i] = number
+	}
+	if session != nil {
+		s.composed.Put(key, fresh)
+	}
+	return fresh.types, nil
+}
+
+// subject finds out what of the class bears on instance types. While its placement group is not known, nothing is available:
+// what is launched outside of the group would be wrong.
+func (s *Source) subject(ctx context.Context, class *awsv1.EC2NodeClass) (subject, error) {
+	traits, err := instancetype.ClassOf(class, image.Family(class))
+	if err != nil {
+		return subject{}, err
+	}
+	if s.cfg.Reservations == nil {
+		traits.Reservations = nil
+	}
+	if s.cfg.Groups != nil {
+		group, err := s.cfg.Groups.Of(ctx, class)
+		if err != nil && group.ID == "" {
+			traits.Refused = "its placement group is not known: " + fault.Plain(err).Error()
+		}
+		traits.Group = group
+	}
+	return subject{Class: traits, Images: observed.Images(class.Status.AMIs)}, nil
+}
+
+func (s *Source) key(of subject, stock stock, users int) (composedKey, error) {
+	of.Class.Reservations = slices.Clone(of.Class.Reservations)
+	for i := range of.Class.Reservations {
+		of.Class.Reservations[i].EndTime = nil // the state says what follows from it
+	}
+	text, err := json.Marshal(of)
+	if err != nil {
+		return composedKey{}, fmt.Errorf("compare node classes: %w", err)
+	}
+	key := composedKey{traits: sha256.Sum256(text), stock: stock.version, users: users, prices: s.cfg.Prices.Version()}
+	if s.cfg.Reservations != nil {
+		key.counts = s.cfg.Reservations.Version()
+	}
+	if s.cfg.Observed != nil {
+		key.memory = s.cfg.Observed.Version()
+	}
+	var shifted []string
+	for _, subnet := range of.Class.Subnets {
+		if s.shifted(subnet.ZoneID) {
+			shifted = append(shifted, subnet.ZoneID)
+		}
+	}
+	slices.Sort(shifted)
+	key.shifted = strings.Join(slices.Compact(shifted), ",")
+	return key, nil
+}
+
+func (s *Source) shifted(zoneID string) bool {
+	return s.cfg.Shifted != nil && zoneID != "" && s.cfg.Shifted(zoneID)
+}
+
+func (s *Source) userPrices() (prices map[string]float64, version int) {
+	if s.cfg.UserPrices == nil {
+		return nil, 0
+	}
+	return s.cfg.UserPrices()
+}
+
+// market is what holds of the stock for a class at the moment.
+func (s *Source) market(stock stock, of subject, users map[string]float64) instancetype.Market {
+	subnets, ids := map[string][]string{}, map[string]string{}
+	for _, subnet := range of.Class.Subnets {
+		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
+		if subnet.ZoneID != "" {
+			ids[subnet.Zone] = subnet.ZoneID
+		}
+	}
+	market := instancetype.Market{
+		Zones:   stock.zones,
+		Offered: func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
+		OnDemand: func(instanceType string) (float64, bool) {
+			if price, known := s.cfg.Prices.OnDemand(instanceType); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
+		Spot: func(instanceType, zone string) (float64, bool) {
+			if price, known := s.cfg.Prices.Spot(instanceType, zone); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
+		Unavailable: func(p instancetype.Pool) bool {
+			return s.cfg.Scarcity.Scarce(scarcity.Offering{
+				CapacityType: p.CapacityType, InstanceType: p.InstanceType, Zone: p.Zone, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
+			}, subnets[p.Zone])
+		},
+		Shifted: func(zone string) bool { return s.shifted(ids[zone]) },
+	}
+	if s.cfg.Reservations != nil {
+		market.Remaining = s.cfg.Reservations.Remaining
+	}
+	if s.cfg.Observed != nil {
+		market.Memory = func(instanceType string) (resource.Quantity, bool) { return s.cfg.Observed.Of(instanceType, of.Images) }
+	}
+	return market
+}

@@ -24,6 +24,11 @@ type Problem struct {
 	gone    []*node
 	// reshaped are groups whose domains have changed with the nodes that are gone, as they were.
 	reshaped []reshaped
+	// held are plans that are taken to be carried out, guests the pods that they put on nodes; waiting finds those that were pending.
+	held    []held
+	guests  map[*node][]*queued
+	waiting map[*corev1.Pod]*queued
+	byName  map[placeName]*node
 }
 
 type reshaped struct {
@@ -33,7 +38,7 @@ type reshaped struct {
 
 // Compile prepares a snapshot for questions.
 func Compile(s *snapshot.Snapshot) *Problem {
-	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), bound: map[*corev1.Pod]*queued{}, anchors: map[*group]map[string]int{}}
+	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), bound: map[*corev1.Pod]*queued{}, waiting: map[*corev1.Pod]*queued{}, anchors: map[*group]map[string]int{}}
 	var bound []*corev1.Pod
 	place := make(map[*snapshot.Node]int, len(s.Nodes))
 	for i := range s.Nodes {
@@ -43,6 +48,7 @@ func Compile(s *snapshot.Snapshot) *Problem {
 	for _, q := range p.sv.compile(bound) {
 		if p.sv.simulated[q.pod.UID] {
 			p.pending = append(p.pending, q)
+			p.waiting[q.pod] = q
 		} else {
 			p.bound[q.pod] = q
 		}
@@ -74,18 +80,7 @@ func (p *Problem) anchor(g *group) {
 // WhatIf is the plan for the snapshot without the nodes, which are indices into its Nodes, and with those of their pods
 // pending that are given. Limits count the nodes as if they were still there, as they are until others have taken over.
 func (p *Problem) WhatIf(gone []int, pods []*corev1.Pod, budget Budget) Plan {
-	defer p.restore()
-	for _, i := range gone {
-		p.remove(p.nodes[i])
-	}
-	queue := slices.Clone(p.pending)
-	for _, pod := range pods {
-		if q, ok := p.bound[pod]; ok {
-			queue = append(queue, q)
-		}
-	}
-	slices.SortFunc(queue, queueOrder)
-	return p.sv.solve(queue, budget)
+	return p.Ask(Question{Gone: gone, Pods: pods, Budget: budget})
 }
 
 // remove takes a node and its pods out of all that counts them.
@@ -117,6 +112,15 @@ func (p *Problem) count(n *node, by int) {
 		if d, ok := n.domain(g.key); ok {
 			if g.counts[d] += by; g.counts[d] == 0 {
 				delete(g.counts, d)
+			}
+		}
+	}
+	for _, q := range p.guests[n] {
+		for _, list := range [...][]*group{q.class.matches, q.class.declares} {
+			for _, g := range list {
+				if p.sv.counts(g, n) {
+					add(g, q.pod)
+				}
 			}
 		}
 	}

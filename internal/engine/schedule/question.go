@@ -1,0 +1,287 @@
+package schedule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Question is what would be planned if some nodes were gone.
+type Question struct {
+	// Gone are indices into the snapshot's Nodes.
+	Gone []int
+	// Pods of those nodes that need another place, besides those that are pending.
+	Pods []*corev1.Pod
+	// Into are the nodes that may take pods, as indices, those first that are to be filled first; nil means all of them.
+	Into   []int
+	Budget Budget
+}
+
+// Ask answers a question. Limits count the nodes as if they were still there, as they are until others have taken over.
+func (p *Problem) Ask(q Question) Plan {
+	defer p.restore()
+	queue := p.queue(q)
+	if q.Into != nil {
+		all := p.sv.nodes
+		defer func() { p.sv.nodes = all }()
+		p.sv.nodes = make([]*node, len(q.Into))
+		for k, i := range q.Into {
+			p.sv.nodes[k] = p.nodes[i]
+		}
+	}
+	return p.sv.solve(queue, q.Budget)
+}
+
+// queue takes away what is gone, and lists whom that leaves without a place.
+func (p *Problem) queue(q Question) []*queued {
+	queue := slices.Clone(p.pending)
+	for _, i := range q.Gone {
+		n := p.nodes[i]
+		queue = append(queue, p.guests[n]...)
+		p.remove(n)
+	}
+	for _, pod := range q.Pods {
+		if asked, ok := p.bound[pod]; ok {
+			queue = append(queue, asked)
+		}
+	}
+	slices.SortFunc(queue, queueOrder)
+	return queue
+}
+
+// held is what a plan that holds has changed, as it was before.
+type held struct {
+	gone     []*node
+	pending  []*queued
+	nodes    map[*node]nodeState
+	guests   map[*node][]*queued
+	groups   map[*group]map[string]int
+	left     []vec
+	seats    []int
+	reshaped []reshaped
+}
+
+// Hold has all questions that follow asked of the world in which the plan, an answer to the question, is carried out: its
+// nodes are gone, its pods are where it puts them, and what its launches take of limits and reservations is taken. Pods on
+// launches are nobody's neighbours but count in the domains that are known by then; nobody can join them.
+//
+// Pods that were pending do not come up again, whether the plan has a place for them or not, unless their place goes.
+func (p *Problem) Hold(q Question, plan *Plan) {
+	sv := p.sv
+	h := held{
+		pending: p.pending, nodes: map[*node]nodeState{}, guests: map[*node][]*queued{}, groups: map[*group]map[string]int{},
+		left: slices.Clone(sv.start.left), seats: slices.Clone(sv.start.seats),
+	}
+	for _, i := range q.Gone {
+		p.remove(p.nodes[i])
+	}
+	h.gone, h.reshaped = slices.Clone(p.gone), slices.Clone(p.reshaped)
+	p.gone, p.reshaped = p.gone[:0], p.reshaped[:0]
+	p.pending = nil
+	if p.guests == nil {
+		p.guests = map[*node][]*queued{}
+	}
+	for _, i := range q.Gone {
+		h.guests[p.nodes[i]] = p.guests[p.nodes[i]]
+		delete(p.guests, p.nodes[i])
+	}
+	for _, pl := range plan.Placements {
+		n := p.named(pl)
+		if n == nil {
+			continue
+		}
+		guests := slices.Clone(p.guests[n])
+		h.guests[n] = p.guests[n]
+		for _, pod := range pl.Pods {
+			if asked := p.find(pod); asked != nil {
+				sv.join(n, asked.class, pod)
+				guests = append(guests, asked)
+			}
+		}
+		p.guests[n] = guests
+	}
+	for i := range plan.Launches {
+		p.holdLaunch(&plan.Launches[i])
+	}
+	for _, n := range sv.touchedNodes {
+		h.nodes[n] = n.before
+		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
+	}
+	for _, g := range sv.touchedGroups {
+		h.groups[g] = g.before
+		g.unsure, g.inBins, g.floating, g.touched = nil, g.inBins[:0], 0, false
+	}
+	sv.touchedNodes, sv.touchedGroups = sv.touchedNodes[:0], sv.touchedGroups[:0]
+	for i, t := range sv.templates {
+		sv.start.left[i] = t.left
+	}
+	copy(sv.start.seats, sv.seats.left)
+	p.held = append(p.held, h)
+}
+
+// holdLaunch counts a launch's pods where they are known to come up, and what it takes of limits and reservations.
+func (p *Problem) holdLaunch(l *Launch) {
+	sv := p.sv
+	at := slices.IndexFunc(sv.templates, func(t *template) bool { return t.pool == l.Pool })
+	if at < 0 {
+		return
+	}
+	t := sv.templates[at]
+	if len(t.limits.names) > 0 {
+		most := make(vec, len(t.limits.names))
+		for _, it := range l.InstanceTypes {
+			most = most.max(t.limits.capacity(it))
+		}
+		t.left = t.left.minus(most)
+	}
+	for _, id := range reservations(l, sv.s.Labels.ReservationID) {
+		if seat, known := sv.seats.number[id]; known && sv.seats.left[seat-1] > 0 {
+			sv.seats.left[seat-1]--
+		}
+	}
+	for _, pod := range l.Pods {
+		asked := p.find(pod)
+		if asked == nil {
+			continue
+		}
+		for _, list := range [...][]*group{asked.class.matches, asked.class.declares} {
+			for _, g := range list {
+				if g.key == corev1.LabelHostname || !g.filter.admits(l.Requirements, t.taints, sv.s.Labels.WellKnown) {
+					continue
+				}
+				domains := sv.domainsOf(g, l.Requirements)
+				if len(domains) > 1 && (g.kind == spread || g.kind == affinity) {
+					continue
+				}
+				sv.touchGroup(g)
+				for _, d := range domains {
+					g.counts[d]++
+				}
+			}
+		}
+	}
+}
+
+// reservations are those that a launch holds.
+func reservations(l *Launch, key string) []string {
+	if key == "" || !l.Requirements.Defines(key) {
+		return nil
+	}
+	if r := l.Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
+		return r.Values()
+	}
+	return nil
+}
+
+// Holding tells whether any plan holds.
+func (p *Problem) Holding() bool { return len(p.held) > 0 }
+
+// Release forgets all plans that hold.
+func (p *Problem) Release() {
+	sv := p.sv
+	for _, h := range slices.Backward(p.held) {
+		for g, counts := range h.groups {
+			g.counts = counts
+		}
+		for n, state := range h.nodes {
+			n.free, n.ports, n.attached, n.inUse = state.free, state.ports, state.attached, state.inUse
+		}
+		p.pending = h.pending
+		for n, guests := range h.guests {
+			if len(guests) == 0 {
+				delete(p.guests, n)
+			} else {
+				p.guests[n] = guests
+			}
+		}
+		for i, t := range sv.templates {
+			t.left, sv.start.left[i] = h.left[i], h.left[i]
+		}
+		copy(sv.start.seats, h.seats)
+		copy(sv.seats.left, h.seats)
+		p.gone, p.reshaped = append(p.gone, h.gone...), append(p.reshaped, h.reshaped...)
+		p.restore()
+	}
+	p.held = nil
+}
+
+// named finds the node of a placement.
+func (p *Problem) named(pl Placement) *node {
+	if p.byName == nil {
+		p.byName = make(map[placeName]*node, len(p.nodes))
+		for _, n := range p.nodes {
+			p.byName[placeName{n.src.Name, n.src.Claim}] = n
+		}
+	}
+	return p.byName[placeName{pl.Node, pl.Claim}]
+}
+
+// placeName is how placements name nodes.
+type placeName struct{ node, claim string }
+
+// find returns what is known of a pod.
+func (p *Problem) find(pod *corev1.Pod) *queued {
+	if asked, ok := p.bound[pod]; ok {
+		return asked
+	}
+	return p.waiting[pod]
+}
+
+// Worth is what pods and room are worth on the market of new nodes, in $/h: what all pods that may move would cost least if
+// every node were bought anew, shared out among them.
+type Worth struct {
+	p      *Problem
+	prices []float64 // of buckets
+	// Total is that of all pods appraised; no plan that buys nodes for all of them costs less, reservations aside.
+	Total float64
+}
+
+// Appraise finds what the pods, which are bound to nodes of the snapshot, are worth. It holds until the next question.
+func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
+	sv := p.sv
+	queue := make([]*queued, 0, len(pods))
+	for _, pod := range pods {
+		if asked := p.find(pod); asked != nil {
+			queue = append(queue, asked)
+		}
+	}
+	slices.SortFunc(queue, queueOrder)
+	sv.budget, sv.how, sv.most = Budget{}, balanced, 0
+	sv.begin(queue)
+	sv.measureFree()
+	sv.appraise()
+	w := &Worth{p: p, Total: sv.market.ahead}
+	w.prices = slices.Clone(sv.market.centre)
+	sv.rewind()
+	return w
+}
+
+// Pod is what the pod is worth.
+func (w *Worth) Pod(pod *corev1.Pod) float64 {
+	asked := w.p.find(pod)
+	if asked == nil || asked.class.run != w.p.sv.run {
+		return 0
+	}
+	return asked.class.bound
+}
+
+// Room is the most that the pods could be worth that a node's free room holds besides what is there.
+func (w *Worth) Room(i int) float64 {
+	n, m := w.p.nodes[i], w.p.sv.market
+	if !n.open || len(m.buckets) == 0 {
+		return 0
+	}
+	col := column{room: n.free, rent: make(vec64, m.axes)}
+	for _, axis := range m.live {
+		if n.free[axis] < 0 {
+			return 0
+		}
+		col.size = append(col.size, float64(n.free[axis])/m.scale[axis])
+	}
+	for k, c := range m.clients {
+		if slices.ContainsFunc(c.usable, func(int) bool { return true }) {
+			col.clients |= 1 << k
+		}
+	}
+	return m.rate(&col, w.prices)
+}

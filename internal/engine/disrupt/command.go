@@ -52,6 +52,7 @@ type Verdict struct {
 // Left is a candidate that stays.
 type Left struct {
 	Candidate *Candidate
-	// Why is what its event Unconsolidatable says.
-	Why string
+	// Why is what its event Unconsolidatable says. Quiet ones are for whoever asks, and no event.
+	Why   string
+	Quiet bool
 }

@@ -1,0 +1,269 @@
+package consolidate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
+)
+
+// settling is what it took until nothing more was found.
+type settling struct {
+	commands, moved int
+	// bills are what the fleet cost before the first command and after each.
+	bills []float64
+}
+
+// settle carries out what is found, pass after pass, a day apart, so that no node is young, until nothing is.
+func settle(tb testing.TB, s *snapshot.Snapshot, st consolidate.Settings) (*snapshot.Snapshot, settling) {
+	tb.Helper()
+	out := settling{bills: []float64{bill(s)}}
+	for range 100 {
+		r := find(s, st)
+		if len(r.Commands) == 0 {
+			return s, out
+		}
+		before := bill(s)
+		for i := range r.Commands {
+			c := &r.Commands[i]
+			out.commands++
+			out.moved += moving(c)
+			before -= c.Savings
+			out.bills = append(out.bills, before)
+		}
+		s = carryOut(s, r.Commands, 24*time.Hour)
+		if got := bill(s); got > before+1e-6 {
+			tb.Fatalf("the fleet costs %v $/h, %v was to be", got, before)
+		}
+	}
+	tb.Fatalf("after 100 passes and %d commands something more is found", out.commands)
+	return nil, out
+}
+
+func moving(c *disrupt.Command) int {
+	n := 0
+	for _, k := range c.Candidates {
+		n += len(k.Pods)
+	}
+	return n
+}
+
+// bound is what no nodes for the pods of the snapshot's candidates cost less than.
+func bound(s *snapshot.Snapshot) float64 {
+	var pods []*corev1.Pod
+	for _, c := range candidates(s) {
+		pods = append(pods, c.Pods...)
+	}
+	return schedule.Compile(s).Appraise(pods).Total
+}
+
+// TestDepth consolidates fleets of EC2 instances at 31 % use until nothing more is found.
+func TestDepth(t *testing.T) {
+	for _, tt := range []struct{ nodes, commands int }{{100, 5}, {500, 10}, {2000, 20}} {
+		for seed := uint64(1); seed <= 3; seed++ {
+			t.Run(fmt.Sprintf("%d nodes, seed %d", tt.nodes, seed), func(t *testing.T) {
+				s := fleet(t, tt.nodes, 0.31, seed)
+				least := bound(s)
+				after, took := settle(t, s, consolidate.Settings{})
+				ratio := bill(after) / least
+				t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.4f x the bound, %d nodes, %.1f pods moved per $/h saved", took.commands, bill(s), bill(after), ratio,
+					len(after.Nodes), float64(took.moved)/(bill(s)-bill(after)))
+				if took.commands > tt.commands {
+					t.Errorf("it took %d commands, want at most %d", took.commands, tt.commands)
+				}
+				if ratio > 1.05 {
+					t.Errorf("the fleet costs %.4f x the bound in the end, want at most 1.05", ratio)
+				}
+			})
+		}
+	}
+}
+
+// TestDepthBesideBlockedNodes has a pod that must not be disrupted on every tenth node. These nodes are there whatever
+// happens; the others must come to cost no more than 1.05 times what they would come to without them.
+func TestDepthBesideBlockedNodes(t *testing.T) {
+	for _, nodes := range []int{100, 500} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			s := fleet(t, nodes, 0.31, 7)
+			without := *s
+			without.Nodes = nil
+			blocked := 0.0
+			for i := range s.Nodes {
+				n := &s.Nodes[i]
+				if i%10 != 0 {
+					without.Nodes = append(without.Nodes, *n)
+					continue
+				}
+				blocked += n.Price
+				n.Pods = append(slices.Clone(n.Pods), Bound(Pod(n.Name+"-stays", func(p *corev1.Pod) {
+					p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+				}), n.Name))
+			}
+			after, took := settle(t, s, consolidate.Settings{})
+			alone, _ := settle(t, &without, consolidate.Settings{})
+			t.Logf("%d commands, $%.2f/h beside $%.2f/h that are blocked; without these $%.2f/h", took.commands, bill(after)-blocked, blocked, bill(alone))
+			if bill(after)-blocked > 1.05*bill(alone) {
+				t.Errorf("the other nodes cost $%.4f/h, want at most 1.05 x $%.4f/h", bill(after)-blocked, bill(alone))
+			}
+		})
+	}
+}
+
+// TestLargestSavingFirst lets a tenth of the nodes go at a time: each pass's commands save most for each pod that moves
+// first, and nobody waits for the last dollar.
+func TestLargestSavingFirst(t *testing.T) {
+	s := budget(fleet(t, 200, 0.31, 5), "10%")
+	ratio := func(c *disrupt.Command) float64 {
+		cost := 0.0
+		for _, n := range c.Candidates {
+			cost += n.Cost
+		}
+		return c.Savings / cost
+	}
+	start, commands, moved := bill(s), 0, 0
+	curve := fmt.Sprintf("%.2f", start)
+	var passes []float64
+	for range 60 {
+		allowed := disrupt.Allowances(s, karpv1.DisruptionUnderutilized)[0].Available()
+		r := find(s, consolidate.Settings{})
+		if len(r.Commands) == 0 {
+			break
+		}
+		ended, saved := 0, 0.0
+		for i := range r.Commands {
+			c := &r.Commands[i]
+			ended += len(c.Candidates)
+			saved += c.Savings
+			moved += moving(c)
+			if i > 0 && ratio(c) > ratio(&r.Commands[i-1])*(1+1e-9) {
+				t.Errorf("a command that saves %.4f $/h per pod comes after one that saves %.4f", ratio(c), ratio(&r.Commands[i-1]))
+			}
+		}
+		if ended > allowed {
+			t.Fatalf("%d nodes end, the budget allows %d", ended, allowed)
+		}
+		commands += len(r.Commands)
+		s = carryOut(s, r.Commands, 24*time.Hour)
+		passes = append(passes, saved)
+		curve += fmt.Sprintf(" %.2f", bill(s))
+	}
+	t.Logf("$/h over %d commands, pass by pass: %s; %.1f pods moved per $/h saved", commands, curve, float64(moved)/(start-bill(s)))
+	// With two of twenty nodes at a time, not all that could be merged can be.
+	if ratio := bill(s) / bound(s); ratio > 1.10 {
+		t.Errorf("the fleet costs %.4f x the bound in the end, want at most 1.10", ratio)
+	}
+	if len(passes) < 4 {
+		t.Fatalf("only %d passes found something", len(passes))
+	}
+	early, all := 0.0, start-bill(s)
+	for _, saved := range passes[:len(passes)/2] {
+		early += saved
+	}
+	if early < 0.7*all {
+		t.Errorf("the first half of the passes saves %.2f $/h of %.2f, want most of it", early, all)
+	}
+}
+
+// ec2 picks types of a region by name.
+func ec2(tb testing.TB, names ...string) []*catalog.InstanceType {
+	tb.Helper()
+	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var out []*catalog.InstanceType
+	for _, it := range list {
+		if len(names) == 0 || slices.Contains(names, it.Name) {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// TestStories are consolidations that users of other autoscalers have missed.
+func TestStories(t *testing.T) {
+	machine := func(s *snapshot.Snapshot, name, of string, pods ...*corev1.Pod) {
+		pool := &s.Pools[0]
+		i := slices.IndexFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })
+		n := workload.Machine(name, pool.NodePool, pool.InstanceTypes[i], pool.InstanceTypes[i].Offerings[0])
+		n.CreatedAt = s.Now.Add(-24 * time.Hour)
+		for _, p := range pods {
+			n.Pods = append(n.Pods, Bound(p, name))
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	world := func(tb testing.TB) *snapshot.Snapshot {
+		return unbounded(workload.Cluster([]snapshot.Pool{workload.General("general", ec2(tb))}, nil, false))
+	}
+	immovable := func(name string, asks ...string) *corev1.Pod {
+		return Pod(name, Asks(asks...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
+	}
+
+	t.Run("among 80 nodes two m7g.2xlarge become one r7g.2xlarge", func(t *testing.T) {
+		s := world(t)
+		for k := range 78 { // full, and of the cheapest type for what they hold
+			name := fmt.Sprintf("full-%02d", k)
+			machine(s, name, "c7g.2xlarge", Pod(name, Asks("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
+		}
+		only7g := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "m7g", "r7g"))
+		for k := range 2 {
+			name := fmt.Sprintf("half-%d", k)
+			machine(s, name, "m7g.2xlarge", Pod(name+"-a", Asks("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Asks("cpu", "1500m", "memory", "12Gi"), only7g))
+		}
+		r := find(s, consolidate.Settings{})
+		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 2 || len(r.Commands[0].Plan.Launches) != 1 {
+			t.Fatalf("found %s, want one command that ends two nodes for one", told(r))
+		}
+		if got := r.Commands[0].Plan.Launches[0].InstanceTypes[0].Name; got != "r7g.2xlarge" {
+			t.Errorf("they become a %s, want r7g.2xlarge", got)
+		}
+	})
+
+	t.Run("eight c6g.large become one r6g.xlarge although the first in order cannot move", func(t *testing.T) {
+		s := world(t)
+		for k := range 10 {
+			name := fmt.Sprintf("first-%d", k)
+			machine(s, name, "m6g.8xlarge", immovable(name, "cpu", "100m", "memory", "1Gi"))
+			s.Nodes[len(s.Nodes)-1].Labels["example.com/legacy"] = "yes"
+			s.Nodes[len(s.Nodes)-1].Taints = []corev1.Taint{{Key: "legacy", Effect: corev1.TaintEffectNoSchedule}}
+			s.Nodes[len(s.Nodes)-1].Pods[0].Spec.Tolerations = []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}
+		}
+		family := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "c6g", "r6g"))
+		for k := range 8 {
+			name := fmt.Sprintf("small-%d", k)
+			machine(s, name, "c6g.large", Pod(name, Asks("cpu", "400m", "memory", "2800Mi"), family))
+		}
+		r := find(s, consolidate.Settings{})
+		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 8 || len(r.Commands[0].Plan.Launches) != 1 {
+			t.Fatalf("found %s, want one command that ends eight nodes for one", told(r))
+		}
+		if got := r.Commands[0].Plan.Launches[0].InstanceTypes[0].Name; got != "r6g.xlarge" {
+			t.Errorf("they become a %s, want r6g.xlarge", got)
+		}
+	})
+}
+
+// told is a result in words.
+func told(r consolidate.Result) string {
+	text := fmt.Sprintf("%d commands", len(r.Commands))
+	for i := range r.Commands {
+		for _, line := range consolidate.Explain(&r.Commands[i]) {
+			text += "\n  " + line
+		}
+	}
+	for _, l := range r.Left {
+		text += fmt.Sprintf("\n  %s stays: %s", l.Candidate.Node.Name, l.Why)
+	}
+	return text
+}

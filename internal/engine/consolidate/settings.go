@@ -1,0 +1,45 @@
+package consolidate
+
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Settings are the user's choices, and what an earlier search left undone.
+type Settings struct {
+	// SpotToSpot allows that spot nodes are replaced by spot nodes (the feature gate SpotToSpotConsolidation).
+	SpotToSpot bool
+	// Questions bounds the work, in questions asked of the Problem, so that the result does not depend on the machine. Zero
+	// means that there is no bound, a negative number that nothing may be asked.
+	Questions int
+	// First are pools that go first: the Unseen of an earlier search.
+	First []string
+}
+
+// Result is what a search has found.
+type Result struct {
+	// Commands, those first that save most for what they disturb. All of them can be started at once under the budgets.
+	Commands []disrupt.Command
+	// Left are the other candidates, in their order.
+	Left []disrupt.Left
+	// OverBudget tells that some candidate was left for the budgets of its pool.
+	OverBudget bool
+	// TimedOut tells that the work was cut short by Settings.Questions; Unseen are the pools of which no candidate was looked
+	// at by then, sorted.
+	TimedOut bool
+	Unseen   []string
+	// Examined is how many candidates were asked about, Questions how many questions that took.
+	Examined, Questions int
+}
+
+// Compile prepares a snapshot for a search. It is schedule.Compile but for virtual pods: the room that they stand for is kept,
+// as if they were pending.
+func Compile(s *snapshot.Snapshot) *schedule.Problem {
+	if len(s.Virtual) == 0 {
+		return schedule.Compile(s)
+	}
+	with := *s
+	with.Pods = append(s.Pods[:len(s.Pods):len(s.Pods)], s.Virtual...)
+	return schedule.Compile(&with)
+}

@@ -1,0 +1,84 @@
+package consolidate
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+)
+
+// What the event Unconsolidatable says.
+const (
+	notCheaper   = "Can't replace with a cheaper node"
+	spotDisabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+	sameType     = "Can't replace with a node other than those that would end"
+)
+
+func spotTooFew(n int) string {
+	return fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", minimumOfSpot, n)
+}
+
+func tooFew(reqs requirement.Set, types []*catalog.InstanceType) string {
+	var short []string
+	for _, r := range reqs.All() {
+		if r.MinValues() > 0 {
+			short = append(short, fmt.Sprintf("%s wants %d", r.Key(), r.MinValues()))
+		}
+	}
+	return fmt.Sprintf("Filtering by price: minValues requirement is not met (%s) by the %d cheaper instance types", strings.Join(short, ", "), len(types))
+}
+
+// shown is how many pods a message names.
+const shown = 5
+
+func unscheduled(rejected []schedule.Rejection) string {
+	var out []string
+	for _, r := range rejected[:min(shown, len(rejected))] {
+		why := make([]string, len(r.Reasons))
+		for i, reason := range r.Reasons {
+			why[i] = reason.Message
+		}
+		out = append(out, fmt.Sprintf("%s => %s", podName(r.Pod), strings.Join(why, ", ")))
+	}
+	text := "Not all pods would schedule, " + strings.Join(out, "; ")
+	if more := len(rejected) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d other(s)", more)
+	}
+	return text
+}
+
+// Explain says in a few lines what a command does: what it saves, and which pods move where.
+func Explain(c *disrupt.Command) []string {
+	names := make([]string, len(c.Candidates))
+	for i, n := range c.Candidates {
+		names[i] = n.Node.Name
+	}
+	out := []string{fmt.Sprintf("end %s (saves $%.4f/h)", strings.Join(names, ", "), c.Savings)}
+	for i := range c.Plan.Launches {
+		l := &c.Plan.Launches[i]
+		out = append(out, fmt.Sprintf("launch %s or one of %d other types at $%.4f/h for %s", l.InstanceTypes[0].Name, len(l.InstanceTypes)-1, l.Offering.Price, podNames(l.Pods)))
+	}
+	for _, p := range c.Plan.Placements {
+		out = append(out, fmt.Sprintf("move to %s: %s", p.Node, podNames(p.Pods)))
+	}
+	return out
+}
+
+func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+func podNames(pods []*corev1.Pod) string {
+	names := make([]string, 0, shown)
+	for _, p := range pods[:min(shown, len(pods))] {
+		names = append(names, podName(p))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(pods) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d other(s)", more)
+	}
+	return text
+}

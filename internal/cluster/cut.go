@@ -60,6 +60,9 @@ type Facts struct {
 	NominationWindow time.Duration
 	// Condemned are claims whose end is decided, whether it shows on them or not.
 	Condemned map[types.UID]bool
+	// Disrupting are claims that a command is to end which may yet be taken back, each with the names of the claims that are
+	// to be ready before.
+	Disrupting map[types.UID][]string
 	// Nominated are nodes (by the snapshot's name) that were promised to a pod, and until when.
 	Nominated map[string]time.Time
 	// Room is how many virtual pods the last plan has put on which node; nil if there was none yet.
@@ -113,6 +116,7 @@ func (w *world) cutNodes() {
 		}
 		w.snap.Nodes = append(w.snap.Nodes, foreignNode(node))
 	}
+	w.cutDisruptions()
 	slices.SortFunc(w.snap.Nodes, func(a, b snapshot.Node) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ClaimUID, b.ClaimUID))
 	})

@@ -20,6 +20,7 @@ const (
 	claimProviderID = "status.providerID"
 	claimInstanceID = "status.instanceID"
 	podNodeName     = "spec.nodeName"
+	claimCommand    = "dovetail.command"
 )
 
 // AddIndexes makes the look-ups of this package possible.
@@ -33,6 +34,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
 		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
 		{&karpv1.NodeClaim{}, claimInstanceID, func(o client.Object) string { return instanceID(o.(*karpv1.NodeClaim).Status.ProviderID) }},
+		{&karpv1.NodeClaim{}, claimCommand, func(o client.Object) string { return CommandOf(o.(*karpv1.NodeClaim)) }},
 	}
 	for _, i := range indexes {
 		err := indexer.IndexField(ctx, i.kind, i.field, func(o client.Object) []string {

@@ -46,7 +46,7 @@ func (s *State) facts() Facts {
 func (s *State) mark(f *Facts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Condemned, f.Nominated = maps.Clone(s.condemned), maps.Clone(s.nominated)
+	f.Condemned, f.Nominated, f.Disrupting = maps.Clone(s.condemned), maps.Clone(s.nominated), maps.Clone(s.disrupting)
 	f.Room = maps.Clone(s.room)
 }
 

@@ -62,6 +62,8 @@ type State struct {
 	created map[types.UID]*karpv1.NodeClaim
 	// condemned holds claims that we have deleted or are about to, until they are gone.
 	condemned map[types.UID]bool
+	// disrupting holds claims that a command of ours is to end, with the names of their replacements.
+	disrupting map[types.UID][]string
 	// nominated holds nodes (by the snapshot's name) that were promised to a pod, and until when.
 	nominated map[string]time.Time
 	// room holds how many virtual pods the last plan has put on which node; nil before the first.
@@ -80,11 +82,12 @@ type State struct {
 // NewState returns an empty State; it reads nothing yet.
 func NewState(cfg Config) *State {
 	return &State{
-		cfg:       cfg,
-		created:   map[types.UID]*karpv1.NodeClaim{},
-		condemned: map[types.UID]bool{},
-		nominated: map[string]time.Time{},
-		reserved:  map[string]int64{},
+		cfg:        cfg,
+		created:    map[types.UID]*karpv1.NodeClaim{},
+		condemned:  map[types.UID]bool{},
+		disrupting: map[types.UID][]string{},
+		nominated:  map[string]time.Time{},
+		reserved:   map[string]int64{},
 	}
 }
 
@@ -102,11 +105,19 @@ func (s *State) Condemn(uid types.UID) {
 	s.condemned[uid] = true
 }
 
-// Spare takes back a Condemn whose delete was refused.
+// Disrupt marks a claim as one that a command is to end once the replacements are ready, from the decision on.
+func (s *State) Disrupt(uid types.UID, replacements []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disrupting[uid] = slices.Clone(replacements)
+}
+
+// Spare takes back a Condemn whose delete was refused, or a Disrupt whose command was.
 func (s *State) Spare(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.condemned, uid)
+	delete(s.disrupting, uid)
 }
 
 // Nominate protects a node from disruption for the nomination window, starting now.
@@ -220,7 +231,7 @@ func (s *State) forgetPast(present []*karpv1.NodeClaim) {
 	defer s.mu.Unlock()
 	now := s.cfg.Now()
 	maps.DeleteFunc(s.nominated, func(_ string, until time.Time) bool { return until.Before(now) })
-	if len(s.condemned) == 0 {
+	if len(s.condemned)+len(s.disrupting) == 0 {
 		return
 	}
 	there := make(map[types.UID]bool, len(present))
@@ -228,4 +239,5 @@ func (s *State) forgetPast(present []*karpv1.NodeClaim) {
 		there[claim.UID] = true
 	}
 	maps.DeleteFunc(s.condemned, func(uid types.UID, _ bool) bool { return !there[uid] })
+	maps.DeleteFunc(s.disrupting, func(uid types.UID, _ []string) bool { return !there[uid] })
 }

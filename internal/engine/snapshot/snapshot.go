@@ -106,14 +106,24 @@ type Node struct {
 	Initialized bool
 	// Ready is the Node's Ready condition.
 	Ready bool
-	// Deleting is true from the first decision to end the node until it is gone.
+	// Deleting is true from the decision to end the node until it is gone, where that decision is carried out whatever
+	// comes, or its replacements have been bought: its pods want another place.
 	Deleting bool
-	// Disrupting is true while a replacement is awaited, after which the node is ended.
+	// Disrupting is true while a command that is to end the node is under way: replacements are bought, or awaited. It may yet
+	// be taken back.
 	Disrupting bool
+	// Replaces are the claims, by name, for which this one was bought.
+	Replaces []string
 	// InstanceTerminating is true once the instance itself is on its way out.
 	InstanceTerminating bool
 	// Consolidatable is the NodeClaim's condition of that name.
 	Consolidatable bool
+	// DriftedAt is since when the claim has been out of date; zero if it is not.
+	DriftedAt time.Time
+	// InitializedAt is since when the node has been ready for use; zero if it is not.
+	InitializedAt time.Time
+	// Bounded is true when the claim bounds how long its node is drained: nothing can hold it for ever.
+	Bounded bool
 	// NominatedUntil protects a node that a pod was just promised to from disruption.
 	NominatedUntil time.Time
 	CreatedAt      time.Time

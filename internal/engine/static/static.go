@@ -28,10 +28,10 @@ func (c Counts) All() int64 { return c.Active + c.Pending + c.Deleting }
 func Count(nodes []snapshot.Node) (c Counts) {
 	for i := range nodes {
 		switch n := &nodes[i]; {
-		case n.Deleting:
-			c.Deleting++
 		case n.Disrupting:
 			c.Pending++
+		case n.Deleting:
+			c.Deleting++
 		default:
 			c.Active++
 		}

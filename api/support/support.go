@@ -42,10 +42,10 @@ func nodePoolGaps() []gap[*karpv1.NodePool] {
 			},
 		},
 		{
-			Field{"spec.disruption.budgets[].reasons", "nodes are given back for the reason Empty only; Drifted and Underutilized have nothing to bound"},
+			Field{"spec.disruption.budgets[].reasons", "nodes are given back for the reasons Empty and Drifted only; Underutilized has nothing to bound"},
 			func(p *karpv1.NodePool) bool {
 				return slices.ContainsFunc(p.Spec.Disruption.Budgets, func(b karpv1.Budget) bool {
-					return slices.Contains(b.Reasons, karpv1.DisruptionDrifted) || slices.Contains(b.Reasons, karpv1.DisruptionUnderutilized)
+					return slices.Contains(b.Reasons, karpv1.DisruptionUnderutilized)
 				})
 			},
 		},

@@ -131,7 +131,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(a.addLoops(ec2, state), a.addMeasuring(state))
+	return errors.Join(a.addLoops(ec2, state), a.addDisruption(ec2, state), a.addMeasuring(state))
 }
 
 // reconcilers react to single objects.
@@ -212,7 +212,6 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 		a.evictor,
 		a.checkup(ec2),
 		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
-		&disrupt.Loop{Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Settle: disrupt.SettleTime},
 		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
 		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
@@ -286,8 +285,6 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		ReservedCapacity:   a.settings.Gate(settings.GateReservedCapacity),
 		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
 		Fallback:           data,
-		DisableDryRun:      a.settings.DisableDryRun,
-		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Now:                time.Now,
@@ -310,15 +307,6 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
 	}
 	return ec2, nil
-}
-
-// nodePools are all of the cluster.
-func (a *assembly) nodePools(ctx context.Context) ([]karpv1.NodePool, error) {
-	var pools karpv1.NodePoolList
-	if err := a.mgr.GetClient().List(ctx, &pools); err != nil {
-		return nil, err
-	}
-	return pools.Items, nil
 }
 
 // match finds the NodeClaim with a provider ID, where a Node has it, too.

@@ -1,5 +1,9 @@
-// Package disrupt gives back nodes that are no longer worth their price, as far as the budgets of their
-// pools allow. What to end is the engine's decision; this package makes sure that it still holds, and acts.
+// Package disrupt gives back nodes that are no longer worth their price or out of date, as far as the budgets of their pools
+// allow. What to end is the engine's decision; this package makes sure that it still holds, and acts.
+//
+// A Loop looks for commands. Those that save money must hold for a while before they are started, during which it goes on
+// looking. A command that is started is written on the claims that it ends, and the Queue carries it through, in this process
+// or in the next.
 package disrupt
 
 import (
@@ -8,12 +12,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -30,27 +33,50 @@ const (
 	idle = 10 * time.Second
 	// SettleTime is how long a decision must hold before it is acted upon.
 	SettleTime = 15 * time.Second
+	// drifts is how many nodes that are out of date are tried in one pass.
+	drifts = 50
 )
 
-// world cuts snapshots, and is told at once what the loop has condemned.
+// world cuts snapshots, and is told at once what the loop has decided.
 type world interface {
+	marks
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	Condemn(uid types.UID)
-	Spare(uid types.UID)
+	Disrupt(uid types.UID, replacements []string)
+	Created(claim *karpv1.NodeClaim)
+	Nominate(node string)
+	Forget()
+	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
+	Release(pool string)
 }
 
-// Loop ends empty nodes.
+// breaker tells whether nodes of a pool may be replaced for a reason.
+type breaker interface {
+	Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool)
+	Started(pool string, reason karpv1.DisruptionReason)
+}
+
+// Loop finds nodes to end, one pass at a time.
 type Loop struct {
 	Client client.Client
 	// Live reads the API server itself: the last look before a node is ended must not be an old one.
-	Live    client.Reader
-	State   world
+	Live   client.Reader
+	State  world
+	Queue  *Queue
+	Labels requirement.Labels
+	// Breaker may be nil: nothing pauses then.
+	Breaker breaker
 	Events  *event.Recorder
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// ID makes the names of commands, each once.
+	ID func() string
 	// Settle is SettleTime in production.
 	Settle time.Duration
+
+	proposals []proposal
+	// tried is when a node was last found to be one whose pods have nowhere to go.
+	tried map[types.UID]time.Time
 }
 
 // NeedLeaderElection makes sure that only one process disrupts.
@@ -63,192 +89,222 @@ func (l *Loop) Start(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
-		wait := idle
-		if acted {
-			wait = 0
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(l.pause(acted && err == nil)):
 		}
 	}
 }
 
-// pass decides, waits, decides again, and acts on what was decided both times.
+// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do.
+func (l *Loop) pause(acted bool) time.Duration {
+	if acted {
+		return 0
+	}
+	wait, now := idle, l.Now()
+	for i := range l.proposals {
+		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
+	}
+	return wait
+}
+
+// round is what one pass works on.
+type round struct {
+	*disrupt.View
+	// rooms are what the budgets have left, by reason.
+	rooms map[karpv1.DisruptionReason]*disrupt.Room
+	// taken are claims that a method of this pass, or a proposal, already has its eye on.
+	taken map[types.UID]bool
+	// started counts commands.
+	started int
+	problem *schedule.Problem
+}
+
+// compiled is the snapshot in the form in which what-ifs are asked; made when first needed.
+func (r *round) compiled() *schedule.Problem {
+	if r.problem == nil {
+		r.problem = schedule.Compile(r.Snapshot)
+	}
+	return r.problem
+}
+
+// take notes that nodes are being disrupted, whatever for.
+func (r *round) take(candidates []*disrupt.Candidate) {
+	for _, room := range r.rooms {
+		room.Take(candidates)
+	}
+	for _, c := range candidates {
+		r.taken[c.Node.ClaimUID] = true
+	}
+}
+
+// free are those of the candidates that nobody has taken.
+func (r *round) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return r.taken[c.Node.ClaimUID] })
+}
+
+// pass looks at the world once: what was proposed before is started if it still holds, then each method looks for more.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	snap, err := l.State.Snapshot(ctx)
 	if err != nil {
 		return false, err
 	}
-	if err := l.reopen(ctx, snap); err != nil {
-		return false, err
+	errs := []error{l.cleanUp(ctx, snap)}
+	r := &round{View: disrupt.Look(snap), rooms: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}}
+	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
+		allowances := disrupt.Allowances(snap, reason)
+		l.tellBudgets(reason, allowances)
+		r.rooms[reason] = r.Room(allowances)
 	}
-	first := disrupt.Empty(snap)
-	l.tell(first)
-	if len(first.Nodes) == 0 {
-		return false, nil
+	l.tellBlocked(r.View)
+	l.Queue.remember(func(a *disrupt.Attempts) { a.Forget(r.View) })
+	for _, step := range []func(context.Context, *round) error{l.carryOut, l.proposeEmpty, l.replaceFixed, l.replaceDrifted} {
+		errs = append(errs, step(ctx, r))
 	}
-	select {
-	case <-ctx.Done():
-		return false, nil
-	case <-time.After(l.Settle):
-	}
-	if snap, err = l.State.Snapshot(ctx); err != nil {
-		return false, err
-	}
-	second := disrupt.Empty(snap)
-	nodes := slices.DeleteFunc(slices.Clone(first.Nodes), func(n *snapshot.Node) bool {
-		return !slices.ContainsFunc(second.Nodes, func(m *snapshot.Node) bool { return m.ClaimUID == n.ClaimUID })
-	})
-	if len(nodes) == 0 {
-		return false, nil
-	}
-	return true, l.end(ctx, nodes)
+	return r.started > 0, errors.Join(errs...)
 }
 
-// tell records what the decision means for people: blocked nodes and pools, and the gauges.
-func (l *Loop) tell(d disrupt.Decision) {
-	l.Metrics.EligibleNodes.WithLabelValues("empty").Set(float64(d.Eligible))
-	for _, b := range d.Budgets {
-		l.Metrics.AllowedDisruptions.WithLabelValues(b.Pool.Name, string(karpv1.DisruptionEmpty)).Set(float64(b.Allowed))
-		if b.Nodes > 0 && b.Allowed == 0 {
-			l.Events.Normal(b.Pool, "DisruptionBlocked", "No allowed disruptions for disruption reason %s due to blocking budget", karpv1.DisruptionEmpty)
-		}
+// run starts a command that holds now. One that does not hold any more when looked at from near is dropped.
+func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
+	r.take(cmd.Candidates)
+	if why, open := l.paused(ctx, cmd); open {
+		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
+		return nil
 	}
-	for _, k := range d.Blocked() {
-		if k.Node.Registered && k.Reason != disrupt.Deleting {
-			ref := &corev1.Node{}
-			ref.Name, ref.UID = k.Node.Name, types.UID(k.Node.Name)
-			l.Events.Normal(ref, "DisruptionBlocked", "%s", upperFirst(k.Message))
-		}
+	err := l.start(ctx, cmd)
+	if errors.Is(err, errSlipped) {
+		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("disrupt nodes: %w", err)
+	}
+	l.count(cmd)
+	r.started++
+	return nil
 }
 
-// end closes the nodes to new pods, looks for the last time whether one has slipped in, and deletes the claims
-// of those that are still empty.
-func (l *Loop) end(ctx context.Context, nodes []*snapshot.Node) error {
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = n.Name
+// paused asks the breaker about each pool of a node that would go and of one that would come.
+func (l *Loop) paused(ctx context.Context, cmd *disrupt.Command) (string, bool) {
+	if l.Breaker == nil || len(cmd.Plan.Launches) == 0 && !isStatic(cmd) {
+		return "", false
 	}
-	l.Log.Info("disrupting node(s)", "command", "delete: ["+strings.Join(names, ", ")+"]", "decision", "delete", "reason", "empty",
-		"disrupted-node-count", len(nodes), "replacement-node-count", 0)
-	l.Metrics.Decisions.WithLabelValues("delete", "empty", "empty").Inc()
+	pools := map[string]bool{}
+	for _, c := range cmd.Candidates {
+		pools[c.Pool.Name] = true
+	}
+	for i := range cmd.Plan.Launches {
+		pools[cmd.Plan.Launches[i].Pool.Name] = true
+	}
+	for name := range pools {
+		if why, open := l.Breaker.Open(ctx, name, cmd.Reason); open {
+			return why, true
+		}
+	}
+	for name := range pools {
+		l.Breaker.Started(name, cmd.Reason)
+	}
+	return "", false
+}
+
+// replaceFixed replaces nodes of pools of a fixed size that are out of date, one for one.
+func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 	var errs []error
-	for _, n := range nodes {
-		if err := l.endOne(ctx, n); err != nil {
-			errs = append(errs, fmt.Errorf("end empty node %q: %w", n.Name, err))
+	for _, turn := range r.StaticDrift(r.rooms[karpv1.DisruptionDrifted]) {
+		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, c := range turn.Candidates[:granted] {
+			errs = append(errs, l.run(ctx, r, &disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}}))
+			l.State.Release(turn.Pool.Name)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Loop) endOne(ctx context.Context, n *snapshot.Node) error {
-	node := &corev1.Node{}
-	if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
-		return client.IgnoreNotFound(err)
+// replaceDrifted replaces one node that is out of date. The next pass, which follows at once, sees what that one has
+// taken of the room on others.
+func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
+	candidates := r.free(r.Drifted(false))
+	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
+	if len(candidates) == 0 {
+		return nil
 	}
-	if err := setTaint(ctx, l.Client, node, true /* present */); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	busy, err := l.busy(ctx, node)
-	if busy || err != nil {
-		return errors.Join(err, setTaint(ctx, l.Client, node, false /* present */))
-	}
-	claim := &karpv1.NodeClaim{}
-	if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Claim}, claim); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	before := claim.DeepCopy()
-	if condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, string(karpv1.DisruptionEmpty), string(karpv1.DisruptionEmpty), l.Now()) {
-		if err := l.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return client.IgnoreNotFound(err)
+	began := l.Now()
+	l.Queue.remember(func(a *disrupt.Attempts) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
+	held := map[string]bool{}
+	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
+		pool := c.Node.Pool
+		if _, asked := held[pool]; !asked {
+			held[pool] = r.rooms[karpv1.DisruptionDrifted].Left(pool) == 0 || l.pausedPool(ctx, pool)
 		}
+		return held[pool]
+	})
+	if len(candidates) == 0 {
+		return nil
 	}
-	l.State.Condemn(claim.UID)
-	if err := l.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); err != nil {
-		l.State.Spare(claim.UID)
-		return client.IgnoreNotFound(err)
+	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int { return l.tried[a.Node.ClaimUID].Compare(l.tried[b.Node.ClaimUID]) })
+	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates[:min(drifts, len(candidates))], r.rooms[karpv1.DisruptionDrifted], schedule.Budget{})
+	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
+	l.tellLeft(r, left)
+	if cmd == nil {
+		return nil
 	}
-	l.Events.Normal(node, "DisruptionTerminating", "Disrupting Node: %s", karpv1.DisruptionEmpty)
-	l.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s", karpv1.DisruptionEmpty)
-	l.Metrics.Disrupted(claim, "empty")
-	return nil
+	l.Queue.remember(func(a *disrupt.Attempts) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
+	return l.run(ctx, r, cmd)
 }
 
-// busy asks the API server whether a pod that would have to move has been bound to the node after all.
-func (l *Loop) busy(ctx context.Context, node *corev1.Node) (bool, error) {
-	var pods corev1.PodList
-	if err := l.Live.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
-		return false, err
+// pausedPool tells whether the breaker keeps nodes of the pool from being replaced because they are out of date.
+func (l *Loop) pausedPool(ctx context.Context, pool string) bool {
+	if l.Breaker == nil {
+		return false
 	}
-	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return disrupt.Load(&p) }), nil
+	_, open := l.Breaker.Open(ctx, pool, karpv1.DisruptionDrifted)
+	return open
 }
 
-// reopen takes the taint off nodes that nobody is ending: a controller that was stopped in the middle of a
-// disruption leaves them closed.
-func (l *Loop) reopen(ctx context.Context, snap *snapshot.Snapshot) error {
+// cleanUp opens nodes that nobody is ending: whoever has closed them has not said why, or not so that we can read it.
+func (l *Loop) cleanUp(ctx context.Context, snap *snapshot.Snapshot) error {
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
-		if n.Claim == "" || !n.Registered || n.Deleting || !slices.ContainsFunc(n.Taints, disrupted) {
+		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, disrupted) {
 			continue
 		}
-		node := &corev1.Node{}
-		if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			return err
-		}
-		if node.DeletionTimestamp != nil {
-			continue
-		}
-		// The taint goes last: as long as it is there, the next pass comes here again.
-		if err := l.clearReason(ctx, n.Claim); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		if err := setTaint(ctx, l.Client, node, false /* present */); client.IgnoreNotFound(err) != nil {
-			return err
+		if err := l.cleanUpOne(ctx, n); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("open node %q, which nobody ends: %w", n.Name, err)
 		}
 	}
 	return nil
 }
 
-func (l *Loop) clearReason(ctx context.Context, name string) error {
-	claim := &karpv1.NodeClaim{}
-	if err := l.Client.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
+func (l *Loop) cleanUpOne(ctx context.Context, n *snapshot.Node) error {
+	node := &corev1.Node{}
+	if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil || node.DeletionTimestamp != nil {
 		return err
 	}
+	claim := &karpv1.NodeClaim{}
+	if err := l.Live.Get(ctx, client.ObjectKey{Name: n.Claim}, claim); err != nil {
+		return err
+	}
+	if _, ending, err := claim.Ending(); ending && err == nil || claim.DeletionTimestamp != nil {
+		return nil // somebody does after all
+	}
+	// The taint goes last: as long as it is there, the next pass comes here again.
 	before := claim.DeepCopy()
-	if !condition.Clear(claim, karpv1.ConditionDisruptionReason, l.Now()) {
-		return nil
+	if _, ok := claim.Annotations[karpv1.AnnotationEnding]; ok {
+		delete(claim.Annotations, karpv1.AnnotationEnding)
+		if err := l.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
 	}
-	return l.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-// setTaint puts the disrupted taint on the node, or takes it off, unless the node has changed since it was read.
-func setTaint(ctx context.Context, c client.Client, node *corev1.Node, present bool) error {
-	if slices.ContainsFunc(node.Spec.Taints, disrupted) == present {
-		return nil
+	before = claim.DeepCopy()
+	if condition.Clear(claim, karpv1.ConditionDisruptionReason, l.Now()) {
+		if err := l.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
 	}
-	before := node.DeepCopy()
-	if present {
-		node.Spec.Taints = append(node.Spec.Taints, karpv1.TaintDisrupted())
-	} else {
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, disrupted)
-	}
-	return c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-func disrupted(t corev1.Taint) bool {
-	d := karpv1.TaintDisrupted()
-	return t.MatchTaint(&d)
-}
-
-func upperFirst(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	return setTaint(ctx, l.Client, l.Live, n.Name, false /* present */)
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/controller/killtest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -61,7 +63,16 @@ func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 // loop returns a Loop whose cache is the API server, and its state.
 func loop(f *fixture.Fixture) (*Loop, *cluster.State) {
 	state := stateOf(f.API, f.API, f.Now)
-	return &Loop{Client: f.API, Live: f.API, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, state
+	return newLoop(f, f.API, state, f.Now), state
+}
+
+// newLoop returns a Loop with its Queue. IDs are those of no other.
+func newLoop(f *fixture.Fixture, c client.Client, state *cluster.State, now func() time.Time) *Loop {
+	q := &Queue{Client: c, Live: c, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, Jitter: func() float64 { return 0 }}
+	return &Loop{
+		Client: c, Live: c, State: state, Queue: q, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+	}
 }
 
 // ending lists the claims that are being deleted.
@@ -81,10 +92,13 @@ func closed(f *fixture.Fixture, node string) bool {
 	return slices.ContainsFunc(f.Node(node).Spec.Taints, disrupted)
 }
 
+// pass proposes, and acts on what was proposed.
 func pass(t *testing.T, l *Loop) {
 	t.Helper()
-	if _, err := l.pass(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -166,23 +180,23 @@ func (s twice) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return s.State.Snapshot(ctx)
 }
 
-// A deletion that is refused leaves the node as it was, after the next pass at the latest.
+// A deletion that is refused leaves the node as it was.
 func TestRefusedDeletion(t *testing.T) {
 	f := fixture.New(t, emptyNodes("a")...)
 	l, state := loop(f)
 	refused := errors.New("webhook says no")
-	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+	l.Queue.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refused },
 	})
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := l.pass(t.Context()); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	s, err := state.Snapshot(t.Context())
 	if err != nil || s.Nodes[0].Deleting {
 		t.Errorf("error %v; the node counts as leaving, and takes no pods for ever", err)
-	}
-	if err := l.reopen(t.Context(), s); err != nil {
-		t.Fatal(err)
 	}
 	if _, has := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); has || closed(f, "node-a") {
 		t.Errorf("closed %v, reason kept %v", closed(f, "node-a"), has)
@@ -271,7 +285,7 @@ func TestReopenPastANodeThatIsGone(t *testing.T) {
 	a.Finalizers = nil
 	f.Do(f.API.Update(f.Context(), a))
 	f.Do(f.API.Delete(f.Context(), a))
-	if err := l.reopen(t.Context(), s); err != nil {
+	if err := l.cleanUp(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	if closed(f, "node-b") {
@@ -282,13 +296,25 @@ func TestReopenPastANodeThatIsGone(t *testing.T) {
 // process starts a Loop that makes one pass a round.
 func process(t *testing.T) func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
 	return func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
-		l, _ := loop(fixture.New(t))
-		l.Client, l.Live, l.Now = c, c, w.Now
-		l.State = stateOf(c, c, w.Now)
-		return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
+		l := newLoop(fixture.New(t), c, stateOf(c, c, w.Now), w.Now)
+		return actors(l)
+	}
+}
+
+// actors are the loop and its queue.
+func actors(l *Loop) []killtest.Actor {
+	return []killtest.Actor{
+		{Kind: &karpv1.NodeClaimList{}, Reconciler: reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			claim := &karpv1.NodeClaim{}
+			if err := l.Client.Get(ctx, req.NamespacedName, claim); err != nil || cluster.CommandOf(claim) == "" {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			return l.Queue.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: cluster.CommandOf(claim)}})
+		})},
+		{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
 			_, err := l.pass(ctx)
 			return err
-		})}}
+		})},
 	}
 }
 

@@ -53,6 +53,11 @@ func (r *Recorder) Normal(o Object, reason, format string, args ...any) {
 	r.record(o, Quiet, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
 }
 
+// NormalEvery is Normal with a window of its own.
+func (r *Recorder) NormalEvery(window time.Duration, o Object, reason, format string, args ...any) {
+	r.record(o, window, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+}
+
 // Warn records that something needs attention.
 func (r *Recorder) Warn(o Object, reason, format string, args ...any) {
 	r.record(o, Quiet, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))

@@ -53,6 +53,9 @@ func timeless(o client.Object) client.Object {
 		o.SetName("")
 		o.SetUID("")
 	}
+	if c, ok := o.(*karpv1.NodeClaim); ok {
+		anonymous(c)
+	}
 	if c, ok := o.(condition.Object); ok {
 		conditions := c.GetConditions()
 		for i := range conditions {
@@ -61,4 +64,14 @@ func timeless(o client.Object) client.Object {
 		slices.SortFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
 	}
 	return o
+}
+
+// anonymous takes the name of its command, and of what that has bought, off a claim.
+func anonymous(c *karpv1.NodeClaim) {
+	if _, ok := c.Annotations[karpv1.AnnotationReplacementOf]; ok {
+		c.Annotations[karpv1.AnnotationReplacementOf] = ""
+	}
+	if e, ok, err := c.Ending(); ok && err == nil {
+		c.Annotations[karpv1.AnnotationEnding] = fmt.Sprintf("%s/%s %v, %d", e.Reason, e.Kind, e.Candidates, len(e.Replacements))
+	}
 }

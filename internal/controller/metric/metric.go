@@ -13,6 +13,7 @@ const namespace = "karpenter"
 // Metrics are counters and gauges over the life of claims and nodes.
 type Metrics struct {
 	Scheduling
+	Disruption
 	// ClaimsCreated by reason (provisioned), nodepool, min_values_relaxed.
 	ClaimsCreated *prometheus.CounterVec
 	// ClaimsTerminated by nodepool, capacity_type, zone: finalizer removed.
@@ -35,12 +36,6 @@ type Metrics struct {
 	Unschedulable *prometheus.GaugeVec
 	// PoolLimit and PoolUsage by resource_type, nodepool.
 	PoolLimit, PoolUsage *prometheus.GaugeVec
-	// AllowedDisruptions by nodepool, reason.
-	AllowedDisruptions *prometheus.GaugeVec
-	// EligibleNodes by reason.
-	EligibleNodes *prometheus.GaugeVec
-	// Decisions by decision, reason, consolidation_type.
-	Decisions *prometheus.CounterVec
 	// ForeignInstances by cluster_uid: instances under this cluster's name that another cluster owns.
 	ForeignInstances *prometheus.GaugeVec
 	// UnknownInstances bear this cluster's name, and nobody's identity; Adopted counts those that were taken over.
@@ -76,11 +71,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		Unschedulable:       d.gauge("scheduler", "unschedulable_pods_count", "Pods without a home in the last plan.", "controller"),
 		PoolLimit:           d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
 		PoolUsage:           d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
-		AllowedDisruptions:  d.gauge("nodepools", "allowed_disruptions", "Nodes that the budgets allow to be disrupted at once.", "nodepool", "reason"),
-		EligibleNodes:       d.gauge("voluntary_disruption", "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
-		Decisions:           d.counter("voluntary_disruption", "decisions_total", "Disruption commands started.", "decision", "reason", "consolidation_type"),
 	}
-	m.Scheduling = newScheduling(&d)
+	m.Scheduling, m.Disruption = newScheduling(&d), newDisruption(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dovetail_foreign_instances",
 		Help: "Instances tagged with this cluster's name that belong to another cluster.",
@@ -165,16 +157,16 @@ func (d *declarer) histogram(subsystem, name, help string, buckets []float64, la
 
 // Disrupted counts the deletion of a claim by one of the reconcilers.
 func (m *Metrics) Disrupted(claim *karpv1.NodeClaim, reason string) {
-	m.ClaimsDisrupted.WithLabelValues(disruption(claim, reason)...).Inc()
+	m.ClaimsDisrupted.WithLabelValues(disruption(claim, reason, "")...).Inc()
 }
 
 // PodsDisrupted counts the pods that have to go elsewhere because a claim was deleted.
 func (m *Metrics) PodsDisrupted(claim *karpv1.NodeClaim, reason string, pods int) {
-	m.PodsDisruption.WithLabelValues(disruption(claim, reason)...).Add(float64(pods))
+	m.PodsDisruption.WithLabelValues(disruption(claim, reason, "")...).Add(float64(pods))
 }
 
 // disruption are the values of the labels of ClaimsDisrupted and PodsDisruption.
-func disruption(claim *karpv1.NodeClaim, reason string) []string {
+func disruption(claim *karpv1.NodeClaim, reason, policy string) []string {
 	mode := "graceful"
 	if grace := claim.Spec.TerminationGracePeriod; grace != nil {
 		mode = "eventual"
@@ -182,5 +174,5 @@ func disruption(claim *karpv1.NodeClaim, reason string) []string {
 			mode = "forceful"
 		}
 	}
-	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], "", mode}
+	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, mode}
 }

@@ -294,7 +294,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	p.State.Created(claim)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, fmt.Sprint(l.MinValuesRelaxed)).Inc()
 	p.Log.Info("created nodeclaim", "NodePool", pool.Name, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
-		"instance-types", typeNames(l), "pods", len(l.Pods))
+		"instance-types", TypeNames(l), "pods", len(l.Pods))
 	for _, pod := range l.Pods {
 		if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
 			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", claim.Name)
@@ -303,8 +303,8 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	return nil
 }
 
-// typeNames lists the first few candidates, cheapest first.
-func typeNames(l *schedule.Launch) string {
+// TypeNames lists the first few candidates of a launch, cheapest first.
+func TypeNames(l *schedule.Launch) string {
 	const shown = 5
 	names := make([]string, 0, shown)
 	for _, t := range l.InstanceTypes[:min(shown, len(l.InstanceTypes))] {

@@ -53,7 +53,7 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 			continue
 		}
 		a.Nodes++
-		if n.Deleting || !n.Ready {
+		if n.Deleting || n.Disrupting || !n.Ready {
 			a.Disrupting++
 		}
 	}

@@ -2,6 +2,7 @@ package disrupt
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -25,6 +26,12 @@ type Candidate struct {
 	Pods []*corev1.Pod
 	// Cost of moving the pods, in plain pods, and 1 for the node itself.
 	Cost float64
+	// Fresh is true of a node that has come up a moment ago, see FreshFor: it may be given up, but no other is bought in its
+	// place to save money.
+	Fresh bool
+
+	// asks is how many of the pods each PodDisruptionBudget speaks about.
+	asks map[*policyv1.PodDisruptionBudget]int
 }
 
 // Command is one decision: end the candidates once the plan's launches are initialized.

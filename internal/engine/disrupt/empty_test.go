@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +58,13 @@ func blockingPDB(name string) *policyv1.PodDisruptionBudget {
 	}
 }
 
+// look returns the empty nodes, and why the others are kept.
+func look(s *snapshot.Snapshot) ([]*Candidate, []Kept) {
+	v := Look(s)
+	empty, kept := v.Empty()
+	return empty, append(v.Blocked(), kept...)
+}
+
 func TestEmpty(t *testing.T) {
 	const dnd = karpv1.AnnotationDoNotDisrupt
 	pods := func(list ...*corev1.Pod) func(*snapshot.Snapshot, *snapshot.Node) {
@@ -76,7 +82,7 @@ func TestEmpty(t *testing.T) {
 		{"lifecycle row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
 		{"lifecycle row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
 		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
-		{"lifecycle row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `node "n" has buffer pods`},
+		{"lifecycle row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `Node "n" has buffer pods`},
 		{"lifecycle row 120: their room is given up", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
 		{"lifecycle row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
 		{"lifecycle row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
@@ -146,70 +152,39 @@ func TestEmpty(t *testing.T) {
 			s.Pools[0].NodePool.Spec.Replicas = &replicas
 		}, Disabled, "fixed number"},
 		{"a pod has just left", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false }, NotConsolidatable, "consolidateAfter"},
-		{
-			"the budget is used up",
-			func(s *snapshot.Snapshot, _ *snapshot.Node) {
-				s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("0")}
-			},
-			Budget, `NodePool "p"`,
-		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := Empty(world(tt.change))
+			empty, kept := look(world(tt.change))
 			if tt.kept == "" {
-				if len(d.Nodes) != 1 || len(d.Kept) != 0 {
-					t.Fatalf("node was kept: %+v", d.Kept)
+				if len(empty) != 1 || len(kept) != 0 {
+					t.Fatalf("node was kept: %+v", kept)
 				}
 				return
 			}
-			if len(d.Nodes) != 0 || len(d.Kept) != 1 {
+			if len(empty) != 0 || len(kept) != 1 {
 				t.Fatalf("node was ended")
 			}
-			if k := d.Kept[0]; k.Reason != tt.kept || !strings.Contains(k.Message, tt.says) {
+			if k := kept[0]; k.Reason != tt.kept || !strings.Contains(k.Message, tt.says) {
 				t.Errorf("kept for %s (%s), want %s saying %q", k.Reason, k.Message, tt.kept, tt.says)
 			}
 		})
 	}
 	t.Run("a node of a pool that may not launch now may go", func(t *testing.T) {
-		d := Empty(world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
+		empty, kept := look(world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
 			s.Closed = []*karpv1.NodePool{s.Pools[0].NodePool}
 			s.Pools = nil
 		}))
-		if len(d.Nodes) != 1 {
-			t.Errorf("node was kept: %+v", d.Kept)
+		if len(empty) != 1 {
+			t.Errorf("node was kept: %+v", kept)
 		}
 	})
 	t.Run("a node that nobody of ours launched is not looked at", func(t *testing.T) {
-		d := Empty(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
-		if len(d.Nodes)+len(d.Kept) != 0 {
-			t.Errorf("decision about a node of others: %+v", d)
+		empty, kept := look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
+		if len(empty)+len(kept) != 0 {
+			t.Errorf("decision about a node of others: %+v, %+v", empty, kept)
 		}
 	})
-}
-
-func TestEmptyTakesTheDearestUnderTheBudget(t *testing.T) {
-	s := world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
-		s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("2")}
-	})
-	template := s.Nodes[0]
-	s.Nodes = nil
-	for name, price := range map[string]float64{"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.3} {
-		n := template
-		n.Name, n.Claim, n.Price = name, name, price
-		s.Nodes = append(s.Nodes, n)
-	}
-	d := Empty(s)
-	var got []string
-	for _, n := range d.Nodes {
-		got = append(got, n.Name)
-	}
-	if diff := cmp.Diff([]string{"b", "d"}, got); diff != "" {
-		t.Errorf("ended (-want +got):\n%s", diff)
-	}
-	if d.Eligible != 4 {
-		t.Errorf("%d eligible, want 4", d.Eligible)
-	}
 }
 
 func TestEvictionCost(t *testing.T) {
@@ -232,12 +207,5 @@ func TestEvictionCost(t *testing.T) {
 				t.Errorf("cost %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-// Row 251: room for a buffer keeps a node from being ended as empty, and from nothing else.
-func TestBuffersBlockEmptinessOnly(t *testing.T) {
-	if (Decision{Kept: []Kept{{Reason: BufferPods}}}).Blocked() != nil {
-		t.Error("a node with virtual pods counts as one that nothing may disrupt")
 	}
 }

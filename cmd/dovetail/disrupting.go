@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/controller/drift"
+)
+
+// addDisruption adds what finds nodes that are not worth their price or out of date, and what carries their end through.
+func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
+	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
+	queue := &disrupt.Queue{
+		Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+	}
+	marks := &drift.Reconciler{Client: c, Cloud: ec2, Labels: labels(), Log: log, Now: now}
+	loop := &disrupt.Loop{
+		Client: c, Live: live, State: state, Queue: queue, Labels: labels(), Breaker: breaker.New(c, now),
+		Events: a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
+	}
+	return errors.Join(queue.Register(a.mgr), marks.Register(a.mgr), a.mgr.Add(loop))
+}

@@ -1,0 +1,433 @@
+package disrupt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+)
+
+const (
+	// poll is how often a command that waits is looked at when nothing is heard of its claims.
+	poll = 10 * time.Second
+	// soon is when a command is looked at again that this process is still starting.
+	soon = time.Second
+	// shown is after how long the cache certainly shows what was written.
+	shown = 5 * time.Minute
+)
+
+// marks is told at once what was decided about claims, before it shows in the cache.
+type marks interface {
+	Condemn(uid types.UID)
+	Spare(uid types.UID)
+}
+
+// Queue carries commands through that wait for replacements. What it knows of them is written on the claims, so that it does
+// not matter which process has started one: all replacements ready, the nodes are ended; one lost or late, everything is
+// taken back, replacements that nobody uses included. Commands that were being started by a process that has died are taken back.
+type Queue struct {
+	Client client.Client
+	// Live reads the API server itself.
+	Live    client.Reader
+	State   marks
+	Events  *event.Recorder
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+	// Jitter returns a number in [0, 1).
+	Jitter func() float64
+
+	mu sync.Mutex
+	// starting are the commands that this process is in the middle of starting.
+	starting map[string]bool
+	// whole are commands of which all replacements have been seen.
+	whole map[string]bool
+	// ended are claims that were deleted, and when: the cache may not show it for a moment.
+	ended    map[types.UID]time.Time
+	attempts disrupt.Attempts
+}
+
+// Register adds the queue to mgr.
+func (q *Queue) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("disruption.queue").
+		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, claim client.Object) []reconcile.Request {
+			id := cluster.CommandOf(claim.(*karpv1.NodeClaim))
+			if id == "" {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 20}).
+		Complete(q)
+}
+
+// hold keeps the queue's hands off a command that is being started, until the returned function is called.
+func (q *Queue) hold(id string) func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.starting == nil {
+		q.starting = map[string]bool{}
+	}
+	q.starting[id] = true
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.starting, id)
+	}
+}
+
+func (q *Queue) held(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.starting[id]
+}
+
+// noteWhole notes that all replacements of a command have been bought: what is missing later has been lost.
+func (q *Queue) noteWhole(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.whole == nil {
+		q.whole = map[string]bool{}
+	}
+	q.whole[id] = true
+}
+
+func (q *Queue) isWhole(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.whole[id]
+}
+
+func (q *Queue) isEnded(uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.ended[uid]
+	return ok
+}
+
+func (q *Queue) noteEnded(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.Now()
+	maps.DeleteFunc(q.ended, func(_ types.UID, at time.Time) bool { return now.Sub(at) > shown })
+	if q.ended == nil {
+		q.ended = map[types.UID]time.Time{}
+	}
+	q.ended[uid] = now
+}
+
+// remember gives f the attempts, alone.
+func (q *Queue) remember(f func(a *disrupt.Attempts)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f(&q.attempts)
+}
+
+// command is a disruption as its claims tell it.
+type command struct {
+	karpv1.Ending
+	// candidates are those of its claims that are not on their way out.
+	candidates []*karpv1.NodeClaim
+}
+
+// read gathers a command from the claims that remember it.
+func (q *Queue) read(ctx context.Context, id string) (command, error) {
+	claims, err := cluster.ClaimsOfCommand(ctx, q.Client, id)
+	if err != nil {
+		return command{}, err
+	}
+	var c command
+	for i := range claims {
+		e, ok, err := claims[i].Ending()
+		if !ok || err != nil || e.ID != id || claims[i].DeletionTimestamp != nil {
+			continue
+		}
+		c.Ending = e
+		c.candidates = append(c.candidates, &claims[i])
+	}
+	return c, nil
+}
+
+// Reconcile looks at one command, which req names by its ID.
+func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if q.held(req.Name) {
+		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	c, err := q.read(ctx, req.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(c.candidates) == 0 { // over
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.whole, req.Name)
+		return reconcile.Result{}, nil
+	}
+	progress, err := q.progress(ctx, c)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case len(c.Replacements) == 0:
+		// Nodes without replacement are ended by whoever has decided it, at once. That process is gone, and its reasons with it.
+		return reconcile.Result{}, q.takeBack(ctx, c.Ending, "it was not carried out by the process that has started it")
+	case progress.lost != "" && !q.isWhole(c.ID):
+		return reconcile.Result{}, q.takeBack(ctx, c.Ending, fmt.Sprintf("replacement %q was not bought by the process that has started it", progress.lost))
+	case progress.lost != "":
+		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("replacement %q was deleted", progress.lost))
+	case progress.ready == len(c.Replacements):
+		return reconcile.Result{}, q.finish(ctx, c)
+	}
+	q.noteWhole(c.ID)
+	late := c.Started.Add(q.timeout(ctx)).Sub(q.Now())
+	if late <= 0 {
+		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)))
+	}
+	return reconcile.Result{RequeueAfter: min(late, poll)}, nil
+}
+
+// progress is how far the replacements of a command are.
+type progress struct {
+	ready int
+	// lost is one that is gone, or was never made.
+	lost string
+}
+
+func (q *Queue) progress(ctx context.Context, c command) (p progress, err error) {
+	for _, name := range c.Replacements {
+		claim := &karpv1.NodeClaim{}
+		err := q.Client.Get(ctx, client.ObjectKey{Name: name}, claim)
+		if apierrors.IsNotFound(err) { // not there, or not shown yet
+			err = q.Live.Get(ctx, client.ObjectKey{Name: name}, claim)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			p.lost = name
+		case err != nil:
+			return p, fmt.Errorf("read replacement %q: %w", name, err)
+		case claim.DeletionTimestamp != nil || claim.Annotations[karpv1.AnnotationReplacementOf] != c.ID:
+			p.lost = name
+		case condition.IsTrue(claim, karpv1.ConditionInitialized):
+			p.ready++
+		default:
+			q.Events.Normal(claim, "DisruptionLaunching", "Launching NodeClaim: %s", c.Reason)
+			if condition.IsTrue(claim, karpv1.ConditionLaunched) {
+				q.Events.Normal(claim, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")
+			}
+		}
+	}
+	return p, nil
+}
+
+// Timeout is how long replacements may take when so many nodes wait for theirs.
+func Timeout(candidates int) time.Duration {
+	return min(max(time.Duration(candidates)*80*time.Millisecond, 10*time.Minute), time.Hour)
+}
+
+func (q *Queue) timeout(ctx context.Context) time.Duration {
+	var claims karpv1.NodeClaimList
+	if err := q.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
+		return time.Hour
+	}
+	n := 0
+	for i := range claims.Items {
+		if _, ok := claims.Items[i].Annotations[karpv1.AnnotationEnding]; ok && claims.Items[i].DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return Timeout(n)
+}
+
+// finish ends the nodes of a command whose replacements are ready.
+func (q *Queue) finish(ctx context.Context, c command) error {
+	var errs []error
+	for _, claim := range c.candidates {
+		if err := q.end(ctx, claim, c.Ending); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	q.remember(func(a *disrupt.Attempts) {
+		for _, claim := range c.candidates {
+			a.Succeeded(claim.Labels[karpv1.LabelNodePool])
+		}
+	})
+	q.Log.Debug("command succeeded", "command", describe(c.Ending), "reason", strings.ToLower(string(c.Reason)))
+	return nil
+}
+
+// end deletes the claim of a node.
+func (q *Queue) end(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Ending) error {
+	if q.isEnded(claim.UID) { // the cache does not show it yet
+		return nil
+	}
+	pods := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName)
+	q.State.Condemn(claim.UID)
+	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or gone and another has its name
+		return nil
+	}
+	if err != nil {
+		q.State.Spare(claim.UID)
+		return fmt.Errorf("end node claim %q: %w", claim.Name, err)
+	}
+	q.noteEnded(claim.UID)
+	if name := claim.Status.NodeName; name != "" {
+		q.Events.Normal(nodeRef(name), "DisruptionTerminating", "Disrupting Node: %s", e.Reason)
+	}
+	q.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s", e.Reason)
+	q.Metrics.Ended(claim, e.Reason, q.policy(ctx, claim, e), pods)
+	return nil
+}
+
+// policy is by what a claim is given back to save money; empty if it is for another reason.
+func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Ending) karpv1.ConsolidationPolicy {
+	pool := &karpv1.NodePool{}
+	if e.Kind == "" || q.Client.Get(ctx, client.ObjectKey{Name: claim.Labels[karpv1.LabelNodePool]}, pool) != nil {
+		return ""
+	}
+	return pool.Spec.Disruption.ConsolidationPolicy
+}
+
+// fail takes back a command whose replacements did not come up.
+func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
+	if err := q.takeBack(ctx, c.Ending, why); err != nil {
+		return err
+	}
+	q.Metrics.QueueFailures.WithLabelValues("replace", strings.ToLower(string(c.Reason)), c.Kind).Add(float64(len(c.Replacements) - p.ready))
+	q.failed(c.candidates)
+	return nil
+}
+
+func (q *Queue) failed(candidates []*karpv1.NodeClaim) {
+	byPool := map[string][]types.UID{}
+	for _, claim := range candidates {
+		pool := claim.Labels[karpv1.LabelNodePool]
+		byPool[pool] = append(byPool[pool], claim.UID)
+	}
+	q.remember(func(a *disrupt.Attempts) {
+		for pool, uids := range byPool {
+			a.Failed(pool, uids, q.Now(), q.Jitter())
+		}
+	})
+}
+
+// takeBack undoes what was done for a command: replacements are given back first, then the nodes are opened again. What a claim
+// remembers goes last, so that whoever is stopped in between begins anew. Where a node has been ended already, its pods need the
+// replacements: these stay.
+func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error {
+	var claims []*karpv1.NodeClaim
+	ended := false
+	for _, name := range e.Candidates {
+		claim := &karpv1.NodeClaim{}
+		err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil || claim.DeletionTimestamp != nil {
+			ended = true
+			continue
+		}
+		if other, ok, err := claim.Ending(); !ok || err != nil || other.ID == e.ID {
+			claims = append(claims, claim)
+		}
+	}
+	if !ended {
+		for _, name := range e.Replacements {
+			if err := q.giveBack(ctx, name, e.ID); err != nil {
+				return err
+			}
+		}
+	}
+	var errs []error
+	for _, claim := range claims {
+		if err := q.reopen(ctx, claim); err != nil {
+			errs = append(errs, fmt.Errorf("open node %q again: %w", claim.Status.NodeName, err))
+		}
+	}
+	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(e), "reason", strings.ToLower(string(e.Reason)), "error", why)
+	return errors.Join(errs...)
+}
+
+// giveBack deletes a replacement, unless pods have come to its node that would have to move.
+func (q *Queue) giveBack(ctx context.Context, name, id string) error {
+	claim := &karpv1.NodeClaim{}
+	if err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp != nil || claim.Annotations[karpv1.AnnotationReplacementOf] != id {
+		return nil
+	}
+	if node := claim.Status.NodeName; node != "" {
+		pods, err := cluster.PodsOn(ctx, q.Client, node)
+		if err != nil || slices.ContainsFunc(pods, disrupt.Load) {
+			return err
+		}
+	}
+	q.State.Condemn(claim.UID)
+	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		q.State.Spare(claim.UID)
+		return fmt.Errorf("give back replacement %q: %w", name, err)
+	}
+	return nil
+}
+
+// reopen lets pods onto the node again and makes its claim forget that it was to be ended.
+func (q *Queue) reopen(ctx context.Context, claim *karpv1.NodeClaim) error {
+	if name := claim.Status.NodeName; name != "" {
+		if err := client.IgnoreNotFound(setTaint(ctx, q.Client, q.Live, name, false /* present */)); err != nil {
+			return err
+		}
+	}
+	before := claim.DeepCopy()
+	if condition.Clear(claim, karpv1.ConditionDisruptionReason, q.Now()) {
+		if err := q.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	before = claim.DeepCopy()
+	if _, ok := claim.Annotations[karpv1.AnnotationEnding]; ok {
+		delete(claim.Annotations, karpv1.AnnotationEnding)
+		if err := q.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	q.State.Spare(claim.UID)
+	return nil
+}
+
+// nodeRef is a Node as events refer to it.
+func nodeRef(name string) *corev1.Node {
+	ref := &corev1.Node{}
+	ref.Name, ref.UID = name, types.UID(name)
+	return ref
+}

@@ -1,0 +1,190 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// claimRef is a NodeClaim as events refer to it.
+func claimRef(n *snapshot.Node) *karpv1.NodeClaim {
+	ref := &karpv1.NodeClaim{}
+	ref.Name, ref.UID = n.Claim, n.ClaimUID
+	return ref
+}
+
+// tellBudgets records what the budgets of pools allow for a reason.
+func (l *Loop) tellBudgets(reason karpv1.DisruptionReason, allowances []disrupt.Allowance) {
+	for _, a := range allowances {
+		l.Metrics.AllowedDisruptions.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Allowed))
+		l.Metrics.ConsumingBudgets.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Disrupting))
+		if a.Err != nil && reason == karpv1.DisruptionEmpty { // once for all reasons: each is held back by it
+			l.Log.Error("detected disruption budget errors", "NodePool", a.Pool.Name, "error", a.Err)
+		}
+		if a.Nodes > 0 && a.Allowed == 0 {
+			l.Events.Normal(a.Pool, "DisruptionBlocked", "No allowed disruptions for disruption reason %s due to blocking budget", reason)
+		}
+	}
+}
+
+// tellBlocked says of nodes why nothing may disrupt them.
+func (l *Loop) tellBlocked(v *disrupt.View) {
+	for _, k := range v.Blocked() {
+		if k.Reason == disrupt.Deleting {
+			continue // that is plain to see
+		}
+		l.tellNode(k.Node, k.Message)
+	}
+}
+
+func (l *Loop) tellNode(n *snapshot.Node, message string) {
+	message = upperFirst(message)
+	if n.Registered {
+		l.Events.Normal(nodeRef(n.Name), "DisruptionBlocked", "%s", message)
+	}
+	l.Events.Normal(claimRef(n), "DisruptionBlocked", "%s", message)
+}
+
+// tellLeft says of nodes that are out of date why they are not replaced, and lets others be tried before them.
+func (l *Loop) tellLeft(r *round, left []disrupt.Left) {
+	tried := make(map[types.UID]bool, len(left))
+	for i := range r.Snapshot.Nodes {
+		tried[r.Snapshot.Nodes[i].ClaimUID] = true
+	}
+	for uid := range l.tried {
+		if !tried[uid] {
+			delete(l.tried, uid)
+		}
+	}
+	for _, k := range left {
+		l.tellNode(k.Candidate.Node, k.Why)
+		if l.tried == nil {
+			l.tried = map[types.UID]time.Time{}
+		}
+		l.tried[k.Candidate.Node.ClaimUID] = r.Snapshot.Now
+	}
+}
+
+// count records that a command is started.
+func (l *Loop) count(cmd *disrupt.Command) {
+	decision, reason := decision(cmd), strings.ToLower(string(cmd.Reason))
+	l.Metrics.Decisions.WithLabelValues(decision, reason, cmd.Kind).Inc()
+	for _, pool := range pools(cmd) {
+		l.Metrics.DecisionsByPool.WithLabelValues(pool, decision, reason, cmd.Kind).Inc()
+	}
+}
+
+func decision(cmd *disrupt.Command) string {
+	if len(cmd.Plan.Launches) > 0 || isStatic(cmd) {
+		return "replace"
+	}
+	return "delete"
+}
+
+// pools are those that lose nodes, sorted.
+func pools(cmd *disrupt.Command) []string {
+	var out []string
+	for _, c := range cmd.Candidates {
+		out = append(out, c.Node.Pool)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// disruptedNode and replacementNode are what logs say of nodes.
+type disruptedNode struct {
+	Node         string `json:"Node"`
+	NodeClaim    string `json:"NodeClaim"`
+	InstanceType string `json:"instance-type"`
+	CapacityType string `json:"capacity-type"`
+}
+
+type replacementNode struct {
+	CapacityType  string `json:"capacity-type"`
+	InstanceTypes string `json:"instance-types,omitempty"`
+}
+
+// announce logs a command before anything is done.
+func (l *Loop) announce(cmd *disrupt.Command, e karpv1.Ending) {
+	var nodes []disruptedNode
+	pods := 0
+	for _, c := range cmd.Candidates {
+		nodes = append(nodes, disruptedNode{c.Node.Name, c.Node.Claim, c.Node.Labels[corev1.LabelInstanceTypeStable], c.CapacityType})
+		pods += len(c.Pods)
+	}
+	replacements := []replacementNode{}
+	for i := range cmd.Plan.Launches {
+		launch := &cmd.Plan.Launches[i]
+		n := replacementNode{CapacityType: first(launch.CapacityTypes())}
+		if len(cmd.Plan.Launches) == 1 {
+			n.InstanceTypes = provision.TypeNames(launch)
+		}
+		replacements = append(replacements, n)
+	}
+	l.Log.Info("disrupting node(s)", "command", fmt.Sprintf("%s: nodepools=[%s]: %s (savings: $%.2f)", describeHead(e), strings.Join(pools(cmd), ", "), movement(cmd), cmd.Savings),
+		"decision", decision(cmd), "reason", strings.ToLower(string(cmd.Reason)), "disrupted-node-count", len(nodes), "replacement-node-count", len(e.Replacements),
+		"pod-count", pods, "disrupted-nodes", nodes, "replacement-nodes", replacements)
+}
+
+// first is the capacity type that a launch prefers.
+func first(capacityTypes []string) string {
+	for _, kind := range []string{karpv1.CapacityTypeReserved, karpv1.CapacityTypeSpot, karpv1.CapacityTypeOnDemand} {
+		if slices.Contains(capacityTypes, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// movement tells what a command does to nodes.
+func movement(cmd *disrupt.Command) string {
+	var names []string
+	for _, c := range cmd.Candidates {
+		names = append(names, c.Node.Name)
+	}
+	out := "[" + strings.Join(names, ", ") + "]"
+	n := len(cmd.Plan.Launches)
+	if isStatic(cmd) {
+		n = 1
+	}
+	switch n {
+	case 0:
+		return out
+	case 1:
+		return out + " -> [1 replacement]"
+	}
+	return fmt.Sprintf("%s -> [%d replacements]", out, n)
+}
+
+func describeHead(e karpv1.Ending) string {
+	decision := "delete"
+	if len(e.Replacements) > 0 {
+		decision = "replace"
+	}
+	return fmt.Sprintf("%s/%s: %s", e.Reason, e.ID, decision)
+}
+
+// describe is a command as its claims tell it.
+func describe(e karpv1.Ending) string {
+	out := describeHead(e) + ": [" + strings.Join(e.Candidates, ", ") + "]"
+	if len(e.Replacements) > 0 {
+		out += " -> [" + strings.Join(e.Replacements, ", ") + "]"
+	}
+	return out
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,100 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// shown is how many pods a message names.
+const shown = 5
+
+// Outcome is what a plan without candidates means for their pods.
+type Outcome struct {
+	// Plan is the part of the plan that concerns the candidates' pods.
+	Plan schedule.Plan
+	// Homeless are those of the pods that have no place to go.
+	Homeless []schedule.Rejection
+	// Shared are pending pods for which a node would be bought that the candidates' pods use, too. Provisioning buys it first:
+	// were both to buy, there would be two nodes for one pod.
+	Shared []*corev1.Pod
+}
+
+// Refuses returns why the candidates cannot be ended, in the words of events; empty if they can.
+func (o *Outcome) Refuses() string {
+	if len(o.Homeless) > 0 {
+		var parts []string
+		for i := range o.Homeless[:min(shown, len(o.Homeless))] {
+			r := &o.Homeless[i]
+			parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
+		}
+		more := ""
+		if n := len(o.Homeless) - shown; n > 0 {
+			more = fmt.Sprintf(" and %d other(s)", n)
+		}
+		return "Not all pods would schedule, " + strings.Join(parts, ", ") + more
+	}
+	if len(o.Shared) > 0 {
+		return fmt.Sprintf("Pod %s/%s waits for a node that would be shared", o.Shared[0].Namespace, o.Shared[0].Name)
+	}
+	return ""
+}
+
+// Judge takes from a plan for s without the candidates what it means for their pods. A place on a node that is not initialized
+// is none: what does not come up would leave them without. Pods of nodes that are going anyway may wait there.
+func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Outcome {
+	ours := map[types.UID]bool{}
+	for _, c := range candidates {
+		for _, p := range c.Pods {
+			ours[p.UID] = true
+		}
+	}
+	isOurs := func(p *corev1.Pod) bool { return ours[p.UID] }
+	unready := map[string]*snapshot.Node{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; !n.Initialized {
+			unready[n.Name] = n
+		}
+	}
+	o := Outcome{Plan: schedule.Plan{Stats: plan.Stats}}
+	for _, pl := range plan.Placements {
+		pods := slices.DeleteFunc(slices.Clone(pl.Pods), func(p *corev1.Pod) bool { return !isOurs(p) })
+		if len(pods) == 0 {
+			continue
+		}
+		if n := unready[pl.Node]; n != nil {
+			for _, p := range pods {
+				o.Homeless = append(o.Homeless, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
+					Code: schedule.Requirement, Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", n.Claim, n.Name),
+				}}})
+			}
+			continue
+		}
+		pl.Pods = pods
+		o.Plan.Placements = append(o.Plan.Placements, pl)
+	}
+	for i := range plan.Launches {
+		l := &plan.Launches[i]
+		if !slices.ContainsFunc(l.Pods, isOurs) {
+			continue
+		}
+		o.Plan.Launches = append(o.Plan.Launches, *l)
+		for _, p := range l.Pods {
+			if !isOurs(p) {
+				o.Shared = append(o.Shared, p)
+			}
+		}
+	}
+	for i := range plan.Rejected {
+		if isOurs(plan.Rejected[i].Pod) {
+			o.Homeless = append(o.Homeless, plan.Rejected[i])
+		}
+	}
+	return o
+}

@@ -285,6 +285,8 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		ReservedCapacity:   a.settings.Gate(settings.GateReservedCapacity),
 		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
 		Fallback:           data,
+		DisableDryRun:      a.settings.DisableDryRun,
+		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Now:                time.Now,
@@ -307,6 +309,15 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
 	}
 	return ec2, nil
+}
+
+// nodePools are all of the cluster.
+func (a *assembly) nodePools(ctx context.Context) ([]karpv1.NodePool, error) {
+	var pools karpv1.NodePoolList
+	if err := a.mgr.GetClient().List(ctx, &pools); err != nil {
+		return nil, err
+	}
+	return pools.Items, nil
 }
 
 // match finds the NodeClaim with a provider ID, where a Node has it, too.

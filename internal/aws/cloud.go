@@ -24,6 +24,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
@@ -78,6 +79,10 @@ type Config struct {
 	// Match finds the NodeClaim with a provider ID, where a Node of this API server has it, too. Such an
 	// instance without identity is adoptable. Nil finds none.
 	Match func(providerID string) identity.Match
+	// DisableDryRun leaves out asking EC2 whether instances of a class may be launched.
+	DisableDryRun bool
+	// NodePools are all of the cluster: they tell what is going to be launched from a class. Nil has none.
+	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// APIServer tells of the cluster what decides whether nodes join. Nil leaves that unchecked.
 	APIServer joincheck.APIServer
 	Now       func() time.Time
@@ -104,6 +109,7 @@ type Cloud struct {
 	groups       *placement.Finder
 	observed     *observed.Memory
 	sightings    *sightings
+	rehearsals   *dryrun.Memory
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
@@ -155,6 +161,7 @@ func New(cfg Config) (*Cloud, error) {
 		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
+	c.rehearsals = dryrun.NewMemory(cfg.Now)
 	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
@@ -329,5 +336,6 @@ func (c *Cloud) DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2No
 	if !c.cfg.IsolatedVPC {
 		profiles = c.profiles.DeleteAll(ctx, string(class.UID))
 	}
+	c.rehearsals.Forget(string(class.UID))
 	return errors.Join(profiles, c.templates.DeleteAll(ctx, class.Name))
 }

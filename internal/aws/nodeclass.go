@@ -235,7 +235,7 @@ func (r *resolver) validate(ctx context.Context) {
 		refuse("TagValidationFailed", fmt.Sprintf("the tag %s is not the user's to set", key))
 		return
 	}
-	r.set(condition, metav1.ConditionTrue, condition, remark, validatedAgain)
+	r.rehearse(ctx, remark)
 }
 
 var clusterTag = regexp.MustCompile(`^kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\-_]*$`)

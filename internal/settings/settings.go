@@ -264,7 +264,6 @@ func (s Settings) Idle() []string {
 			out = append(out, "--"+flag)
 		}
 	}
-	note(s.DisableDryRun, "disable-dry-run")
 	note(s.InterruptionQueue != "", "interruption-queue")
 	note(s.EnableZonalShift, "enable-zonal-shift")
 	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation"} {

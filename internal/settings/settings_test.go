@@ -110,13 +110,13 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
-		"--aws-feature-gates=NodeClassCEL=true", "--disable-dry-run=true",
+		"--aws-feature-gates=NodeClassCEL=true",
 		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 5 {
-		t.Errorf("%d settings without effect, want 5", got)
+	if got := len(s.Idle()); got != 4 {
+		t.Errorf("%d settings without effect, want 4", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

@@ -83,7 +83,7 @@ func (w *world) config(uid string) aws.Config {
 		AWS:      sdk,
 		Identity: identity.Identity{ClusterUID: uid, ClusterName: clusterName, AccountID: "111122223333", Region: "us-east-1"},
 		Cluster:  bootstrap.Cluster{Name: clusterName, DNS: "10.100.0.10"}, MemoryOverhead: 0.075, ReservedCapacity: true,
-		Fallback: prices, Now: w.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		DisableDryRun: true, Fallback: prices, Now: w.Clock.Now, Log: slog.New(slog.DiscardHandler),
 	}
 }
 

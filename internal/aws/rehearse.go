@@ -1,0 +1,189 @@
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// profileAgain is how soon a class is looked at again whose new instance profile EC2 does not know yet.
+const profileAgain = 5 * time.Second
+
+// rehearse has EC2 say whether instances of the class may be launched. All that they are made of has been found. remark is what
+// there is to say of a class that is valid.
+func (r *resolver) rehearse(ctx context.Context, remark string) {
+	const condition = awsv1.ConditionValidationSucceeded
+	if r.cloud.cfg.DisableDryRun {
+		r.set(condition, metav1.ConditionTrue, condition, remark, validatedAgain)
+		return
+	}
+	pools, err := r.pools(ctx)
+	if err != nil {
+		r.failed(fmt.Errorf("read the node pools: %w", err))
+		return
+	}
+	uid, about := string(r.class.UID), r.rehearsed(pools)
+	verdict, left, known := r.cloud.rehearsals.Verdict(uid, about)
+	if !known {
+		verdict, err = dryrun.Check(ctx, r.cloud.ec2, dryrun.Question{
+			Prepare:      func(ctx context.Context) (dryrun.Rehearsal, error) { return r.prepare(ctx, pools) },
+			UsersProfile: r.class.Spec.InstanceProfile != "",
+		})
+		if err != nil {
+			r.noVerdict(err)
+			return
+		}
+		left = r.cloud.rehearsals.Put(uid, about, verdict)
+	}
+	if verdict.Reason != "" {
+		r.set(condition, metav1.ConditionFalse, verdict.Reason, verdict.Message, left)
+		return
+	}
+	r.set(condition, metav1.ConditionTrue, condition, remark, min(left, validatedAgain))
+}
+
+// noVerdict leaves the condition as it is. A class of which nothing is known yet says why.
+func (r *resolver) noVerdict(err error) {
+	const condition = awsv1.ConditionValidationSucceeded
+	said := fault.Plain(err).Error()
+	switch unknown := r.status(condition) == metav1.ConditionUnknown; {
+	case errors.Is(err, dryrun.ErrProfileNotSeen):
+		r.out.Next = min(r.out.Next, profileAgain)
+		if unknown {
+			r.set(condition, metav1.ConditionUnknown, "InstanceProfileNotVisible", said, profileAgain)
+		}
+	case unknown && !fault.Passing(err):
+		r.set(condition, metav1.ConditionUnknown, "DryRunFailed", said, soon)
+		r.failed(err)
+	default:
+		r.failed(err)
+	}
+}
+
+// pool is what matters of a NodePool here.
+type pool struct {
+	name         string
+	requirements requirement.Set
+}
+
+// pools are those that launch from the class. One whose requirements cannot be read launches nothing.
+func (r *resolver) pools(ctx context.Context) ([]pool, error) {
+	if r.cloud.cfg.NodePools == nil {
+		return nil, nil
+	}
+	all, err := r.cloud.cfg.NodePools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b karpv1.NodePool) int { return strings.Compare(a.Name, b.Name) })
+	labels := requirement.Labels{Vocabulary: awsv1.Vocabulary()}
+	var out []pool
+	for i := range all {
+		ref := all[i].Spec.Template.Spec.NodeClassRef
+		if !awsv1.IsEC2NodeClass(ref) || ref.Name != r.class.Name || all[i].DeletionTimestamp != nil {
+			continue
+		}
+		if reqs, err := labels.FromPool(&all[i], [2]string{}); err == nil {
+			out = append(out, pool{all[i].Name, reqs})
+		}
+	}
+	return out, nil
+}
+
+func requirementsOf(pools []pool) []requirement.Set {
+	out := make([]requirement.Set, len(pools))
+	for i, p := range pools {
+		out[i] = p.requirements
+	}
+	return out
+}
+
+// prepare picks what to launch, and lays it out.
+func (r *resolver) prepare(ctx context.Context, pools []pool) (dryrun.Rehearsal, error) {
+	class := r.class.DeepCopy()
+	class.Status = r.out.Status
+	types, err := r.cloud.InstanceTypes(ctx, class)
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	wanted := requirementsOf(pools)
+	if strings.HasPrefix(image.Family(class), "Windows") {
+		wanted = nil // many types that a pool allows do not run Windows, and EC2 does not say which
+	}
+	chosen, ok := dryrun.Choose(types, wanted, func(t *catalog.InstanceType) bool { return bootsStandardImage(class, t) })
+	if !ok {
+		return dryrun.Rehearsal{}, errors.New("no instance type can be had for a dry run")
+	}
+	kubelets, err := r.cloud.inventory.Kubelets(ctx, class)
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	group, err := r.cloud.groupToLaunchInto(ctx, class)
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.LabelNodePool: ""}}}
+	if len(pools) > 0 {
+		claim.Labels[karpv1.LabelNodePool] = pools[0].name
+	}
+	return r.cloud.launcher.Rehearse(ctx, launch.Order{Claim: claim, Class: class, Group: group, Kubelet: kubelets}, chosen, dryrun.Tenancy(requirementsOf(pools)))
+}
+
+// bootsStandardImage reports whether the image that a type gets is one for machines without accelerators.
+func bootsStandardImage(class *awsv1.EC2NodeClass, t *catalog.InstanceType) bool {
+	id, err := launch.ImageFor(class, t)
+	if err != nil || id == "" {
+		return false
+	}
+	for _, ami := range class.Status.AMIs {
+		if ami.ID != id {
+			continue
+		}
+		return !slices.ContainsFunc(ami.Requirements, func(q awsv1.AMIRequirement) bool {
+			return (q.Key == awsv1.LabelInstanceGPUCount || q.Key == awsv1.LabelInstanceAcceleratorCount) && q.Operator == "Exists"
+		})
+	}
+	return false
+}
+
+// rehearsed sums up all that a verdict depends on. What people note on the class, and in which order EC2 lists what it has, is no part of it.
+func (r *resolver) rehearsed(pools []pool) string {
+	var ids []string
+	for _, s := range r.out.Status.Subnets {
+		ids = append(ids, s.ID)
+	}
+	for _, g := range r.out.Status.SecurityGroups {
+		ids = append(ids, g.ID)
+	}
+	for _, a := range r.out.Status.AMIs {
+		ids = append(ids, a.ID)
+	}
+	slices.Sort(ids)
+	text, err := json.Marshal(struct {
+		Spec             awsv1.EC2NodeClassSpec
+		IDs              []string
+		Profile, Tenancy string
+		Cluster          bootstrap.Cluster
+	}{r.class.Spec, ids, r.out.Status.InstanceProfile, dryrun.Tenancy(requirementsOf(pools)), r.cloud.Cluster()})
+	if err != nil {
+		return "" // never: everything in it came as JSON
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}

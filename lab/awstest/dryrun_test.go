@@ -1,0 +1,294 @@
+package awstest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+// rehearsing starts a process that checks node classes by dry runs, in a cluster with these pools.
+func (w *world) rehearsing(pools ...karpv1.NodePool) *aws.Cloud {
+	cfg := w.config("uid-1")
+	cfg.DisableDryRun = false
+	cfg.NodePools = func(context.Context) ([]karpv1.NodePool, error) { return pools, nil }
+	return w.start(cfg)
+}
+
+// poolOf is a pool of a class.
+func poolOf(class string, requirements ...karpv1.Requirement) karpv1.NodePool {
+	p := karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "general"}}
+	p.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: class}
+	p.Spec.Template.Spec.Requirements = requirements
+	return p
+}
+
+// validated resolves a class, writes down what it comes to, and returns the verdict.
+func validated(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloud.Condition, cloud.Resolution) {
+	t.Helper()
+	r := c.ResolveNodeClass(t.Context(), class)
+	class.Status = r.Status
+	for _, condition := range r.Conditions {
+		class.Status.Conditions = append(class.Status.Conditions, metav1.Condition{Type: condition.Type, Status: condition.Status, Reason: condition.Reason})
+	}
+	return conditionOf(r, awsv1.ConditionValidationSucceeded), r
+}
+
+func denied(by string) *wire.Error {
+	return wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
+		"not authorized to perform: ec2:CreateFleet %s", by).WithStatus(403)
+}
+
+// dryRuns counts the calls by which a class is checked.
+func (w *world) dryRuns() (fleets, runs int) {
+	return w.called("CreateFleet"), w.called("RunInstances")
+}
+
+func TestDryRun(t *testing.T) {
+	w := newWorld(t)
+	c := w.rehearsing()
+	class := nodeClass("default")
+	got, r := validated(t, c, class)
+	if got.Status != metav1.ConditionTrue || r.Err != nil {
+		t.Fatalf("%+v, %v", got, r.Err)
+	}
+	if fleets, runs := w.dryRuns(); fleets != 1 || runs != 1 || len(w.Sim.Instances()) > 0 {
+		t.Errorf("%d fleets, %d runs, %d instances", fleets, runs, len(w.Sim.Instances()))
+	}
+	t.Run("a yes is believed for half an hour, whatever is noted on the class", func(t *testing.T) {
+		w.Clock.Advance(29 * time.Minute)
+		class.Annotations = map[string]string{"example.com/owner": "b"}
+		if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Next > time.Minute {
+			t.Errorf("%+v, again in %v", got, r.Next)
+		}
+		if fleets, _ := w.dryRuns(); fleets != 1 {
+			t.Errorf("%d fleets", fleets)
+		}
+		w.Clock.Advance(time.Minute)
+		validated(t, c, class)
+		if fleets, _ := w.dryRuns(); fleets != 2 {
+			t.Errorf("%d fleets", fleets)
+		}
+	})
+	t.Run("an edit is checked at once", func(t *testing.T) {
+		class.Spec.Tags = map[string]string{"more": "b"}
+		class.Generation++
+		validated(t, c, class)
+		if fleets, _ := w.dryRuns(); fleets != 3 {
+			t.Errorf("%d fleets", fleets)
+		}
+	})
+	t.Run("what was made for it goes with the class", func(t *testing.T) {
+		if err := c.DeleteNodeClassResources(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+		out, err := ec2.NewFromConfig(w.Config).DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{})
+		if err != nil || len(out.LaunchTemplates) > 0 {
+			t.Errorf("%d launch templates, %v", len(out.LaunchTemplates), err)
+		}
+	})
+	t.Run("aws row 177: without dry runs EC2 is not asked", func(t *testing.T) {
+		w := newWorld(t)
+		got, _ := validated(t, w.start(w.config("uid-1")), nodeClass("default"))
+		if fleets, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || fleets+runs+w.called("CreateLaunchTemplate") > 0 {
+			t.Errorf("%+v, %d fleets, %d runs", got, fleets, runs)
+		}
+	})
+}
+
+func TestDryRunRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, action, by string
+		reason, says     string
+	}{
+		{"aws row 174: launch templates, by no policy", "CreateLaunchTemplate", "because no identity-based policy allows the ec2:CreateLaunchTemplate action", "CreateLaunchTemplateAuthCheckFailed", "no identity-based policy"},
+		{"aws row 174: fleets, by a permissions boundary", "CreateFleet", "with an explicit deny in a permissions boundary", "CreateFleetAuthCheckFailed", "denied by a permissions boundary"},
+		{"aws row 174: instances, by a service control policy", "RunInstances", "with an explicit deny in a service control policy", "RunInstancesAuthCheckFailed", "denied by a service control policy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.rehearsing()
+			class := nodeClass("default")
+			deny := func() {
+				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: tc.action, Error: denied(tc.by), Times: 100})
+			}
+			deny()
+			got, r := validated(t, c, class)
+			if got.Status != metav1.ConditionFalse || got.Reason != tc.reason || !strings.Contains(got.Message, tc.says) || strings.Contains(got.Message, "RequestID") || r.Err != nil {
+				t.Fatalf("%+v, %v", got, r.Err)
+			}
+			calls := w.called(tc.action)
+			if again, _ := validated(t, c, class); again != got || w.called(tc.action) != calls {
+				t.Errorf("asked again at once: %+v", again)
+			}
+			w.Clock.Advance(30 * time.Second)
+			validated(t, c, class)
+			if w.called(tc.action) == calls {
+				t.Error("not asked again after half a minute")
+			}
+			t.Run("a policy that is put right is seen within five minutes, without a restart or an edit", func(t *testing.T) {
+				for range 20 { // long wrong
+					w.Clock.Advance(r.Next)
+					validated(t, c, class)
+				}
+				w.Sim.ClearFaults()
+				w.Clock.Advance(5 * time.Minute)
+				if got, _ := validated(t, c, class); got.Status != metav1.ConditionTrue {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestDryRunWithoutAnswer(t *testing.T) {
+	busy := wire.Errorf("InternalError", "bad minute").WithStatus(500)
+	t.Run("aws row 175: one subnet fails, the next accepts", func(t *testing.T) {
+		w := newWorld(t)
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy})
+		got, _ := validated(t, w.rehearsing(), nodeClass("default"))
+		if _, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || runs != 2 {
+			t.Errorf("%+v, %d runs", got, runs)
+		}
+	})
+	t.Run("one subnet is refused, of another nothing is known", func(t *testing.T) {
+		w := newWorld(t)
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: denied("")})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy, Times: 100})
+		if got, r := validated(t, w.rehearsing(), nodeClass("default")); got.Status != "unchanged" || r.Err == nil {
+			t.Errorf("%+v, %v", got, r.Err)
+		}
+	})
+	for _, action := range []string{"CreateLaunchTemplate", "CreateFleet", "RunInstances"} {
+		for name, problem := range map[string]*wire.Error{"throttled": wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
+			t.Run(action+" "+name+": asked again, and nothing is concluded", func(t *testing.T) {
+				w := newWorld(t)
+				c := w.rehearsing()
+				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: action, Error: problem, Times: 100})
+				class := nodeClass("default")
+				if got, r := validated(t, c, class); got.Status != "unchanged" || r.Err == nil {
+					t.Errorf("%+v, %v", got, r.Err)
+				}
+				w.Sim.ClearFaults()
+				if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
+					t.Errorf("%+v, %v", got, r.Err)
+				}
+			})
+		}
+	}
+	t.Run("what a person has to look at is said, and does not unready a class that was ready", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.rehearsing()
+		class := nodeClass("default")
+		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
+		w.Sim.Inject(odd)
+		if got, r := validated(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
+			t.Errorf("%+v, %v", got, r.Err)
+		}
+		class = nodeClass("default")
+		validated(t, c, class)
+		w.Clock.Advance(time.Hour)
+		w.Sim.Inject(odd)
+		if got, r := validated(t, c, class); got.Status != "unchanged" || r.Err == nil {
+			t.Errorf("%+v, %v", got, r.Err)
+		}
+	})
+	t.Run("user data that is too long", func(t *testing.T) {
+		w := newWorld(t)
+		class := nodeClass("default")
+		class.Spec.UserData = "#!/bin/bash\n#" + strings.Repeat("x", 17000)
+		if got, _ := validated(t, w.rehearsing(), class); got.Status != metav1.ConditionFalse || got.Reason != "UserDataSizeLimitExceeded" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestDryRunAndInstanceProfiles(t *testing.T) {
+	unknown := wire.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
+	t.Run("aws row 176: the user's profile does not exist", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.rehearsing()
+		class := nodeClass("default")
+		class.Spec.Role, class.Spec.InstanceProfile = "", "mine"
+		got, r := validated(t, c, class)
+		if got.Status != metav1.ConditionFalse || got.Reason != "InstanceProfileNotFound" || r.Next > 10*time.Second {
+			t.Errorf("%+v, again in %v", got, r.Next)
+		}
+	})
+	t.Run("aws row 176: a profile that has just been made is waited for", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.rehearsing()
+		class := nodeClass("default")
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: unknown, Times: 100})
+		got, r := validated(t, c, class)
+		if got.Status != metav1.ConditionUnknown || r.Err != nil || r.Next > 10*time.Second {
+			t.Errorf("%+v, %v, again in %v", got, r.Err, r.Next)
+		}
+		w.Sim.ClearFaults()
+		if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
+			t.Errorf("%+v, %v", got, r.Err)
+		}
+	})
+}
+
+// template is the content of the only launch template there is, and its type that was asked for.
+func (w *world) rehearsed(t *testing.T) *ec2types.ResponseLaunchTemplateData {
+	t.Helper()
+	client := ec2.NewFromConfig(w.Config)
+	all, err := client.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{})
+	if err != nil || len(all.LaunchTemplates) != 1 {
+		t.Fatalf("%d launch templates, %v", len(all.LaunchTemplates), err)
+	}
+	out, err := client.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: all.LaunchTemplates[0].LaunchTemplateId})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.LaunchTemplateVersions[0].LaunchTemplateData
+}
+
+func TestWhatADryRunAsksFor(t *testing.T) {
+	gpu := in("karpenter.k8s.aws/instance-gpu-count", "1")
+	for _, tc := range []struct {
+		name     string
+		class    string
+		pool     []karpv1.Requirement
+		standard bool
+		tenancy  ec2types.Tenancy
+	}{
+		{"what the pool launches", "default", []karpv1.Requirement{gpu}, false, ec2types.TenancyDefault},
+		{"aws row 178: a pool of another class does not count", "other", []karpv1.Requirement{gpu}, true, ec2types.TenancyDefault},
+		{"aws row 178: nothing suits the pool", "default", []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "z9.large")}, true, ec2types.TenancyDefault},
+		{"aws row 179: standard and accelerated images both match", "default", nil, true, ec2types.TenancyDefault},
+		{"aws row 180: a pool that allows both tenancies", "default", []karpv1.Requirement{in(awsv1.LabelInstanceTenancy, "default", "dedicated")}, true, ec2types.TenancyDedicated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			class := nodeClass("default")
+			if got, r := validated(t, w.rehearsing(poolOf(tc.class, tc.pool...)), class); got.Status != metav1.ConditionTrue {
+				t.Fatalf("%+v, %v", got, r.Err)
+			}
+			data := w.rehearsed(t)
+			if data.Placement.Tenancy != tc.tenancy {
+				t.Errorf("tenancy %s", data.Placement.Tenancy)
+			}
+			for _, ami := range class.Status.AMIs {
+				if ami.ID == *data.ImageId && strings.Contains(ami.Name, "standard") != tc.standard {
+					t.Errorf("image %s", ami.Name)
+				}
+			}
+		})
+	}
+}

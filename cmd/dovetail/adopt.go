@@ -192,7 +192,7 @@ func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Clou
 	if err != nil {
 		return nil, matches{}, fmt.Errorf("reach the cluster: %w", err)
 	}
-	sdk, err := loadSDK(ctx, log)
+	sdk, err := loadSDK(ctx, log, nil)
 	if err != nil {
 		return nil, matches{}, err
 	}
@@ -209,9 +209,9 @@ func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Clou
 	if err != nil {
 		return nil, matches{}, err
 	}
-	server, err := finder.ServerVersion()
+	server, err := serverVersion(finder)
 	if err != nil {
-		return nil, matches{}, fmt.Errorf("read the version of the cluster: %w", err)
+		return nil, matches{}, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
 	ec2, err := aws.New(aws.Config{
@@ -219,7 +219,7 @@ func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Clou
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
-		KubernetesVersion: server.Major + "." + strings.TrimSuffix(server.Minor, "+"),
+		KubernetesVersion: minor(server),
 		APIServer:         apiserver.Reader{Live: kube},
 		Match:             func(providerID string) identity.Match { return known.both[providerID] },
 	})

@@ -12,9 +12,6 @@ import (
 	"strings"
 	"time"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/access"
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
@@ -79,6 +77,7 @@ type assembly struct {
 	decisions *podmetric.Decisions
 	// overlays is nil unless the feature gate NodeOverlay is on.
 	overlays *cluster.Overlays
+	awsCalls access.Observer
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -225,35 +224,22 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	return errors.Join(errs...)
 }
 
-// loadSDK reads how AWS is reached from where the SDK's users say it.
-func loadSDK(ctx context.Context, log *slog.Logger) (awssdk.Config, error) {
-	cfg, err := awsconfig.LoadDefaultConfig(ctx,
-		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(4*time.Minute)),
-		awsconfig.WithAppID("dovetail-"+strings.ReplaceAll(version, "+", "-")),
-		awsconfig.WithEC2IMDSRegion(),
-		awsconfig.WithLogger(sdkLogger(log)))
-	if err != nil {
-		return cfg, fmt.Errorf("prepare the AWS SDK: %w", err)
-	}
-	if cfg.Region == "" {
-		return cfg, errors.New("the AWS region is not known: set AWS_REGION")
-	}
-	return cfg, nil
-}
-
 // cloud prepares AWS and refuses to start on the wrong cluster.
 func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
-	cfg, err := loadSDK(ctx, a.log)
+	cfg, err := loadSDK(ctx, a.log, a.awsCalls)
 	if err != nil {
+		return nil, err
+	}
+	if err := patiently(ctx, a.log, "credentials", func(ctx context.Context) error { return access.Authenticate(ctx, cfg, os.Getenv) }); err != nil {
 		return nil, err
 	}
 	system, err := a.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read the identity of the cluster: %w", err)
 	}
-	server, err := a.clientset.Discovery().ServerVersion()
+	server, err := serverVersion(a.clientset.Discovery())
 	if err != nil {
-		return nil, fmt.Errorf("read the version of the cluster: %w", err)
+		return nil, err
 	}
 	data, err := offline.Load()
 	if err != nil {
@@ -274,7 +260,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 			CABundle: cmp.Or(a.settings.ClusterCABundle, base64.StdEncoding.EncodeToString(local.CA)),
 			DNS:      a.clusterDNS(ctx),
 		},
-		KubernetesVersion:  server.Major + "." + strings.TrimSuffix(server.Minor, "+"),
+		KubernetesVersion:  minor(server),
 		VersionFromEKS:     a.settings.EKSControlPlane,
 		IsolatedVPC:        a.settings.IsolatedVPC,
 		MemoryOverhead:     a.settings.VMMemoryOverheadPercent,
@@ -292,6 +278,10 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		Now:                time.Now,
 		Log:                a.log,
 	}
+	config.ServerVersion = func(context.Context) (string, error) {
+		server, err := serverVersion(a.clientset.Discovery())
+		return minor(server), err
+	}
 	if a.overlays != nil {
 		config.Overlay, config.UserPrices = a.overlay, a.overlays.Prices
 	}
@@ -301,6 +291,9 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	}
 	if err := patiently(ctx, a.log, "the cluster", func(ctx context.Context) error { return ec2.Preflight(ctx, local) }); err != nil {
 		return nil, err
+	}
+	if missing := ec2.MissingPermissions(ctx); len(missing) > 0 {
+		a.log.Error("the controller's role lacks permissions; allow them as the policy does that `dovetail iam-policy` prints", "missing", missing)
 	}
 	if err := patiently(ctx, a.log, "instance types", ec2.RefreshTypes); err != nil {
 		return nil, fmt.Errorf("read instance types: %w", err)

@@ -112,9 +112,13 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if err := registerBuildInfo(); err != nil {
 		return err
 	}
+	calls, err := newAWSCalls(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
 	a := &assembly{
 		settings: s, planning: planning, log: log, mgr: mgr, clientset: clientset,
-		events: event.NewRecorder(recorder, time.Now), metrics: metrics,
+		events: event.NewRecorder(recorder, time.Now), metrics: metrics, awsCalls: calls,
 		batch: provision.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}
 	a.evictor = &terminate.Evictor{

@@ -54,6 +54,8 @@ type Config struct {
 	Cluster bootstrap.Cluster
 	// KubernetesVersion is the minor version of the API server, such as 1.33.
 	KubernetesVersion string
+	// ServerVersion asks the API server for its minor version anew. Nil leaves KubernetesVersion as it is.
+	ServerVersion func(ctx context.Context) (string, error)
 	// VersionFromEKS takes the version from EKS instead (settings.eksControlPlane).
 	VersionFromEKS bool
 	// IsolatedVPC has no way to the Pricing API, and to IAM only for making profiles.
@@ -114,8 +116,12 @@ type Cloud struct {
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
 	version string
+	// versionJudged is true once it was said of version that it is not supported, if so.
+	versionJudged bool
 	// local is the API server that Preflight was told of.
 	local APIServer
+	// withoutCluster is true while EKS does not say what the cluster is, and that is done without.
+	withoutCluster bool
 }
 
 // New returns a Cloud. It calls nobody.

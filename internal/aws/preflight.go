@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws/access"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
@@ -101,12 +103,17 @@ const clusterUnknown = "ResourceNotFoundException"
 func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
 	_, err := c.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)})
 	if err != nil && !fault.Is(err, fault.DryRun) {
-		return fmt.Errorf("check that EC2 can be called: %w", err)
+		return access.Explain(access.Call{Service: "ec2", Action: "DescribeInstanceTypes"}, c.cfg.Identity.Region, err)
 	}
 	c.mu.Lock()
 	c.local = local
 	c.mu.Unlock()
-	described, err := c.describeCluster(ctx)
+	if c.KubernetesVersion() != "" && !c.cfg.VersionFromEKS {
+		c.setVersion(c.KubernetesVersion())
+	}
+	asking, cancel := c.patienceWithEKS(ctx)
+	defer cancel()
+	described, err := c.describeCluster(asking)
 	if err != nil {
 		return c.withoutEKS(local, err)
 	}
@@ -116,15 +123,32 @@ func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
 	return c.learn(described)
 }
 
+// eksPatience is how long EKS is waited for by who can do without.
+const eksPatience = 15 * time.Second
+
+// patienceWithEKS limits how long EKS is waited for where it may be done without: it may be out of reach of an isolated VPC.
+func (c *Cloud) patienceWithEKS(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.configured() {
+		return context.WithTimeout(ctx, eksPatience)
+	}
+	return ctx, func() {}
+}
+
+// configured tells whether all is known of the cluster that a start needs.
+func (c *Cloud) configured() bool {
+	known := c.Cluster()
+	return known.Endpoint != "" && known.CABundle != "" && c.KubernetesVersion() != ""
+}
+
 // withoutEKS compares the API server with what is configured, where EKS does not say what the cluster is.
 func (c *Cloud) withoutEKS(local APIServer, cause error) error {
 	if local.EKS && fault.Code(cause) == clusterUnknown {
 		return &IdentityMismatchError{ClusterName: c.cfg.Identity.ClusterName, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
 	}
-	configured := c.Cluster()
-	if configured.Endpoint == "" || configured.CABundle == "" || c.KubernetesVersion() == "" {
-		return cause
+	if !c.configured() {
+		return fmt.Errorf("find the cluster: %w", cause)
 	}
+	configured := c.Cluster()
 	ca, err := base64.StdEncoding.DecodeString(configured.CABundle)
 	if err != nil {
 		return fmt.Errorf("settings.clusterCABundle: %w", err)
@@ -132,6 +156,9 @@ func (c *Cloud) withoutEKS(local APIServer, cause error) error {
 	if _, err := CheckIdentity(c.cfg.Identity.ClusterName, local, APIServer{Endpoint: configured.Endpoint, CA: ca}); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.withoutCluster = true
+	c.mu.Unlock()
 	c.cfg.Log.Warn("EKS does not say which cluster settings.clusterName names; that it is this one was not checked", "cluster", c.cfg.Identity.ClusterName, "error", cause)
 	return nil
 }
@@ -152,25 +179,12 @@ func (c *Cloud) compare(local APIServer, described *ekstypes.Cluster) error {
 	return err
 }
 
-// RefreshVersion learns a new version of Kubernetes, and makes sure that the cluster's name still names this
-// cluster. A failure keeps the old version; an error that is cloud.ErrIdentityMismatch must end all work.
-func (c *Cloud) RefreshVersion(ctx context.Context) error {
-	described, err := c.describeCluster(ctx)
-	if err != nil {
-		return err
-	}
-	c.mu.RLock()
-	local := c.local
-	c.mu.RUnlock()
-	if err := c.compare(local, described); err != nil {
-		return err
-	}
-	return c.learn(described)
-}
-
 func (c *Cloud) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) {
 	out, err := c.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(c.cfg.Identity.ClusterName)})
 	if err != nil {
+		err = access.Explain(access.Call{
+			Service: "eks", Action: "DescribeCluster", Otherwise: "set --cluster-endpoint (and, for images of AL2023, allow it all the same: they need the service CIDR)",
+		}, c.cfg.Identity.Region, err)
 		return nil, fmt.Errorf("describe EKS cluster %s: %w", c.cfg.Identity.ClusterName, err)
 	}
 	if out.Cluster == nil {
@@ -181,17 +195,18 @@ func (c *Cloud) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) 
 
 // learn fills in what was not configured.
 func (c *Cloud) learn(described *ekstypes.Cluster) error {
+	if version := aws.ToString(described.Version); version != "" && (c.KubernetesVersion() == "" || c.cfg.VersionFromEKS) {
+		c.setVersion(version)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.withoutCluster = false
 	c.cluster.Endpoint = cmp.Or(c.cluster.Endpoint, aws.ToString(described.Endpoint))
 	if ca := described.CertificateAuthority; ca != nil {
 		c.cluster.CABundle = cmp.Or(c.cluster.CABundle, aws.ToString(ca.Data))
 	}
 	if net := described.KubernetesNetworkConfig; net != nil {
 		c.cluster.ServiceCIDR = cmp.Or(c.cluster.ServiceCIDR, aws.ToString(net.ServiceIpv4Cidr), aws.ToString(net.ServiceIpv6Cidr))
-	}
-	if c.version == "" || c.cfg.VersionFromEKS {
-		c.version = cmp.Or(aws.ToString(described.Version), c.version)
 	}
 	switch {
 	case c.cluster.Endpoint == "":

@@ -15,6 +15,8 @@ type Assumption struct {
 	Action string
 	// Caller signed the call; Anonymous for a web identity.
 	Caller credential.Principal
+	// Service is the name of an AWS service that assumes the role for somebody, such as pods.eks.amazonaws.com.
+	Service string
 	// Federated is the ARN of the identity provider of a web identity.
 	Federated string
 	// Keys are the condition keys that the attempt carries, in lower case: "sts:externalid", "ISSUER:sub", "ISSUER:aud".
@@ -97,6 +99,9 @@ func (p trustPrincipal) covers(a Assumption) bool {
 	}
 	if a.Federated != "" {
 		return slices.Contains(p.byKind["Federated"], a.Federated)
+	}
+	if a.Service != "" {
+		return slices.Contains(p.byKind["Service"], a.Service)
 	}
 	identities := []string{"*", a.Caller.AccountID, "arn:aws:iam::" + a.Caller.AccountID + ":root", a.Caller.ARN}
 	if a.Caller.RoleARN != "" {

@@ -48,6 +48,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/placement"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
+	"github.com/dovetail-k8s/dovetail/internal/controller/profile"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
@@ -218,6 +219,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 		&lapse.Loop{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
+		&profile.Loop{Live: live, Cloud: ec2, Log: log},
 	} {
 		errs = append(errs, a.mgr.Add(loop))
 	}

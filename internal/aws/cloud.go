@@ -286,6 +286,15 @@ func (c *Cloud) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) er
 	return c.templates.Collect(ctx, cutoff)
 }
 
+// CollectInstanceProfiles deletes instance profiles of this cluster that have not been used for an hour, and returns their names.
+// use is asked for after they have been listed. Where IAM cannot be reached it does nothing.
+func (c *Cloud) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloud.ProfileUse, error)) ([]string, error) {
+	if c.cfg.IsolatedVPC {
+		return nil, nil
+	}
+	return c.profiles.Collect(ctx, use)
+}
+
 // Launch gives the claim its instance: the one that was launched for it before, if there is one, else a new
 // one. Called again for the same claim it returns the same instance. Errors are those of package cloud.
 func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -67,6 +68,11 @@ type Profiles struct {
 	identity identity.Identity
 	ensured  *memo.Memo[string, string] // profile -> role
 	missing  *memo.Memo[string, struct{}]
+	now      func() time.Time
+
+	mu sync.Mutex
+	// idleSince is when a profile was first seen without use, by name.
+	idleSince map[string]time.Time
 }
 
 // New returns Profiles that know of none yet.
@@ -76,6 +82,7 @@ func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 		identity: id,
 		ensured:  memo.New[string, string](ensuredFor, now),
 		missing:  memo.New[string, struct{}](roleMissingFor, now),
+		now:      now,
 	}
 }
 
@@ -90,7 +97,7 @@ func (p *Profiles) Name(class NodeClass) string {
 
 // path is under which all profiles of a class are.
 func (p *Profiles) path(uid string) string {
-	return fmt.Sprintf("/karpenter/%s/%s/%s/", p.identity.Region, p.identity.ClusterName, uid)
+	return p.prefix() + uid + "/"
 }
 
 // roleName is the last part of a role's path: profiles know roles by name only.
@@ -292,20 +299,13 @@ func (p *Profiles) DeleteAll(ctx context.Context, uid string) error {
 	if uid == "" {
 		return errors.New("delete instance profiles of a node class without UID")
 	}
-	pages := iam.NewListInstanceProfilesPaginator(p.api, &iam.ListInstanceProfilesInput{PathPrefix: aws.String(p.path(uid))})
-	var names []string
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return fmt.Errorf("list instance profiles: %w", err)
-		}
-		for _, profile := range page.InstanceProfiles {
-			names = append(names, aws.ToString(profile.InstanceProfileName))
-		}
+	all, err := p.list(ctx, p.path(uid))
+	if err != nil {
+		return err
 	}
 	var errs []error
-	for _, name := range names {
-		errs = append(errs, p.remove(ctx, name, uid))
+	for _, profile := range all {
+		errs = append(errs, p.remove(ctx, aws.ToString(profile.InstanceProfileName), uid))
 	}
 	return errors.Join(errs...)
 }

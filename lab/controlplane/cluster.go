@@ -42,6 +42,8 @@ type Cluster struct {
 	admin    *rest.Config
 	client   kubernetes.Interface
 
+	renewing sync.Mutex // held while a component that ran is started again
+
 	mu        sync.Mutex
 	processes map[string]*process.Process // by component; nil once stopped
 	paused    map[string]bool             // components that are not to run for a while
@@ -179,6 +181,25 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.runAPIServer(ctx)
 }
 
+// RestartControllerManager ends the controller manager and starts it again, and with that all that it remembers.
+func (c *Cluster) RestartControllerManager(ctx context.Context) error {
+	c.renewing.Lock()
+	defer c.renewing.Unlock()
+	c.mu.Lock()
+	p := c.processes[controllerManager]
+	if p != nil {
+		c.paused[controllerManager] = true
+	}
+	c.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("cluster %q does not run", c.cfg.Name)
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted)
+}
+
 // run starts a component and waits until it is healthy.
 func (c *Cluster) run(ctx context.Context, component string, args []string, healthy probe) error {
 	begin := time.Now()
@@ -237,6 +258,14 @@ func (c *Cluster) KeepClients() {
 // again starts a component that has ended by itself.
 func (c *Cluster) again(component string, p *process.Process) {
 	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.Death())
+	c.renewing.Lock()
+	defer c.renewing.Unlock()
+	c.mu.Lock()
+	renewed := c.processes[component] != p || c.paused[component]
+	c.mu.Unlock()
+	if renewed {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
 	args, ready := c.schedulerArgs, answers(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")

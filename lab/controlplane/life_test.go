@@ -241,6 +241,13 @@ func TestClientsAreKept(t *testing.T) {
 			return nil
 		})
 	}
+	first := components(t, dir)["kube-controller-manager"]
+	if err := c.RestartControllerManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := components(t, dir)["kube-controller-manager"]; now == 0 || now == first {
+		t.Errorf("process %d of kube-controller-manager was asked to be renewed, %d runs", first, now)
+	}
 	if err := c.Err(); err != nil {
 		t.Errorf("an end that was mended is reported: %v", err)
 	}

@@ -192,6 +192,11 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.controlPlane.StartAPIServer(ctx)
 }
 
+// RestartControllerManager ends Kubernetes' own controllers and starts them again, with all that they remember forgotten.
+func (c *Cluster) RestartControllerManager(ctx context.Context) error {
+	return c.controlPlane.RestartControllerManager(ctx)
+}
+
 // Kubeconfig is the path of the administrator's kubeconfig file.
 func (c *Cluster) Kubeconfig() string { return c.controlPlane.Kubeconfig() }
 

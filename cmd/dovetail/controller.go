@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -64,7 +65,12 @@ environment variable of its name in capitals; the flag wins.`,
 		if err := s.Validate(); err != nil {
 			return err
 		}
-		log := newLogger(cmd.OutOrStdout(), s.LogLevel)
+		logs, err := openLogs(cmd, s)
+		if err != nil {
+			return err
+		}
+		defer logs.Close() // whatever ends the controller has been said before
+		log := newLogger(logs, s.LogLevel)
 		for _, name := range unreadable {
 			log.Error("environment variable cannot be read; its default is used", "name", name, "value", os.Getenv(name))
 		}
@@ -215,6 +221,7 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 		HealthProbeBindAddress:        fmt.Sprintf(":%d", s.HealthProbePort),
 		Metrics:                       metricsserver.Options{BindAddress: fmt.Sprintf(":%d", s.MetricsPort)},
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup)},
 	}
 	if s.EnableProfiling {
 		options.Metrics.ExtraHandlers = map[string]http.Handler{

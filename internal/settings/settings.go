@@ -45,9 +45,14 @@ type Settings struct {
 	LeaderElectionNamespace      string
 	// MemoryLimit in bytes; the Go runtime is told nine tenths of it. Negative means none.
 	MemoryLimit int64
-	// CPURequests in millicores.
-	CPURequests int64
 	LogLevel    string
+	// LogOutputPaths are where logs go, LogErrorOutputPaths where it is said that they cannot be written: stdout, stderr and
+	// files, separated by commas.
+	LogOutputPaths, LogErrorOutputPaths string
+	// DisableControllerWarmup has a replica begin to watch only once it is elected.
+	DisableControllerWarmup bool
+	// IgnoreDRARequests refuses pods with resource claims.
+	IgnoreDRARequests bool
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
@@ -70,12 +75,10 @@ type Settings struct {
 	// DisableClusterStateObservability leaves out the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
 
-	// The following are accepted so that a deployment starts, and have no effect: see Idle.
-	KarpenterService        string
-	DisableControllerWarmup bool
-	IgnoreDRARequests       bool
-	LogOutputPaths          string
-	LogErrorOutputPaths     string
+	// The following are accepted so that a deployment starts, and have no effect. The first has none in Karpenter either; by
+	// the second, in millicores, it divides work that here is never short of hands.
+	KarpenterService string
+	CPURequests      int64
 }
 
 // Planning settings are those that a plan depends on, whether it is carried out or only shown.
@@ -131,42 +134,42 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.StringVar(&s.ClusterName, "cluster-name", e.text("CLUSTER_NAME", ""), "name of the EKS cluster (required)")
 	fs.StringVar(&s.ClusterEndpoint, "cluster-endpoint", e.text("CLUSTER_ENDPOINT", ""), "URL of the API server for nodes; found through EKS if not set")
 	fs.StringVar(&s.ClusterCABundle, "cluster-ca-bundle", e.text("CLUSTER_CA_BUNDLE", ""), "base64 of the API server's CA for nodes; the controller's own if not set")
-	fs.BoolVar(&s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
-	fs.BoolVar(&s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
-	fs.BoolVar(&s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not check node classes by dry runs")
+	flagBool(fs, &s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
+	flagBool(fs, &s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
+	flagBool(fs, &s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not check node classes by dry runs")
 	s.Planning.bind(fs, &e)
 	fs.StringVar(&s.InterruptionQueue, "interruption-queue", e.text("INTERRUPTION_QUEUE", ""), "name of the SQS queue with interruption events")
-	fs.BoolVar(&s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
+	flagBool(fs, &s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
 	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are remembered")
 	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are remembered")
 
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
-	fs.BoolVar(&s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
+	flagBool(fs, &s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
 	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
 	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "requests at once to the API server")
-	fs.BoolVar(&s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "act without being elected; for a single replica only")
+	flagBool(fs, &s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "act without being elected; for a single replica only")
 	fs.StringVar(&s.LeaderElectionName, "leader-election-name", e.text("LEADER_ELECTION_NAME", "karpenter-leader-election"), "name of the leader's lease")
 	fs.StringVar(&s.LeaderElectionNamespace, "leader-election-namespace", e.text("LEADER_ELECTION_NAMESPACE", ""), "namespace of the leader's lease; the pod's own if not set")
 	fs.Int64Var(&s.MemoryLimit, "memory-limit", int64(e.integer("MEMORY_LIMIT", -1)), "memory limit of the container in bytes")
-	fs.Int64Var(&s.CPURequests, "cpu-requests", int64(e.integer("CPU_REQUESTS", 1000)), "CPU request of the container in millicores")
+	fs.Int64Var(&s.CPURequests, "cpu-requests", int64(e.integer("CPU_REQUESTS", 1000)), "accepted, has no effect: CPU request of the container in millicores")
 	fs.StringVar(&s.LogLevel, "log-level", e.text("LOG_LEVEL", "info"), "debug, info or error")
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
-	fs.BoolVar(&s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
+	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
 	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 3), "nodes launched to replace others that may fail to come up before replacing pauses for their reason, in their pool; 0 for never pausing")
 	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute), "time after which a taint of a node's start that is still there is named")
-	fs.BoolVar(&s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
+	flagBool(fs, &s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
 	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
-	fs.BoolVar(&s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "accepted, has no effect")
-	fs.BoolVar(&s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "leave out the metrics of each pod, and those of node pools' limits and usage")
-	fs.BoolVar(&s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "refuse pods with resource claims; if false, plan them by what DRA drivers publish (needs Kubernetes 1.34)")
-	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "accepted; logs go to standard output")
-	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "accepted, has no effect")
+	flagBool(fs, &s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "do not begin to watch before this replica is elected")
+	flagBool(fs, &s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "leave out the metrics of each pod, and those of node pools' limits and usage")
+	flagBool(fs, &s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "refuse pods with resource claims; if false, plan them by what DRA drivers publish (needs Kubernetes 1.34)")
+	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "where logs go: stdout, stderr or files, separated by commas")
+	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "where it is said that logs cannot be written: stdout, stderr or files, separated by commas")
 	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; unknown names are ignored")
 	return e.unreadable
 }

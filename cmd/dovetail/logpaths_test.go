@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+func TestLogPaths(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dovetail.log")
+	var out, errs bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	logs, err := openLogs(cmd, settings.Settings{LogOutputPaths: "stdout, " + file, LogErrorOutputPaths: "stderr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newLogger(logs, "info").Info("first")
+	if err := logs.files[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	newLogger(logs, "info").Info("second")
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "first") || !strings.Contains(out.String(), "second") || !strings.Contains(string(written), "first") {
+		t.Errorf("standard output has %q, the file %q", out.String(), written)
+	}
+	if !strings.Contains(errs.String(), "write log: ") {
+		t.Errorf("that the file cannot be written is not said: %q", errs.String())
+	}
+}
+
+func TestLogPathThatCannotBeOpened(t *testing.T) {
+	cmd := rootCommand()
+	cmd.SetArgs([]string{"controller", "--cluster-name=a", "--log-output-paths=/no/such/directory/log"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "--log-output-paths") {
+		t.Errorf("error %v", err)
+	}
+}

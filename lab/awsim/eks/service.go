@@ -21,7 +21,7 @@ func (e *EKS) Service() wire.Service {
 		policies = entry + "/access-policies"
 	)
 	return wire.Service{
-		Name: "eks", Protocol: wire.RESTJSON,
+		Name: "eks", Protocol: wire.RESTJSON, Needs: e.needs,
 		Routes: []wire.Route{
 			{Method: http.MethodGet, Path: clusters, Action: "ListClusters"},
 			{Method: http.MethodGet, Path: named, Action: "DescribeCluster"},

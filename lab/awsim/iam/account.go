@@ -6,10 +6,13 @@ import (
 	"encoding/base32"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // The quotas of an account that has not asked for more.
@@ -35,6 +38,9 @@ type Account struct {
 	issued   uint64
 	roles    map[string]*Role
 	profiles map[string]*profile
+	policies map[string]*managedPolicy // of the account, by ARN
+
+	rights rights
 }
 
 // Role is an IAM role. Values that leave the package are copies.
@@ -69,7 +75,7 @@ type profile struct {
 
 // NewAccount returns an account without roles and profiles.
 func NewAccount(cfg Config) *Account {
-	return &Account{cfg: cfg, roles: map[string]*Role{}, profiles: map[string]*profile{}}
+	return &Account{cfg: cfg, roles: map[string]*Role{}, profiles: map[string]*profile{}, policies: map[string]*managedPolicy{}}
 }
 
 // Role returns the role of that name.
@@ -124,6 +130,7 @@ func (a *Account) CreateRole(spec Role) (Role, error) {
 	}
 	r.ID, r.ARN, r.Created = a.newID("AROA"), a.arn("role", r.Path, r.Name), a.now()
 	a.roles[r.Name] = r
+	a.review(r)
 	return *r.clone(), nil
 }
 
@@ -139,22 +146,39 @@ func (a *Account) AttachRolePolicy(role, policyARN string) error {
 	if found {
 		return nil
 	}
+	if ownPolicy.MatchString(policyARN) && a.policies[policyARN] == nil {
+		return noSuchEntity("Policy %s does not exist or is not attachable.", policyARN)
+	}
 	if len(r.Attached) >= maxAttachedPolicies {
 		return limitExceeded("PoliciesPerRole", maxAttachedPolicies)
 	}
 	r.Attached = slices.Insert(r.Attached, at, policyARN)
+	a.review(r)
 	return nil
 }
 
 // PutRolePolicy sets an inline policy of a role.
 func (a *Account) PutRolePolicy(role, policy, document string) error {
+	if err := checkIdentityPolicy(document); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r, ok := a.roles[role]
 	if !ok {
 		return noRole(role)
 	}
+	size := sizeOf(document)
+	for name, other := range r.Inline {
+		if name != policy {
+			size += sizeOf(other)
+		}
+	}
+	if size > maxInlinePolicies {
+		return wire.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
+	}
 	r.Inline[policy] = document
+	a.review(r)
 	return nil
 }
 

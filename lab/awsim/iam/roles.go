@@ -96,6 +96,7 @@ func (a *Account) deleteRole(r *wire.Request, in *roleName) (*none, error) {
 			return nil, deleteConflict("delete policies")
 		}
 		delete(a.roles, role.Name)
+		a.forgetRights(role.Name)
 		r.Touch(role.ARN)
 		return nil, nil
 	})
@@ -161,6 +162,7 @@ func (a *Account) detachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, e
 			return nil, noSuchEntity("Policy %s was not found.", in.PolicyARN)
 		}
 		role.Attached = slices.Delete(role.Attached, at, at+1)
+		a.review(role)
 		return nil, nil
 	})
 }
@@ -234,6 +236,7 @@ func (a *Account) deleteRolePolicy(_ *wire.Request, in *rolePolicyName) (*none, 
 			return nil, noPolicy(in.PolicyName)
 		}
 		delete(role.Inline, in.PolicyName)
+		a.review(role)
 		return nil, nil
 	})
 }
@@ -244,7 +247,7 @@ type putRolePolicyInput struct {
 }
 
 func (a *Account) putRolePolicyAction(_ *wire.Request, in *putRolePolicyInput) (*none, error) {
-	if err := cmp.Or(in.check(), checkPolicy("policyDocument", in.PolicyDocument)); err != nil {
+	if err := in.check(); err != nil {
 		return nil, err
 	}
 	return nil, a.PutRolePolicy(in.RoleName, in.PolicyName, in.PolicyDocument)

@@ -42,7 +42,7 @@ func New(cfg Config) *SQS { return &SQS{cfg: cfg, queues: map[string]*queue{}} }
 // Service is SQS at the wire.
 func (s *SQS) Service() wire.Service {
 	return wire.Service{
-		Name: "sqs", Protocol: wire.JSON10,
+		Name: "sqs", Protocol: wire.JSON10, Needs: s.needs,
 		Handlers: map[string]wire.Handler{
 			"ChangeMessageVisibility": wire.JSON(s.changeMessageVisibility),
 			"CreateQueue":             wire.JSON(s.createQueue),

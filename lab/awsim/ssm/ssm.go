@@ -57,7 +57,7 @@ func New(cfg Config) *Store {
 // Service is SSM at the wire.
 func (s *Store) Service() wire.Service {
 	return wire.Service{
-		Name: "ssm", Protocol: wire.JSON11,
+		Name: "ssm", Protocol: wire.JSON11, Needs: s.needs,
 		Handlers: map[string]wire.Handler{
 			"DeleteParameter":     wire.JSON(s.deleteParameter),
 			"GetParameter":        wire.JSON(s.getParameter),

@@ -45,6 +45,8 @@ func (s *STS) Service() wire.Service {
 			"GetCallerIdentity":         wire.Query(s.getCallerIdentity),
 		},
 		Unsigned: []string{"AssumeRoleWithWebIdentity"},
+		// Who one is may be asked by all; whose role may be assumed, its trust policy says.
+		Needs: func(*wire.Request) []wire.Need { return nil },
 	}
 }
 

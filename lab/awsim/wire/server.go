@@ -34,6 +34,8 @@ type Config struct {
 	Latency time.Duration
 	// Throttle enforces the services' rate limits.
 	Throttle bool
+	// Authorizer holds callers to their rights; nil = everybody may do everything.
+	Authorizer Authorizer
 }
 
 // Server answers for all services of one account and region on one endpoint.
@@ -61,7 +63,7 @@ func (s *Server) Register(services ...Service) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	answerAt := time.Now().Add(s.cfg.Latency)
-	r := &Request{HTTP: hr, ID: s.requestID()}
+	r := &Request{HTTP: hr, ID: s.requestID(), server: s}
 	w.Header().Set("x-amzn-RequestId", r.ID)
 	svc, err := s.receive(r)
 	if svc == nil {
@@ -120,7 +122,13 @@ func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 	if met && fault.Error != nil && !fault.AfterEffect {
 		return nil, fault, fault.Error
 	}
+	if err := s.permit(svc, r); err != nil {
+		return nil, Fault{Delay: fault.Delay}, err
+	}
 	out, err := handler(r)
+	if err == nil && s.cfg.Authorizer != nil && svc.asks(r.Action) && !r.asked {
+		err = fmt.Errorf("%s:%s was performed without asking for the right to it", svc.Name, r.Action)
+	}
 	if err != nil {
 		fault.Drop = false // the call's own error is its answer
 		return nil, fault, err
@@ -153,7 +161,7 @@ func (s *Server) receive(r *Request) (*Service, error) {
 	if svc == nil {
 		return nil, noService(sig, signed)
 	}
-	r.Service, r.Region = svc.Name, s.cfg.Region
+	r.Service, r.Region, r.signedRegion, r.signed = svc.Name, s.cfg.Region, sig.region, signed
 	if err := svc.readAction(r, form); err != nil {
 		return svc, err
 	}

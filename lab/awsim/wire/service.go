@@ -39,6 +39,11 @@ type Service struct {
 	Bucket func(action string) Bucket
 	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
 	Unsigned []string
+	// Needs returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
+	// No needs = everybody may.
+	Needs func(r *Request) []Need
+	// Asks are the actions that Needs is not asked about: their handlers call Request.Authorize, as only they know on what.
+	Asks []string
 }
 
 // Handler performs one action. The result is encoded in the service's protocol; nil is the empty answer.
@@ -73,6 +78,11 @@ type Request struct {
 	ID string
 
 	resources []string
+
+	server       *Server
+	signedRegion string
+	signed       bool
+	asked        bool // Authorize was called
 }
 
 // Touch records the IDs of resources that the call was about, for the log of calls.

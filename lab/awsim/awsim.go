@@ -52,7 +52,9 @@ type Options struct {
 	Latency time.Duration
 	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
 	Throttle bool
-	Log      *slog.Logger
+	// EnforceIAM holds role sessions to the policies of their roles, as AWS does. Without it, everybody may do everything.
+	EnforceIAM bool
+	Log        *slog.Logger
 }
 
 var accountPattern = regexp.MustCompile(`^\d{12}$`)
@@ -96,7 +98,11 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	s.server = wire.NewServer(wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle})
+	cfg := wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle}
+	if o.EnforceIAM {
+		cfg.Authorizer = s.iam
+	}
+	s.server = wire.NewServer(cfg)
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
 		Profiles: profiles{s.iam},

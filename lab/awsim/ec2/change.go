@@ -130,7 +130,7 @@ func (e *EC2) change(
 	now := e.settle()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.changeable(ids, check); err != nil {
+	if err := e.changeable(r, ids, check); err != nil {
 		return nil, err
 	}
 	if dry {
@@ -152,7 +152,9 @@ func (e *EC2) change(
 	return out, nil
 }
 
-func (e *EC2) changeable(ids []string, check func(*record) error) error {
+// changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist are
+// named before anything is asked.
+func (e *EC2) changeable(r *wire.Request, ids []string, check func(*record) error) error {
 	var absent []string
 	for _, id := range ids {
 		if e.fleet.get(id) == nil {
@@ -161,6 +163,11 @@ func (e *EC2) changeable(ids []string, check func(*record) error) error {
 	}
 	if len(absent) > 0 {
 		return instanceIDs().absent(absent...)
+	}
+	for _, id := range ids {
+		if err := r.Authorize(e.onInstance(e.fleet.get(id))); err != nil {
+			return err
+		}
 	}
 	for _, id := range ids {
 		if err := check(e.fleet.get(id)); err != nil {

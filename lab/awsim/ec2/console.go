@@ -30,16 +30,19 @@ type consoleOutput struct {
 	Output string `xml:"output,omitempty"` // base64
 }
 
-func (e *EC2) getConsoleOutput(_ *wire.Request, in *consoleInput) (*consoleOutput, error) {
+func (e *EC2) getConsoleOutput(r *wire.Request, in *consoleInput) (*consoleOutput, error) {
 	now := e.settle()
 	if err := instanceIDs().check(in.ID); err != nil {
 		return nil, err
 	}
 	e.mu.RLock()
-	known, text := e.fleet.get(in.ID) != nil, e.fleet.consoles[in.ID]
+	instance, text := e.fleet.get(in.ID), e.fleet.consoles[in.ID]
 	e.mu.RUnlock()
-	if !known {
+	if instance == nil {
 		return nil, instanceIDs().absent(in.ID)
+	}
+	if err := r.Authorize(e.onInstance(instance)); err != nil {
+		return nil, err
 	}
 	if in.DryRun {
 		return nil, dryRun()

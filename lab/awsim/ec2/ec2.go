@@ -111,7 +111,7 @@ func (e *EC2) SetTiming(t Timing) {
 func (e *EC2) Service() wire.Service {
 	return wire.Service{
 		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
-		Bucket: bucketOf,
+		Bucket: bucketOf, Asks: asking(),
 		Handlers: map[string]wire.Handler{
 			"AttachVolume":                   wire.Query(e.attachVolume),
 			"CreateFleet":                    wire.Query(e.createFleet),

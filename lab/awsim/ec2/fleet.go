@@ -227,11 +227,16 @@ func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOu
 	if err != nil {
 		return nil, err
 	}
+	if r.Enforced() {
+		if err := r.Authorize(e.fleetNeeds(in, candidates)...); err != nil {
+			return nil, err
+		}
+	}
 	if in.DryRun {
 		return nil, dryRun()
 	}
 	return once(e, r, in.ClientToken, func() (*createFleetOutput, error) {
-		f := &fleetLaunch{e: e, in: in, out: &createFleetOutput{ID: fleetID(e.newID("fleet"))}}
+		f := &fleetLaunch{e: e, r: r, in: in, out: &createFleetOutput{ID: fleetID(e.newID("fleet"))}}
 		f.batch = e.newBatch(in.ClientToken, now)
 		for _, c := range candidates {
 			c.request.systemTags["aws:ec2:fleet-id"] = f.out.ID
@@ -338,6 +343,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 // fleetLaunch is an instant fleet on its way.
 type fleetLaunch struct {
 	e        *EC2
+	r        *wire.Request
 	in       *createFleetInput
 	batch    *batch
 	out      *createFleetOutput
@@ -385,6 +391,12 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 		}
 		if err := matchesMarket(c.order, lifecycle); err != nil {
 			return nil, err
+		}
+		// An instant fleet launches in the name of its caller.
+		if f.r.Enforced() {
+			if err := f.r.Authorize(f.e.launching(c.order, q)...); err != nil {
+				return nil, err
+			}
 		}
 		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil && f.e.market.price(c.order.pool()) > *limit {
 			return nil, wire.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.",

@@ -84,6 +84,9 @@ func (e *EC2) changeTags(r *wire.Request, in *changeTagsInput, edit func(map[str
 		if err != nil {
 			return err
 		}
+		if err := r.Authorize(e.retagging(t, in.Tags)); err != nil {
+			return err
+		}
 		changed := edit(t.tags)
 		if ownTags(changed) > maxTags {
 			return tooManyTags()

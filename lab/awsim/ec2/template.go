@@ -151,6 +151,9 @@ func (e *EC2) createLaunchTemplate(r *wire.Request, in *createTemplateInput) (*t
 	if err := firstError(in.Data.check(), checkSpecifications(in.Tags, "launch-template")); err != nil {
 		return nil, err
 	}
+	if err := r.Authorize(e.making(r.Action, "launch-template", tagsFor("launch-template", in.Tags))...); err != nil {
+		return nil, err
+	}
 	if in.DryRun {
 		return nil, dryRun()
 	}
@@ -215,6 +218,9 @@ func (e *EC2) createLaunchTemplateVersion(r *wire.Request, in *createVersionInpu
 	if err != nil {
 		return nil, err
 	}
+	if err := r.Authorize(e.onTemplate(old)); err != nil {
+		return nil, err
+	}
 	if in.DryRun {
 		return nil, dryRun()
 	}
@@ -243,6 +249,9 @@ func (e *EC2) modifyLaunchTemplate(r *wire.Request, in *modifyTemplateInput) (*t
 	if err != nil {
 		return nil, err
 	}
+	if err := r.Authorize(e.onTemplate(old)); err != nil {
+		return nil, err
+	}
 	v, err := old.resolve(in.Default)
 	if err != nil {
 		return nil, err
@@ -267,6 +276,9 @@ func (e *EC2) deleteLaunchTemplate(r *wire.Request, in *deleteTemplateInput) (*t
 	defer e.mu.Unlock()
 	t, err := e.templates.find(in.templateRef)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.Authorize(e.onTemplate(t)); err != nil {
 		return nil, err
 	}
 	if in.DryRun {
@@ -305,6 +317,9 @@ func (e *EC2) deleteLaunchTemplateVersions(r *wire.Request, in *deleteVersionsIn
 	defer e.mu.Unlock()
 	old, err := e.templates.find(in.templateRef)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.Authorize(e.onTemplate(old)); err != nil {
 		return nil, err
 	}
 	if in.DryRun {

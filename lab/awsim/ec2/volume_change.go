@@ -51,6 +51,10 @@ func (e *EC2) createVolume(r *wire.Request, in *createVolumeInput) (*volumeInfo,
 	if e.zoneID(in.Zone) == "" {
 		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", in.Zone)
 	}
+	err := r.Authorize(e.making(r.Action, "volume", tagsFor("volume", in.Tags), "ec2:AvailabilityZone", in.Zone, "ec2:VolumeType", in.Type)...)
+	if err != nil {
+		return nil, err
+	}
 	if in.DryRun {
 		return nil, dryRun()
 	}
@@ -100,6 +104,9 @@ func (e *EC2) deleteVolume(r *wire.Request, in *volumeInput) (*struct{}, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := r.Authorize(e.onVolume(v)); err != nil {
+		return nil, err
+	}
 	if v.instance != "" {
 		return nil, wire.Errorf("VolumeInUse", "Volume %s is currently attached to %s", v.id, v.instance)
 	}
@@ -126,9 +133,13 @@ func (e *EC2) attachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 		return nil, err
 	}
 	i := e.fleet.get(in.Instance)
-	switch {
-	case i == nil:
+	if i == nil {
 		return nil, instanceIDs().absent(in.Instance)
+	}
+	if err := r.Authorize(e.onVolume(v), e.onInstance(i)); err != nil {
+		return nil, err
+	}
+	switch {
 	case v.instance != "":
 		return nil, wire.Errorf("VolumeInUse", "%s is already attached to an instance", v.id)
 	case i.State != Running && i.State != Stopped:
@@ -160,9 +171,17 @@ func (e *EC2) detachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	needs := []wire.Need{e.onVolume(v)}
+	if i := e.fleet.get(v.instance); i != nil {
+		needs = append(needs, e.onInstance(i))
+	}
+	if err := r.Authorize(needs...); err != nil {
+		return nil, err
+	}
+	switch {
 	case v.instance == "":
 		return nil, wire.Errorf("IncorrectState", "Volume '%s' is in the 'available' state.", v.id)
 	case in.Instance != "" && in.Instance != v.instance, in.Device != "" && in.Device != v.device:

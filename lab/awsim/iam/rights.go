@@ -71,8 +71,8 @@ func (a *Account) forgetRights(role string) {
 
 // checkIdentityPolicy refuses a policy that could not be evaluated.
 func checkIdentityPolicy(document string) error {
-	if document == "" {
-		return unsatisfied("null", "policyDocument", "Member must not be null")
+	if err := checkPolicy("policyDocument", document); err != nil {
+		return err
 	}
 	if _, err := policy.Parse(document); err != nil {
 		return wire.Errorf("MalformedPolicyDocument", "%s", err)

@@ -1,6 +1,6 @@
 // Package awsim is an AWS account in memory that any AWS client can talk to.
 //
-// Sim serves EC2, IAM, STS, SSM, EKS, SQS and Pricing of one account and region on one endpoint (AWS_ENDPOINT_URL),
+// Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint (AWS_ENDPOINT_URL),
 // each in its own wire protocol (package wire); one package per service holds state and rules. It accepts what the real
 // APIs document and answers anything else with their errors, so that a client that works here was not told what it
 // wanted to hear. Besides the wire there is a Go API for what a test or a lab does that no client of AWS can: watch
@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/zonalshift"
 )
 
 // What callers of this package handle; the packages below define them.
@@ -88,6 +89,7 @@ type Sim struct {
 	server  *wire.Server
 	keys    *credential.Ring
 	ec2     *ec2.EC2
+	shifts  *zonalshift.Shifts
 }
 
 // New returns an empty account: no network, no roles, no clusters. See SeedCluster.
@@ -110,7 +112,8 @@ func New(o Options) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.server.Register(append(s.wired(), s.ec2.Service())...)
+	s.shifts = zonalshift.New(zonalshift.Config{Managed: s.managed, Zones: s.zoneIDs, Now: o.Clock.Now})
+	s.server.Register(append(s.wired(), s.ec2.Service(), s.shifts.Service())...)
 	return s, nil
 }
 

@@ -45,7 +45,13 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{World: awsimtest.Start(t), t: t, ca: certificate(t)}
+	return seeded(t, awsimtest.Start(t))
+}
+
+// seeded sets an account up for the cluster.
+func seeded(t testing.TB, account *awsimtest.World) *world {
+	t.Helper()
+	w := &world{World: account, t: t, ca: certificate(t)}
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: clusterName, Version: "1.32", Endpoint: endpoint, CA: w.ca}); err != nil {
 		t.Fatal(err)
 	}

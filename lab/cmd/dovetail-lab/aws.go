@@ -26,7 +26,7 @@ func newAWS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "aws",
 		Short: "Serve the simulated AWS alone",
-		Long: `Serve the simulated AWS alone: EC2, IAM, STS, SSM, EKS, SQS and Pricing on one endpoint.
+		Long: `Serve the simulated AWS alone: EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts on one endpoint.
 
 It prints the environment by which any AWS client finds it, and serves until interrupted.`,
 		Example: `  dovetail-lab aws

@@ -123,6 +123,9 @@ const (
 	ConditionConsistentStateFound = "ConsistentStateFound"
 )
 
-// ReasonSpotInterrupted is the reason of ConditionDisruptionReason of a claim whose spot instance is being taken back: its node
-// has two minutes.
-const ReasonSpotInterrupted = "SpotInterrupted"
+// Reasons of ConditionDisruptionReason of a claim whose instance is being taken back, spot or with its capacity reservation:
+// its node has two minutes.
+const (
+	ReasonSpotInterrupted        = "SpotInterrupted"
+	ReasonReservationInterrupted = "CapacityReservationInstanceInterrupted"
+)

@@ -50,7 +50,7 @@ func ruleOf(kind cloud.InterruptionKind) (rule, bool) {
 	case cloud.InstanceTerminated:
 		return rule{event: "InstanceTerminating", message: "Instance is terminating or terminated", ends: true}, true
 	case cloud.ReservationInterrupted:
-		return rule{event: "CapacityReservationInstanceInterrupted", message: "Capacity reservation interruption warning was received", ends: true}, true
+		return rule{event: karpv1.ReasonReservationInterrupted, message: "Capacity reservation interruption warning was received", ends: true}, true
 	case cloud.ScheduledChange, cloud.EventScheduled:
 		return rule{event: "InstanceUnhealthy", message: "A change that interrupts the instance is scheduled", ends: true}, true
 	case cloud.InstanceStatusFailed, cloud.SystemStatusFailed:
@@ -189,7 +189,8 @@ func (a *Actor) tryEnd(ctx context.Context, claim *karpv1.NodeClaim, reason stri
 			return false, err
 		}
 	}
-	if claim.DeletionTimestamp != nil {
+	leaving := claim.DeletionTimestamp != nil
+	if leaving && reason != karpv1.ReasonSpotInterrupted && reason != karpv1.ReasonReservationInterrupted {
 		return false, nil
 	}
 	before := claim.DeepCopy()
@@ -197,6 +198,9 @@ func (a *Actor) tryEnd(ctx context.Context, claim *karpv1.NodeClaim, reason stri
 		if err := a.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return false, err
 		}
+	}
+	if leaving { // it has to hurry now, which is what the reason is for
+		return false, nil
 	}
 	err = a.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 	return err == nil, err

@@ -226,6 +226,9 @@ func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, err
 // drive asks those of the pods to go whose turn it is, and returns how many are still there.
 func (r *NodeReconciler) drive(e *ending, pods []*corev1.Pod, now time.Time) int {
 	d := nextDrain(pods, e.deadline, now)
+	if reclaimed(e.claim) {
+		d = hurry(d, pods, now)
+	}
 	reason := "Forceful Termination"
 	if e.claim != nil {
 		if c, ok := condition.Get(e.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {

@@ -1,0 +1,50 @@
+package terminate
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+)
+
+// A spot notice: pods with volumes of every tier are asked to go at once, while the others wait for their turn.
+func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
+	critical := func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }
+	for _, tt := range []struct {
+		reason string
+		want   []string
+	}{
+		{"Drifted", []string{"db", "web"}},
+		{karpv1.ReasonSpotInterrupted, []string{"db", "queue", "store", "web"}},
+		{karpv1.ReasonReservationInterrupted, []string{"db", "queue", "store", "web"}},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			f := fixture.New(t, fixture.Up("a", fixture.DeletingNode, closed),
+				fixture.Claim("a", fixture.Initialized, fixture.Deleting, func(c *karpv1.NodeClaim) {
+					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, tt.reason, tt.reason, fixture.Start)
+				}),
+				fixture.Pod("web", "node-a"), fixture.Pod("db", "node-a", mounting("data")),
+				fixture.Pod("queue", "node-a", mounting("more"), critical), fixture.Pod("store", "node-a", mounting("most"), fixture.Daemon),
+				fixture.Pod("dns", "node-a", critical), fixture.Pod("agent", "node-a", fixture.Daemon))
+			r := nodeReconciler(f, &ec2{})
+			f.Reconcile(r, "node-a")
+			var got []string
+			for key := range r.Evictor.asked {
+				got = append(got, key.name)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("asked to go: %v, want %v", got, tt.want)
+			}
+		})
+	}
+	db, web := fixture.Pod("z-db", "n", mounting("data")), fixture.Pod("a-web", "n")
+	pods := []*corev1.Pod{web, db}
+	if got := names(hurry(nextDrain(pods, nil, fixture.Start), pods, fixture.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
+		t.Errorf("asked in the order %v", got)
+	}
+}

@@ -8,6 +8,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
+// Check is one of the checks that EC2 makes of instances.
+type Check = ec2.Check
+
 // Checks that EC2 makes of instances.
 const (
 	InstanceCheck = ec2.InstanceCheck

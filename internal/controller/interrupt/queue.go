@@ -26,6 +26,8 @@ const (
 	handleWithin = 15 * time.Second
 	// firstRetry and lastRetry are the pauses after a queue could not be read.
 	firstRetry, lastRetry = time.Second, time.Minute
+	// worthTelling is how many failures in a row people are told of; others pass by themselves.
+	worthTelling = 3
 	// launchShows is how long after a warning the claim of its instance may still be without its name.
 	launchShows = 2 * time.Minute
 )
@@ -57,14 +59,14 @@ func (q *Queue) Start(ctx context.Context) error {
 		q.Standing.Fine(ctx)
 		return nil
 	}
-	retry := firstRetry
+	retry, failures := firstRetry, 0
 	for ctx.Err() == nil {
-		more, err := q.round(ctx, pollWait)
+		more, err := q.Round(ctx, pollWait)
 		if err == nil && more {
 			err = q.burst(ctx)
 		}
 		if err == nil {
-			retry = firstRetry
+			retry, failures = firstRetry, 0
 			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(1)
 			q.Standing.Fine(ctx)
 			continue
@@ -73,8 +75,11 @@ func (q *Queue) Start(ctx context.Context) error {
 			break
 		}
 		q.Log.Error("reading the interruption queue", "queue", q.Source.Name(), "error", err, "again-in", retry.String())
-		q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(0)
-		q.Standing.Broken(ctx, err)
+		var unavailable *cloud.UnavailableError
+		if failures++; failures >= worthTelling || errors.As(err, &unavailable) {
+			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(0)
+			q.Standing.Broken(ctx, err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry):
@@ -91,7 +96,7 @@ func (q *Queue) burst(ctx context.Context) error {
 		group.Go(func() error {
 			for more := true; more && ctx.Err() == nil; {
 				var err error
-				if more, err = q.round(ctx, burstWait); err != nil {
+				if more, err = q.Round(ctx, burstWait); err != nil {
 					return err
 				}
 			}
@@ -101,9 +106,9 @@ func (q *Queue) burst(ctx context.Context) error {
 	return group.Wait()
 }
 
-// round receives messages once, does what they call for, and deletes those for which that is done. It reports whether there
+// Round receives messages once, does what they call for, and deletes those for which that is done. It reports whether there
 // may be more.
-func (q *Queue) round(ctx context.Context, wait time.Duration) (more bool, err error) {
+func (q *Queue) Round(ctx context.Context, wait time.Duration) (more bool, err error) {
 	messages, err := q.Source.Receive(ctx, wait)
 	if err != nil {
 		return false, err

@@ -48,7 +48,7 @@ func (s *Status) NeedLeaderElection() bool { return true }
 func (s *Status) Start(ctx context.Context) error {
 	for {
 		wait := lookEvery
-		if err := s.pass(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("asking after the status of instances", "error", err)
 			var unavailable *cloud.UnavailableError
 			if errors.As(err, &unavailable) {
@@ -63,8 +63,8 @@ func (s *Status) Start(ctx context.Context) error {
 	}
 }
 
-// pass looks once.
-func (s *Status) pass(ctx context.Context) error {
+// Pass looks once.
+func (s *Status) Pass(ctx context.Context) error {
 	ailments, err := s.Clinic.Ailments(ctx)
 	if err != nil {
 		return err

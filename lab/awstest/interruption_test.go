@@ -1,0 +1,652 @@
+package awstest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+)
+
+const queueName = "interruptions"
+
+// ward is an account with instances of claims, and the controllers that follow what is said of them.
+type ward struct {
+	*world
+	*fixture.Fixture
+	cloud   *aws.Cloud
+	queue   *interrupt.Queue
+	status  *interrupt.Status
+	metrics *interrupt.Metrics
+	log     *strings.Builder
+}
+
+// newWard launches a spot instance for each name, as its claim, with a Node.
+func newWard(t *testing.T, names ...string) *ward {
+	t.Helper()
+	w := &ward{world: newWorld(t), log: &strings.Builder{}}
+	if err := w.Sim.SendEvents(queueName); err != nil {
+		t.Fatal(err)
+	}
+	w.cloud = w.start(w.config("uid-1"))
+	w.Fixture = fixture.New(t, fixture.Pool("general"))
+	w.Fixture.Clock = w.world.Clock.Now()
+	class := nodeClass("default")
+	resolve(t, w.cloud, class)
+	for _, name := range names {
+		w.launch(name, class)
+	}
+	w.settle()
+	w.drop()
+	w.restart()
+	return w
+}
+
+func (w *ward) launch(name string, class *awsv1.EC2NodeClass) {
+	w.world.t.Helper()
+	c := claim(name, in(karpv1.LabelCapacityType, "spot"))
+	c.Finalizers = []string{karpv1.FinalizerTermination}
+	launched, err := w.cloud.Launch(w.Context(), c, class)
+	if err != nil {
+		w.world.t.Fatal(err)
+	}
+	for key, value := range launched.Labels {
+		c.Labels[key] = value
+	}
+	c.Status.ProviderID, c.Status.NodeName = launched.ProviderID, "node-"+name
+	w.Do(w.API.Create(w.Context(), c.DeepCopy()))
+	stored := w.Claim(name)
+	stored.Status = c.Status
+	w.Do(w.API.Status().Update(w.Context(), stored))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	node.Spec.ProviderID = launched.ProviderID
+	w.Do(w.API.Create(w.Context(), node))
+}
+
+// restart makes the controllers anew, their memory empty.
+func (w *ward) restart() {
+	w.world.t.Helper()
+	var err error
+	if w.metrics, err = interrupt.NewMetrics(prometheus.NewRegistry()); err != nil {
+		w.world.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	actor := &interrupt.Actor{
+		Client: w.API, Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: w.Fixture.Metrics, Log: log, Now: w.world.Clock.Now,
+	}
+	w.queue = &interrupt.Queue{
+		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,
+		Standing: &interrupt.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
+	}
+	w.status = &interrupt.Status{Clinic: w.cloud, Actor: actor, Metrics: w.metrics, Log: log}
+}
+
+// instance is the ID of a claim's instance.
+func (w *ward) instance(name string) string {
+	id := w.Claim(name).Status.ProviderID
+	return id[strings.LastIndexByte(id, '/')+1:]
+}
+
+// send puts a message into the queue.
+func (w *ward) send(body string) {
+	w.world.t.Helper()
+	if err := w.Sim.SQS().Send(queueName, body); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// round has the controller read the queue once, in which there are messages.
+func (w *ward) round() {
+	w.world.t.Helper()
+	w.Fixture.Clock = w.world.Clock.Now()
+	if _, err := w.queue.Round(w.Context(), 0); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// look has the controller ask after the status of instances.
+func (w *ward) look() {
+	w.world.t.Helper()
+	w.Fixture.Clock = w.world.Clock.Now()
+	if err := w.status.Pass(w.Context()); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// waiting is how many messages are in the queue, whether they are hidden or not.
+func (w *ward) waiting() string {
+	w.world.t.Helper()
+	out, err := sqs.NewFromConfig(w.Config).GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: new(w.URL + "/111122223333/" + queueName), AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameAll},
+	})
+	if err != nil {
+		w.world.t.Fatal(err)
+	}
+	return out.Attributes["ApproximateNumberOfMessages"] + "+" + out.Attributes["ApproximateNumberOfMessagesNotVisible"]
+}
+
+// drop empties the queue of what has been said so far.
+func (w *ward) drop() {
+	w.world.t.Helper()
+	q := w.cloud.InterruptionQueue(queueName)
+	for {
+		messages, err := q.Receive(w.Context(), 0)
+		if err != nil {
+			w.world.t.Fatal(err)
+		}
+		if len(messages) == 0 {
+			return
+		}
+		if _, err := q.Delete(w.Context(), messages); err != nil {
+			w.world.t.Fatal(err)
+		}
+	}
+}
+
+// event is what EventBridge sends of EC2.
+func event(detailType, detail string) string {
+	return fmt.Sprintf(`{"version":"0","id":"1","source":"aws.ec2","account":"111122223333","time":"2026-08-21T10:00:00Z","region":"us-east-1","resources":[],"detail-type":%q,"detail":%s}`, detailType, detail)
+}
+
+const spotWarning = "EC2 Spot Instance Interruption Warning"
+
+// ended are the claims that are on their way out, by name.
+func (w *ward) ended() []string {
+	w.world.t.Helper()
+	var list karpv1.NodeClaimList
+	w.Do(w.API.List(w.Context(), &list))
+	out := []string{}
+	for _, c := range list.Items {
+		if c.DeletionTimestamp != nil {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *ward) received(kind string) int {
+	return counted(w.world.t, w.metrics.Received.WithLabelValues(kind))
+}
+
+// counted is a counter's or a gauge's.
+func counted(t testing.TB, m prometheus.Metric) int {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return int(out.GetCounter().GetValue() + out.GetGauge().GetValue())
+}
+
+// expect fails unless these claims end, and no others, and the queue is empty.
+func (w *ward) expect(ended ...string) {
+	w.world.t.Helper()
+	if got := w.ended(); !slices.Equal(got, append([]string{}, ended...)) {
+		w.world.t.Errorf("claims %v end, want %v", got, ended)
+	}
+	if got := w.waiting(); got != "0+0" {
+		w.world.t.Errorf("%s messages are left", got)
+	}
+}
+
+// reasons are those of events, each with how often it was given.
+func reasons(said []string) map[string]int {
+	out := map[string]int{}
+	for _, s := range said {
+		kind, rest, _ := strings.Cut(s, " ")
+		reason, _, _ := strings.Cut(rest, " ")
+		out[kind+" "+reason]++
+	}
+	return out
+}
+
+func TestInterruptionMessages(t *testing.T) {
+	w := newWard(t, "a")
+	for _, tt := range []struct {
+		name string
+		body string
+		kind string // as counted; empty if it is not
+		log  string // part of the log
+	}{
+		{"aws row 163: unparsable body", "}{", "", "cannot be read and is deleted"},
+		{"aws row 163: empty body", "", "no_op", ""},
+		{"aws row 164: state running", event("EC2 Instance State-change Notification", `{"instance-id":"INSTANCE","state":"running"}`), "no_op", ""},
+		{"aws row 165: spot warning for a foreign instance", event(spotWarning, `{"instance-id":"i-0foreign"}`), "spot_interrupted", ""},
+		{"details of another shape", event(spotWarning, `["INSTANCE"]`), "", "cannot be read and is deleted"},
+		{"no instance named", event(spotWarning, `{}`), "spot_interrupted", ""},
+		{"another version", strings.Replace(event(spotWarning, `{"instance-id":"INSTANCE"}`), `"version":"0"`, `"version":"1"`, 1), "no_op", ""},
+		{"another source", strings.Replace(event(spotWarning, `{"instance-id":"INSTANCE"}`), "aws.ec2", "aws.ec3", 1), "no_op", ""},
+		{"another detail type", event("EC2 Fleet Instance Change", `{"instance-id":"INSTANCE"}`), "no_op", ""},
+		{"a number", "42", "", "cannot be read and is deleted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w.restart()
+			w.log.Reset()
+			w.send(strings.ReplaceAll(tt.body, "INSTANCE", w.instance("a")))
+			w.round()
+			w.expect()
+			if said := w.Said(); len(said) > 0 {
+				t.Errorf("events %q", said)
+			}
+			if tt.kind != "" && w.received(tt.kind) != 1 {
+				t.Errorf("not counted as %s", tt.kind)
+			}
+			if counted(t, w.metrics.Deleted) != 1 {
+				t.Error("the deletion is not counted")
+			}
+			if !strings.Contains(w.log.String(), tt.log) || tt.log == "" && w.log.Len() > 0 {
+				t.Errorf("log: %s", w.log)
+			}
+		})
+	}
+}
+
+func TestWhatInterruptionsLeadTo(t *testing.T) {
+	const node, claim = 1, 1 // events on each
+	for _, tt := range []struct {
+		name string
+		// happen is what happens to the instance of claim a; b's is left alone.
+		happen func(w *ward, id string) error
+		kind   string
+		event  string
+		ends   bool
+		reason string
+	}{
+		{"spot interruption", func(w *ward, id string) error { return w.Sim.EC2().Reclaim(id) }, "spot_interrupted", "Warning SpotInterrupted", true, "SpotInterrupted"},
+		{"rebalance recommendation", func(w *ward, id string) error { return w.Sim.EC2().RecommendRebalance(id) }, "rebalance_recommendation", "Normal SpotRebalanceRecommendation", false, ""},
+		{"somebody terminates it", func(w *ward, id string) error {
+			w.send(event("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"shutting-down"}`))
+			return nil
+		}, "instance_terminated", "Warning InstanceTerminating", true, "InstanceTerminating"},
+		{"somebody stops it", func(w *ward, id string) error {
+			w.send(event("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"Stopping"}`))
+			return nil
+		}, "instance_stopped", "Warning InstanceStopping", true, "InstanceStopping"},
+		{"its reservation is taken back", func(w *ward, id string) error {
+			w.send(event("EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`))
+			return nil
+		}, "capacity_reservation_interrupted", "Warning CapacityReservationInstanceInterrupted", true, "CapacityReservationInstanceInterrupted"},
+		{"maintenance", func(w *ward, id string) error {
+			return w.Sim.EC2().PlanEvent("instance-retirement", w.world.Clock.Now().Add(time.Hour), id)
+		}, "scheduled_change", "Warning InstanceUnhealthy", true, "InstanceUnhealthy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWard(t, "a", "b")
+			if err := tt.happen(w, w.instance("a")); err != nil {
+				t.Fatal(err)
+			}
+			w.round()
+			want := map[string]int{tt.event: node + claim}
+			if tt.ends {
+				w.expect("a")
+				want["Warning TerminatingOnInterruption"] = node + claim
+			} else {
+				w.expect()
+			}
+			if got := reasons(w.Said()); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("events %v, want %v", got, want)
+			}
+			a := w.Claim("a")
+			c, _ := condition.Get(a, karpv1.ConditionDisruptionReason)
+			if c.Reason != tt.reason || a.Annotations[karpv1.AnnotationTerminationTimestamp] != "" {
+				t.Errorf("ended for %q, with deadline %q", c.Reason, a.Annotations[karpv1.AnnotationTerminationTimestamp])
+			}
+			if w.received(tt.kind) != 1 {
+				t.Errorf("not counted as %s", tt.kind)
+			}
+			if ended := counted(t, w.Fixture.Metrics.ClaimsDisrupted.WithLabelValues(tt.kind, "general", "spot", "", "graceful")); (ended == 1) != tt.ends {
+				t.Errorf("%d claims are counted as disrupted", ended)
+			}
+		})
+	}
+}
+
+// What EC2 takes back is not asked for again for a while: by no launch, in the same zone, of the same type, as spot.
+func TestInterruptedSpotOfferingsRest(t *testing.T) {
+	w := newWard(t, "a")
+	class := nodeClass("default")
+	resolve(t, w.cloud, class)
+	labels := w.Claim("a").Labels
+	available := func() (same, others int) {
+		types, err := w.cloud.InstanceTypes(t.Context(), class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range typeNamed(t, types, labels[corev1.LabelInstanceTypeStable]).Offerings {
+			switch {
+			case !o.Available:
+			case o.Zone == labels[corev1.LabelTopologyZone] && o.CapacityType == karpv1.CapacityTypeSpot:
+				same++
+			default:
+				others++
+			}
+		}
+		return same, others
+	}
+	_, before := available()
+	if err := w.Sim.EC2().Reclaim(w.instance("a")); err != nil {
+		t.Fatal(err)
+	}
+	w.round()
+	if same, others := available(); same != 0 || others != before {
+		t.Errorf("%d offerings of the interrupted kind and %d others can be had, want 0 and %d", same, others, before)
+	}
+	w.world.Clock.Advance(3*time.Minute + time.Second)
+	if same, _ := available(); same == 0 {
+		t.Error("the offering rests for ever")
+	}
+	if i, _ := w.Sim.EC2().Instance(w.instance("a")); i.State == "running" {
+		t.Error("the simulated EC2 has not taken the instance back")
+	}
+}
+
+func TestClaimsThatEndAlready(t *testing.T) {
+	t.Run("aws row 166: NodeClaim already deleting", func(t *testing.T) {
+		w := newWard(t, "a")
+		w.Do(w.API.Delete(w.Context(), w.Claim("a")))
+		before := w.Claim("a").DeletionTimestamp
+		if err := w.Sim.EC2().Reclaim(w.instance("a")); err != nil {
+			t.Fatal(err)
+		}
+		w.round()
+		w.expect("a")
+		a := w.Claim("a")
+		if !a.DeletionTimestamp.Equal(before) {
+			t.Error("it was deleted again")
+		}
+		if c, _ := condition.Get(a, karpv1.ConditionDisruptionReason); c.Reason != "SpotInterrupted" {
+			t.Error("nobody can see that its drain has to hurry")
+		}
+		if n := counted(t, w.Fixture.Metrics.ClaimsDisrupted.WithLabelValues("spot_interrupted", "general", "spot", "", "graceful")); n != 0 {
+			t.Errorf("%d deletions are counted", n)
+		}
+	})
+	t.Run("two messages about one instance", func(t *testing.T) {
+		w := newWard(t, "a")
+		for range 8 { // they are handled side by side
+			w.send(event(spotWarning, `{"instance-id":"`+w.instance("a")+`"}`))
+		}
+		w.round()
+		w.expect("a")
+		if n := counted(t, w.Fixture.Metrics.ClaimsDisrupted.WithLabelValues("spot_interrupted", "general", "spot", "", "graceful")); n != 1 {
+			t.Errorf("%d deletions are counted", n)
+		}
+	})
+	t.Run("aws row 168: health event with 3 entities", func(t *testing.T) {
+		w := newWard(t, "a", "b", "c", "d")
+		if err := w.Sim.EC2().PlanEvent("instance-stop", w.world.Clock.Now().Add(time.Hour), w.instance("a"), w.instance("b"), w.instance("d")); err != nil {
+			t.Fatal(err)
+		}
+		w.round()
+		w.expect("a", "b", "d")
+	})
+	t.Run("a health event that is closed", func(t *testing.T) {
+		w := newWard(t, "a")
+		w.send(`{"version":"0","source":"aws.health","detail-type":"AWS Health Event","detail":{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"` + w.instance("a") + `"}]}}`)
+		w.round()
+		w.expect()
+	})
+}
+
+// A warning may come before the claim says which instance it has got.
+func TestWarningsAboutInstancesThatAreBeingLaunched(t *testing.T) {
+	w := newWard(t, "a")
+	id, provider := w.instance("a"), w.Claim("a").Status.ProviderID
+	early := w.Claim("a")
+	early.Status.ProviderID = ""
+	w.Do(w.API.Status().Update(w.Context(), early))
+	if err := w.Sim.EC2().Reclaim(id); err != nil {
+		t.Fatal(err)
+	}
+	w.round()
+	if got := w.waiting(); got != "0+1" {
+		t.Fatalf("%s messages wait, want one that is hidden", got)
+	}
+	late := w.Claim("a")
+	late.Status.ProviderID = provider
+	w.Do(w.API.Status().Update(w.Context(), late))
+	w.world.Clock.Advance(20 * time.Second)
+	w.round()
+	w.expect("a")
+	// One that stays unknown is another's.
+	class := nodeClass("default")
+	resolve(t, w.cloud, class)
+	w.launch("b", class)
+	b := w.Claim("b")
+	b.Status.ProviderID = ""
+	w.Do(w.API.Status().Update(w.Context(), b))
+	w.drop()
+	w.send(event(spotWarning, `{"instance-id":"i-0foreign"}`))
+	for range 7 {
+		w.round()
+		w.world.Clock.Advance(20 * time.Second)
+	}
+	w.round()
+	w.expect("a")
+}
+
+func TestQueueThatCannotBeRead(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		broken func(w *ward) (mend func())
+		reason string
+	}{
+		{"aws row 167: queue missing", func(w *ward) func() {
+			client := sqs.NewFromConfig(w.Config)
+			if _, err := client.DeleteQueue(w.Context(), &sqs.DeleteQueueInput{QueueUrl: new(w.URL + "/111122223333/" + queueName)}); err != nil {
+				w.world.t.Fatal(err)
+			}
+			return func() {
+				if err := w.Sim.SendEvents(queueName); err != nil {
+					w.world.t.Fatal(err)
+				}
+			}
+		}, "QueueDoesNotExist"},
+		{"aws row 167: queue denied", func(w *ward) func() {
+			denied := &wire.Error{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: sqs:receivemessage", Status: 403}
+			w.Sim.Inject(awsim.Fault{Service: "sqs", Action: "ReceiveMessage", Error: denied, Times: 1000})
+			return w.Sim.ClearFaults
+		}, "AccessDenied"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWard(t, "a")
+			mend := tt.broken(w)
+			if _, err := w.queue.Round(w.Context(), 0); err == nil || !strings.Contains(err.Error(), tt.reason) {
+				t.Fatalf("want %s, got %v", tt.reason, err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.queue.Start(ctx) }()
+			w.until("the pool says so", func() bool { c, ok := w.pool(); return ok && c.Reason == tt.reason && c.Status == metav1.ConditionTrue })
+			if counted(t, w.metrics.Available.WithLabelValues(queueName)) != 0 {
+				t.Error("the gauge says that the queue can be read")
+			}
+			mend()
+			if err := w.Sim.EC2().Reclaim(w.instance("a")); err != nil {
+				t.Fatal(err)
+			}
+			w.until("the warning is acted upon", func() bool { return len(w.ended()) == 1 })
+			w.until("the pool does not say so any more", func() bool { _, ok := w.pool(); return !ok })
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("the controller has ended: %v", err)
+			}
+			if got := reasons(w.Said())["Warning InterruptionQueueUnavailable"]; got != 1 {
+				t.Errorf("the pool was told %d times", got)
+			}
+		})
+	}
+}
+
+func (w *ward) pool() (metav1.Condition, bool) {
+	pool := fixture.Pool("general")
+	w.Get(pool)
+	return condition.Get(pool, karpv1.ConditionInterruptionQueueUnavailable)
+}
+
+// until waits for what other goroutines do.
+func (w *ward) until(what string, done func() bool) {
+	w.world.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-deadline:
+			w.world.t.Fatalf("%s: not within 20 s; log: %s", what, w.log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestStatusOfInstances(t *testing.T) {
+	type test = awsim.Check
+	deadline := func(w *ward) string { return w.Claim("a").Annotations[karpv1.AnnotationTerminationTimestamp] }
+	for _, tt := range []struct {
+		name  string
+		check test
+		since time.Duration
+		ends  bool
+		kind  string
+	}{
+		{"aws row 169: instance status failed for 119 s", awsim.InstanceCheck, 119 * time.Second, false, ""},
+		{"aws row 169: instance status failed for 120 s", awsim.InstanceCheck, 120 * time.Second, true, "InstanceStatus"},
+		{"system status failed for 119 s", awsim.SystemCheck, 119 * time.Second, false, ""},
+		{"system status failed for 120 s", awsim.SystemCheck, 120 * time.Second, true, "SystemStatus"},
+		{"volumes impaired for an hour", awsim.EBSCheck, time.Hour, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWard(t, "a", "b")
+			if err := w.Sim.EC2().Impair(w.instance("a"), tt.check, w.world.Clock.Now().Add(-tt.since)); err != nil {
+				t.Fatal(err)
+			}
+			w.look()
+			if !tt.ends {
+				w.expect()
+				return
+			}
+			w.expect("a")
+			if want := w.world.Clock.Now().UTC().Format(time.RFC3339); deadline(w) != want {
+				t.Errorf("deadline %q, want %q", deadline(w), want)
+			}
+			if counted(t, w.metrics.Unhealthy.WithLabelValues(tt.kind)) != 1 {
+				t.Errorf("not counted as %s", tt.kind)
+			}
+			if got := reasons(w.Said()); got["Warning InstanceUnhealthy"] != 2 || got["Warning TerminatingOnInterruption"] != 2 {
+				t.Errorf("events %v", got)
+			}
+		})
+	}
+	planned := func(w *ward) {
+		w.world.t.Helper()
+		if err := w.Sim.EC2().PlanEvent("system-reboot", w.world.Clock.Now().Add(72*time.Hour), w.instance("a")); err != nil {
+			w.world.t.Fatal(err)
+		}
+		w.drop()
+	}
+	t.Run("aws row 170: scheduled event in the future", func(t *testing.T) {
+		w := newWard(t, "a", "b")
+		planned(w)
+		w.look()
+		w.expect("a")
+		if deadline(w) != "" {
+			t.Errorf("deadline %q", deadline(w))
+		}
+		if counted(t, w.Fixture.Metrics.ClaimsDisrupted.WithLabelValues("event_status", "general", "spot", "", "graceful")) != 1 {
+			t.Error("not counted as event_status")
+		}
+	})
+	t.Run("an event that is over", func(t *testing.T) {
+		w := newWard(t, "a")
+		planned(w)
+		if err := w.Sim.EC2().EndEvents(w.instance("a")); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		w.expect()
+	})
+	t.Run("aws row 171: both system failure and event", func(t *testing.T) {
+		w := newWard(t, "a")
+		planned(w)
+		if err := w.Sim.EC2().Impair(w.instance("a"), awsim.SystemCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		w.expect("a")
+		if deadline(w) == "" {
+			t.Error("the node is waited for")
+		}
+		for _, category := range []string{"SystemStatus", "EventStatus"} {
+			if counted(t, w.metrics.Unhealthy.WithLabelValues(category)) != 1 {
+				t.Errorf("not counted as %s", category)
+			}
+		}
+	})
+	t.Run("aws row 172: same impairment next minute", func(t *testing.T) {
+		w := newWard(t, "a")
+		id := w.instance("a")
+		if err := w.Sim.EC2().Impair(id, awsim.InstanceCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		first := w.Claim("a")
+		w.world.Clock.Advance(time.Minute)
+		w.look()
+		if again := w.Claim("a"); again.ResourceVersion != first.ResourceVersion {
+			t.Errorf("the claim is written again: deadline %q, was %q", deadline(w), first.Annotations[karpv1.AnnotationTerminationTimestamp])
+		}
+		unhealthy := w.metrics.Unhealthy.WithLabelValues("InstanceStatus")
+		if counted(t, unhealthy) != 1 {
+			t.Error("counted again")
+		}
+		for _, since := range []time.Time{{}, w.world.Clock.Now().Add(-time.Hour)} { // it recovers and falls ill anew
+			if err := w.Sim.EC2().Impair(id, awsim.InstanceCheck, since); err != nil {
+				t.Fatal(err)
+			}
+			w.look()
+		}
+		if counted(t, unhealthy) != 2 {
+			t.Error("a second illness is not counted")
+		}
+	})
+	t.Run("a claim that is leaving in its own time has a machine that fails", func(t *testing.T) {
+		w := newWard(t, "a")
+		w.Do(w.API.Delete(w.Context(), w.Claim("a")))
+		if err := w.Sim.EC2().Impair(w.instance("a"), awsim.SystemCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		if deadline(w) == "" {
+			t.Error("its pods are waited for, on a machine that does not work")
+		}
+	})
+	t.Run("not allowed to ask, then allowed", func(t *testing.T) {
+		w := newWard(t, "a")
+		if err := w.Sim.EC2().Impair(w.instance("a"), awsim.SystemCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstanceStatus", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		if err := w.status.Pass(w.Context()); err == nil || !strings.Contains(err.Error(), "ec2:DescribeInstanceStatus") {
+			t.Fatalf("want to be told which permission is missing, got %v", err)
+		}
+		w.look()
+		w.expect("a")
+	})
+}

@@ -207,8 +207,9 @@ func labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.V
 // addLoops adds what looks at the whole cluster, on the leader only.
 func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
-	var errs []error
-	for _, loop := range []manager.Runnable{
+	interruption, err := a.interruption(ec2)
+	errs := []error{err}
+	for _, loop := range append(interruption, []manager.Runnable{
 		a.evictor,
 		a.checkup(ec2),
 		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
@@ -220,7 +221,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
 		&profile.Loop{Live: live, Cloud: ec2, Log: log},
-	} {
+	}...) {
 		errs = append(errs, a.mgr.Add(loop))
 	}
 	return errors.Join(errs...)

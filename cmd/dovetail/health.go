@@ -3,9 +3,14 @@ package main
 import (
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/controller/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
+	"github.com/dovetail-k8s/dovetail/internal/controller/repair"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // health are the reconcilers that look after nodes which are not well.
@@ -14,9 +19,36 @@ func (a *assembly) health() ([]registrar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []registrar{
+	out := []registrar{
 		&breaker.Reconciler{
 			Client: a.mgr.GetClient(), Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: paused, Log: a.log, Now: time.Now,
 		},
-	}, nil
+	}
+	if a.settings.Gate(settings.GateNodeRepair) {
+		repairs, err := repair.NewMetrics(ctrlmetrics.Registry)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &repair.Reconciler{
+			Client: a.mgr.GetClient(), Policies: aws.RepairPolicies(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: a.log, Now: time.Now,
+		})
+	}
+	return out, nil
+}
+
+// interruption follows what AWS says of instances, on the leader only.
+func (a *assembly) interruption(ec2 *aws.Cloud) ([]manager.Runnable, error) {
+	heard, err := interrupt.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	actor := &interrupt.Actor{Client: c, Live: a.mgr.GetAPIReader(), Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now}
+	queue := &interrupt.Queue{
+		Actor: actor, Standing: &interrupt.Standing{Client: c, Events: a.events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
+	}
+	if name := a.settings.InterruptionQueue; name != "" {
+		queue.Source = ec2.InterruptionQueue(name)
+	}
+	return []manager.Runnable{queue, &interrupt.Status{Clinic: ec2, Actor: actor, Metrics: heard, Log: log}}, nil
 }

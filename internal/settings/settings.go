@@ -240,6 +240,7 @@ const (
 	GateStaticCapacity   = "StaticCapacity"
 	GateNodeOverlay      = "NodeOverlay"
 	GateCapacityBuffer   = "CapacityBuffer"
+	GateNodeRepair       = "NodeRepair"
 )
 
 // GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
@@ -267,9 +268,8 @@ func (s Settings) Idle() []string {
 			out = append(out, "--"+flag)
 		}
 	}
-	note(s.InterruptionQueue != "", "interruption-queue")
 	note(s.EnableZonalShift, "enable-zonal-shift")
-	for _, name := range []string{"NodeRepair", "SpotToSpotConsolidation"} {
+	for _, name := range []string{"SpotToSpotConsolidation"} {
 		note(gates[name], "feature-gates "+name)
 	}
 	return out

@@ -94,11 +94,11 @@ func TestRefusedSettings(t *testing.T) {
 }
 
 func TestIdleSettingsAreNamed(t *testing.T) {
-	s, _, err := parse(t, nil, "--cluster-name=a", "--ignore-dra-requests=false", "--interruption-queue=q", "--feature-gates=NodeRepair=true,Unheard=true,ReservedCapacity=true")
+	s, _, err := parse(t, nil, "--cluster-name=a", "--ignore-dra-requests=false", "--interruption-queue=q", "--enable-zonal-shift=true", "--feature-gates=SpotToSpotConsolidation=true,NodeRepair=true,Unheard=true,ReservedCapacity=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Idle(), []string{"--interruption-queue", "--feature-gates NodeRepair"}; !slices.Equal(got, want) {
+	if got, want := s.Idle(), []string{"--enable-zonal-shift", "--feature-gates SpotToSpotConsolidation"}; !slices.Equal(got, want) {
 		t.Errorf("idle = %v, want %v", got, want)
 	}
 }
@@ -109,14 +109,14 @@ func TestIdleSettingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := parse(t, nil, "--cluster-name=a", "--interruption-queue=q", "--enable-zonal-shift=true",
+	s, _, err := parse(t, nil, "--cluster-name=a", "--enable-zonal-shift=true",
 		"--aws-feature-gates=NodeClassCEL=true",
-		"--feature-gates=NodeRepair=true,SpotToSpotConsolidation=true")
+		"--feature-gates=SpotToSpotConsolidation=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.Idle()); got != 4 {
-		t.Errorf("%d settings without effect, want 4", got)
+	if got := len(s.Idle()); got != 2 {
+		t.Errorf("%d settings without effect, want 2", got)
 	}
 	for _, setting := range s.Idle() {
 		name := strings.TrimPrefix(setting, "--feature-gates ")

@@ -1,0 +1,17 @@
+package repair
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics tell what was repaired.
+type Metrics struct {
+	// Unhealthy by condition, nodepool, capacity_type, image_id: claims that were deleted for their node's health.
+	Unhealthy *prometheus.CounterVec
+}
+
+// NewMetrics declares the metrics in reg.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total", Help: "Node claims deleted because their node was unhealthy.",
+	}, []string{"condition", "nodepool", "capacity_type", "image_id"})}
+	return m, reg.Register(m.Unhealthy)
+}

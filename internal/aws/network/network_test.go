@@ -1,10 +1,14 @@
 package network
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -164,4 +168,33 @@ func TestOldCountsAreNotBelieved(t *testing.T) {
 	if got := w.choose(map[string]int{"a": 1}).Subnets["a"]; got != "subnet-a2" {
 		t.Errorf("chose %s, whose count is six minutes old", got)
 	}
+}
+
+// pages answers with one page of subnets after the other.
+type pages struct {
+	API
+	subnets [][]string
+}
+
+func (p *pages) DescribeSubnets(_ context.Context, in *ec2.DescribeSubnetsInput, _ ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error) {
+	n := len(aws.ToString(in.NextToken))
+	out := &ec2.DescribeSubnetsOutput{}
+	for _, id := range p.subnets[n] {
+		out.Subnets = append(out.Subnets, ec2types.Subnet{SubnetId: aws.String(id)})
+	}
+	if n+1 < len(p.subnets) {
+		out.NextToken = aws.String(strings.Repeat("x", n+1))
+	}
+	return out, nil
+}
+
+func TestEmptyPages(t *testing.T) {
+	t.Run("aws row 112: a page without results is not the end", func(t *testing.T) {
+		now := func() time.Time { return time.Time{} }
+		f := NewFinder(&pages{subnets: [][]string{nil, {"subnet-1"}, nil, {"subnet-2"}}}, time.Minute, NewAddresses(time.Minute, now), now)
+		got, err := f.Subnets(t.Context(), "key", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}})
+		if err != nil || len(got) != 2 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
 }

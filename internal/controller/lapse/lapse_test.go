@@ -48,8 +48,8 @@ func TestEndOfAReservation(t *testing.T) {
 		deleted  bool
 		want     string // capacity type of claim and Node
 	}{
-		{"in its reservation", "active", cloud.Instance{Owner: cloud.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
-		{"a capacity block that ends soon", "expiring", cloud.Instance{Owner: cloud.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
+		{"aws row 125: in a reservation that is not a block, or does not end soon", "active", cloud.Instance{Owner: cloud.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
+		{"aws row 125: a capacity block that ends soon", "expiring", cloud.Instance{Owner: cloud.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
 		{"over, and the instance runs on", "", cloud.Instance{Owner: cloud.Ours, CapacityType: "on-demand"}, nil, false, "on-demand"},
 		{"no longer selected, but used", "", cloud.Instance{Owner: cloud.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
 		{"gone", "", cloud.Instance{ProviderID: "other", Owner: cloud.Ours, CapacityType: "on-demand"}, nil, false, "reserved"},

@@ -207,10 +207,10 @@ func TestOfferings(t *testing.T) {
 		{"zones that EC2 has it in", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.Offered = func(name, zone string) bool { return name == "m5.large" && zone != "us-east-1b" }
 		}, all[:2]},
-		{"no price on demand", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+		{"aws row 94: no price on demand", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.OnDemand = func(string) (float64, bool) { return 0, false }
 		}, []string{"spot us-east-1a", "spot us-east-1b"}},
-		{"spot without a price in one zone", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+		{"aws row 96: spot without a price in one zone", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.Spot = func(name, zone string) (float64, bool) { return 0.1, name == "m5.large" && zone == "us-east-1b" }
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"lately out of capacity", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
@@ -218,15 +218,24 @@ func TestOfferings(t *testing.T) {
 				return p == instancetype.Pool{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot}
 			}
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
-		{"a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},
-		{"a1 boots Bottlerocket", "a1.large", class(awsv1.AMIFamilyBottlerocket), nil, all},
+		{"aws row 92: a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},
+		{"aws row 92: a1 boots Bottlerocket", "a1.large", class(awsv1.AMIFamilyBottlerocket), nil, all},
 		{"EFA where there is", "c5n.18xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0)), nil, all},
 		{"EFA where there is none", "m5.large", class(awsv1.AMIFamilyAL2023, efaOnly(0)), nil, nil},
-		{"more EFA than there is", "m6idn.32xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1, 1)), nil, nil},
+		{"aws row 93: more EFA than there is", "m6idn.32xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1, 1)), nil, nil},
 		{"interfaces on a card that is not there", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(1, 0)), nil, nil},
 		{"the last interface of a card", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(0, 2)), nil, all},
 		{"one interface too many", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(0, 3)), nil, nil},
 		{"a layout without ENA", "t2.large", class(awsv1.AMIFamilyAL2023, interfaceAt(0, 0)), nil, nil},
+		{"a price of zero is none", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+			m.Spot = func(string, string) (float64, bool) { return 0, true }
+		}, []string{"on-demand us-east-1a", "on-demand us-east-1b"}},
+		{"a zone that the cluster keeps away from", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+			m.Shifted = func(zone string) bool { return zone == "us-east-1a" }
+		}, all[2:]},
+		{"swap on", "c1.medium", class(awsv1.AMIFamilyAL2023), nil, nil},
+		{"swap on, in an image of one's own", "c1.medium", class(awsv1.AMIFamilyCustom), nil, all},
+		{"aws row 104: Windows on Arm", "m6g.large", class(awsv1.AMIFamilyWindows2022), nil, nil},
 		{"connection tracking on Nitro", "m5.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, all},
 		{"connection tracking on Xen", "m4.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, nil},
 		{"nested virtualisation", "m5.large", class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true }), nil, nil},

@@ -1,0 +1,269 @@
+package inventory_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/aws/inventory"
+	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
+	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+)
+
+// shop is EC2, one page at a time.
+type shop struct {
+	types     []ec2types.InstanceTypeInfo
+	offerings []ec2types.InstanceTypeOffering
+	listed    int
+}
+
+func (s *shop) DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
+	s.listed++
+	return &ec2.DescribeInstanceTypesOutput{InstanceTypes: s.types}, nil
+}
+
+func (s *shop) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+	return &ec2.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: s.offerings}, nil
+}
+
+// world is a source with all that it depends on, in two zones.
+type world struct {
+	*inventory.Source
+	shop     *shop
+	scarcity *scarcity.Memory
+	observed *observed.Memory
+	shifted  string
+	now      time.Time
+}
+
+func newWorld(t *testing.T, sold ...string) *world {
+	t.Helper()
+	data, err := offline.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{shop: &shop{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	clock := func() time.Time { return w.now }
+	w.scarcity, w.observed = scarcity.New(clock), observed.New(clock)
+	for _, name := range sold {
+		typ, ok := data.Type(name)
+		if !ok {
+			t.Fatalf("the catalog has no %s", name)
+		}
+		w.shop.types = append(w.shop.types, instancetype.FromOffline(typ))
+		for _, zone := range []string{"us-east-1a", "us-east-1b"} {
+			w.shop.offerings = append(w.shop.offerings, ec2types.InstanceTypeOffering{InstanceType: ec2types.InstanceType(name), Location: aws.String(zone)})
+		}
+	}
+	resolver, err := instancetype.New(instancetype.Settings{Region: "us-east-1", MemoryOverhead: 0.075, Expressions: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Source = inventory.New(inventory.Config{
+		EC2: w.shop, Resolver: resolver, Scarcity: w.scarcity, Observed: w.observed, Now: clock,
+		Prices:  pricing.New(pricing.Config{Region: "us-east-1", Fallback: data, Now: clock}),
+		Shifted: func(id string) bool { return id == w.shifted },
+	})
+	return w
+}
+
+// class is a node class with a subnet in either zone.
+func class(change ...func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
+	c := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: types.UID("default"), ResourceVersion: "1"}}
+	c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
+	c.Status.Subnets = []awsv1.Subnet{{ID: "subnet-a", Zone: "us-east-1a", ZoneID: "use1-az1"}, {ID: "subnet-b", Zone: "us-east-1b", ZoneID: "use1-az2"}}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func (w *world) list(t *testing.T, c *awsv1.EC2NodeClass) []*catalog.InstanceType {
+	t.Helper()
+	all, err := w.Types(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// available are the offerings of a list that can be had.
+func available(all []*catalog.InstanceType) (out []string) {
+	for _, it := range all {
+		for _, o := range it.Offerings {
+			if o.Available {
+				out = append(out, strings.Join([]string{it.Name, o.CapacityType, o.Zone}, " "))
+			}
+		}
+	}
+	return out
+}
+
+func TestNothingIsListed(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		change     func(*world, *awsv1.EC2NodeClass)
+	}{
+		{"aws row 79: EC2 returns no types", "no instance types found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.types = nil }},
+		{"aws row 79: EC2 returns no offerings", "no instance types offerings found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.offerings = nil }},
+		{"aws row 79: the class has no subnets", "no subnets found", func(_ *world, c *awsv1.EC2NodeClass) { c.Status.Subnets = nil }},
+		{"kubelet settings that cannot be read", "spec.kubelet", func(_ *world, c *awsv1.EC2NodeClass) {
+			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": "many"}`)}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, c := newWorld(t, "m5.large"), class()
+			tt.change(w, c)
+			if _, err := w.Types(t.Context(), c); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFailedListsAreNotKept(t *testing.T) {
+	for _, text := range []string{"0 - 1", "2147483648", "1 / (vcpus - vcpus)"} {
+		t.Run("aws row 97: maxPods "+text, func(t *testing.T) {
+			w := newWorld(t, "m5.large", "c5.large")
+			broken := class(func(c *awsv1.EC2NodeClass) {
+				c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": "` + text + `"}`)}
+			})
+			for range 2 { // nothing cached: it fails again
+				if _, err := w.Types(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "spec.kubelet.maxPods") {
+					t.Errorf("got %v", err)
+				}
+			}
+			if failing, of, err := w.Expressions(t.Context(), broken); len(failing) != 2 || of != 2 || err == nil {
+				t.Errorf("%q of %d fail: %v", failing, of, err)
+			}
+			broken.Spec.Kubelet.Raw = []byte(`{"maxPods": "vcpus * 7"}`)
+			if got := w.list(t, broken)[0].Capacity.Pods().Value(); got != 14 {
+				t.Errorf("mended: %d pods, want 14", got)
+			}
+		})
+	}
+}
+
+// What is listed is kept as long as nothing about it has changed, and not a moment longer.
+func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
+	t.Run("aws row 21: one type is scarce", func(t *testing.T) {
+		w, c := newWorld(t, "m5.large", "c5.large", "r5.large"), class()
+		before := w.list(t, c)
+		if again := w.list(t, c); &again[0] != &before[0] {
+			t.Error("the list is made anew though nothing has changed")
+		}
+		w.scarcity.MarkOffering(scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		after := w.list(t, c)
+		for i := range after {
+			if same := after[i] == before[i]; same == (after[i].Name == "m5.large") {
+				t.Errorf("%s is the same: %v", after[i].Name, same)
+			}
+		}
+		if got := available(after); len(got) != 11 || slices.Contains(got, "m5.large spot us-east-1a") {
+			t.Errorf("available: %q", got)
+		}
+		if got := available(before); len(got) != 12 {
+			t.Errorf("the list that was handed out before has changed: %q", got)
+		}
+		w.now = w.now.Add(scarcity.For)
+		if got := available(w.list(t, c)); len(got) != 12 {
+			t.Errorf("three minutes later: %q", got)
+		}
+		if w.shop.listed != 1 {
+			t.Errorf("EC2 was asked %d times", w.shop.listed)
+		}
+	})
+	t.Run("two node classes do not hide changes from one another", func(t *testing.T) {
+		w, both := newWorld(t, "m5.large"), class()
+		one := class(func(c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[:1] })
+		w.list(t, both)
+		w.list(t, one)
+		w.scarcity.MarkOffering(scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		if got := available(w.list(t, one)); len(got) != 1 {
+			t.Errorf("one zone: %q", got)
+		}
+		if got := available(w.list(t, both)); len(got) != 3 {
+			t.Errorf("both zones: %q", got)
+		}
+	})
+}
+
+// described is all that a list says of what there is and what can be had.
+func described(all []*catalog.InstanceType) string {
+	var b strings.Builder
+	for _, it := range all {
+		fmt.Fprintln(&b, it.Name, it.Requirements, it.Capacity, it.Allocatable)
+	}
+	return b.String() + strings.Join(available(all), "\n")
+}
+
+// Nothing that bears on a list is left out of what it is kept by. Each change shows at once, though UID and version of the
+// class are what they were.
+func TestChangesShow(t *testing.T) {
+	amis := func(c *awsv1.EC2NodeClass) { c.Status.AMIs = []awsv1.AMI{{ID: "ami-1"}} }
+	for _, tt := range []struct {
+		name   string
+		change func(*world, *awsv1.EC2NodeClass)
+	}{
+		{"the image family", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest" }},
+		{"nested virtualization", func(_ *world, c *awsv1.EC2NodeClass) {
+			c.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: "enabled"}
+		}},
+		{"network interfaces", func(_ *world, c *awsv1.EC2NodeClass) {
+			c.Spec.NetworkInterfaces = []awsv1.NetworkInterface{{DeviceIndex: 7, InterfaceType: awsv1.InterfaceTypeInterface}}
+		}},
+		{"connection tracking", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.ConnectionTracking = &awsv1.ConnectionTracking{} }},
+		{"subnets", func(_ *world, c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[1:] }},
+		{"kubelet settings", func(_ *world, c *awsv1.EC2NodeClass) {
+			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": 3}`)}
+		}},
+		{"instance store", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.InstanceStorePolicy = awsv1.InstanceStoreRAID0 }},
+		{"a zone that is shifted away from", func(w *world, _ *awsv1.EC2NodeClass) { w.shifted = "use1-az1" }},
+		{"memory that was seen", func(w *world, c *awsv1.EC2NodeClass) {
+			w.observed.Note("m4.large", observed.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
+		}},
+		{"what is sold", func(w *world, _ *awsv1.EC2NodeClass) {
+			w.shop.offerings = w.shop.offerings[1:]
+			if err := w.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, c := newWorld(t, "a1.large", "m4.large", "m5d.large"), class(amis)
+			before := described(w.list(t, c))
+			tt.change(w, c)
+			if after := described(w.list(t, c)); after == before {
+				t.Errorf("nothing has changed:\n%s", after)
+			}
+		})
+	}
+	t.Run("aws row 103: other images, other memory", func(t *testing.T) {
+		w, c := newWorld(t, "m5.large"), class(amis)
+		estimate := w.list(t, c)[0].Capacity.Memory().DeepCopy()
+		w.observed.Note("m5.large", observed.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
+		if got := w.list(t, c)[0].Capacity.Memory(); got.Cmp(resource.MustParse("7000Mi")) != 0 {
+			t.Errorf("seen: %s", got)
+		}
+		c.Status.AMIs[0].ID = "ami-2"
+		if got := w.list(t, c)[0].Capacity.Memory(); got.Cmp(estimate) != 0 {
+			t.Errorf("with another image: %s, want %s", got, &estimate)
+		}
+	})
+}

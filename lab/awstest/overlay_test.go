@@ -37,8 +37,8 @@ func TestUserPrices(t *testing.T) {
 		prices map[string]float64
 		want   float64
 	}{
-		{"row 94: no price", nil, 0},
-		{"row 95: a user's price", map[string]float64{"m5.large": 0.25}, 0.25},
+		{"aws row 94: no price", nil, 0},
+		{"aws row 95: a user's price", map[string]float64{"m5.large": 0.25}, 0.25},
 		{"a user's price of another type", map[string]float64{"m5.xlarge": 0.25}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -78,17 +78,6 @@ func TestBeforeTheFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestSpotPoolsThatAreNotTraded(t *testing.T) {
-	p := New(Config{Region: "us-east-1", Fallback: list{"us-east-1/m5.large": 0.096}})
-	p.spot[pool{"m5.large", "a"}] = spotPrice{price: 0.03}
-	if price, ok := p.Spot("m5.large", "a"); price != 0.03 || !ok {
-		t.Errorf("traded pool: %v %v", price, ok)
-	}
-	if price, ok := p.Spot("m5.large", "b"); ok {
-		t.Errorf("a pool that EC2 does not trade has the price %v", price)
-	}
-}
-
 func TestPricingRegion(t *testing.T) {
 	for region, want := range map[string]string{
 		"ap-southeast-2": "ap-south-1", "cn-north-1": "cn-northwest-1", "eu-west-1": "eu-central-1", "us-west-2": "us-east-1", "sa-east-1": "us-east-1",

@@ -1,0 +1,232 @@
+package pricing
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+)
+
+// priceList is the Pricing API: prices by tenancy and type, a page for each type.
+type priceList struct {
+	currency string
+	prices   map[string]map[string]string
+	err      error
+	asked    int
+}
+
+func (l *priceList) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+	l.asked++
+	if l.err != nil {
+		return nil, l.err
+	}
+	tenancy := ""
+	for _, f := range in.Filters {
+		if aws.ToString(f.Field) == "tenancy" {
+			tenancy = aws.ToString(f.Value)
+		}
+	}
+	names := slices.Sorted(maps.Keys(l.prices[tenancy]))
+	page, _ := strconv.Atoi(aws.ToString(in.NextToken))
+	if page >= len(names) {
+		return &pricing.GetProductsOutput{}, nil
+	}
+	out := &pricing.GetProductsOutput{PriceList: []string{item(names[page], l.currency, l.prices[tenancy][names[page]])}}
+	if page+1 < len(names) {
+		out.NextToken = aws.String(strconv.Itoa(page + 1))
+	}
+	return out, nil
+}
+
+// exchange is EC2's history of spot prices.
+type exchange struct {
+	records []ec2types.SpotPrice
+	err     error
+}
+
+func (e *exchange) DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+	return &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: e.records}, e.err
+}
+
+func quote(instanceType, zone, price string) ec2types.SpotPrice {
+	return ec2types.SpotPrice{InstanceType: ec2types.InstanceType(instanceType), AvailabilityZone: aws.String(zone), SpotPrice: aws.String(price), Timestamp: aws.Time(noon)}
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func shared(prices map[string]string) map[string]map[string]string {
+	return map[string]map[string]string{"Shared": prices, "Dedicated": {"m5.metal": "4.608"}}
+}
+
+// market is a region with its prices.
+type market struct {
+	*Prices
+	list *priceList
+	spot *exchange
+}
+
+func open(region string, prices map[string]string) market {
+	m := market{list: &priceList{currency: currency(region), prices: shared(prices)}, spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}}}
+	m.Prices = New(Config{
+		Region: region, EC2: m.spot, Pricing: m.list, Now: func() time.Time { return noon },
+		Fallback: list{"us-east-1/m5.large": 0.096, "us-east-1/c5.large": 0.085},
+	})
+	return m
+}
+
+func (m market) expect(t *testing.T, instanceType string, want float64) {
+	t.Helper()
+	if got, ok := m.OnDemand(instanceType); got != want || ok != (want > 0) {
+		t.Errorf("%s costs %v (%v), want %v", instanceType, got, ok, want)
+	}
+}
+
+func TestRefresh(t *testing.T) {
+	t.Run("both queries count", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1", "c5.large": "0.09"})
+		version := m.Version()
+		if err := m.Refresh(t.Context()); err != nil || m.Version() == version {
+			t.Fatalf("%v, version %d", err, m.Version())
+		}
+		m.expect(t, "m5.large", 0.1)
+		m.expect(t, "m5.metal", 4.608)
+		for _, s := range m.State() {
+			if !s.Read.Equal(noon) || s.Err != nil || s.BuiltIn() {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+	t.Run("aws row 106: the Pricing API fails", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
+		m.list.err = errors.New("AccessDeniedException")
+		if err := m.RefreshOnDemand(t.Context()); err == nil {
+			t.Fatal("no error")
+		}
+		m.expect(t, "m5.large", 0.096) // what ships with the program
+		if s := m.State()[0]; !s.BuiltIn() || s.Err == nil {
+			t.Errorf("%+v", s)
+		}
+		m.list.err = nil
+		if err := m.RefreshOnDemand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.list.err = errors.New("AccessDeniedException")
+		if err := m.RefreshOnDemand(t.Context()); err == nil {
+			t.Fatal("no error")
+		}
+		m.expect(t, "m5.large", 0.1) // what was read before
+		if s := m.State()[0]; s.BuiltIn() || s.Err == nil || !s.Read.Equal(noon) {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("aws row 107: fewer types than before", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1", "c5.large": "0.09"})
+		if err := m.RefreshOnDemand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.list.prices = shared(map[string]string{"m5.large": "0.11"})
+		if err := m.RefreshOnDemand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.expect(t, "m5.large", 0.11)
+		m.expect(t, "c5.large", 0.09)
+		m.list.prices = map[string]map[string]string{"Dedicated": {"m5.metal": "5"}}
+		if err := m.RefreshOnDemand(t.Context()); err == nil {
+			t.Error("an empty list is taken for an answer")
+		}
+		m.expect(t, "m5.metal", 4.608)
+	})
+	t.Run("a region without bare metal", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
+		delete(m.list.prices, "Dedicated")
+		if err := m.RefreshOnDemand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.expect(t, "m5.large", 0.1)
+	})
+	t.Run("aws row 108: China pays in yuan", func(t *testing.T) {
+		m := open("cn-north-1", map[string]string{"m5.large": "1.1"})
+		m.expect(t, "m5.large", 0.096*yuan) // not yet known: comparable with what spot costs there
+		if err := m.RefreshOnDemand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.expect(t, "m5.large", 1.1)
+		m.list.currency = "USD"
+		if err := m.RefreshOnDemand(t.Context()); err == nil {
+			t.Error("prices in dollars are taken for yuan")
+		}
+	})
+	t.Run("aws row 109: GovCloud and isolated VPCs", func(t *testing.T) {
+		gov := open("us-gov-west-1", map[string]string{"m5.large": "0.1"})
+		isolated := market{Prices: New(Config{Region: "eu-west-1", EC2: &exchange{records: gov.spot.records}, Fallback: gov.cfg.Fallback, Now: gov.cfg.Now})}
+		for _, m := range []market{gov, isolated} {
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.expect(t, "m5.large", 0.096)
+			if s := m.State()[0]; !s.BuiltIn() || s.Unasked == "" {
+				t.Errorf("%+v", s)
+			}
+		}
+		if gov.list.asked != 0 {
+			t.Errorf("the Pricing API was asked %d times", gov.list.asked)
+		}
+	})
+	t.Run("aws row 110: a price of zero", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.0000", "c5.large": "0.09", "x9.large": "0.0000"})
+		m.spot.records = append(m.spot.records, quote("c5.large", "a", "0.0000"))
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.expect(t, "m5.large", 0.096)
+		m.expect(t, "x9.large", 0)
+		if price, ok := m.Spot("c5.large", "a"); ok {
+			t.Errorf("c5.large as spot costs %v", price)
+		}
+	})
+	t.Run("one kind fails, the other is read", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
+		m.spot.err = errors.New("UnauthorizedOperation")
+		if err := m.Refresh(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		m.expect(t, "m5.large", 0.1)
+		if price, ok := m.Spot("m5.large", "a"); !ok || price != 0.1 {
+			t.Errorf("spot costs %v, %v; want what on-demand does until EC2 has told", price, ok)
+		}
+		m.spot.err, m.spot.records = nil, nil
+		if err := m.RefreshSpot(t.Context()); err == nil {
+			t.Error("an empty history is taken for an answer")
+		}
+	})
+}
+
+func TestSpotPoolsThatWereNeverTraded(t *testing.T) {
+	t.Run("aws row 96: spot never reported in a zone", func(t *testing.T) {
+		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
+		if price, ok := m.Spot("m5.large", "b"); !ok || price != 0.096 {
+			t.Errorf("before the first answer: %v, %v", price, ok)
+		}
+		if err := m.RefreshSpot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if price, ok := m.Spot("m5.large", "b"); ok {
+			t.Errorf("a pool that EC2 does not trade has the price %v", price)
+		}
+		m.spot.records = []ec2types.SpotPrice{quote("m5.large", "b", "0.04")}
+		if err := m.RefreshSpot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if price, ok := m.Spot("m5.large", "a"); !ok || price != 0.03 {
+			t.Errorf("what was traded before costs %v, %v", price, ok)
+		}
+	})
+}

@@ -44,6 +44,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/controller/observe"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
 	"github.com/dovetail-k8s/dovetail/internal/controller/placement"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
@@ -131,7 +132,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(a.addLoops(ec2, state), a.addDisruption(ec2, state), a.addMeasuring(state))
+	return errors.Join(a.addLoops(ec2, state), a.addDisruption(ec2, state), a.addMeasuring(ec2, state))
 }
 
 // reconcilers react to single objects.
@@ -161,6 +162,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&hydrate.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
 		&tag.Reconciler{Client: c, Cloud: ec2, Log: log},
+		&observe.Reconciler{Client: c, Cloud: ec2},
 		&disrupt.Consolidatable{Client: c, Log: log, Now: now},
 		&disrupt.PodEvents{Client: c},
 		&terminate.ClaimReconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},

@@ -6,9 +6,12 @@ import (
 
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/statewatch"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // newDecisions remembers what plans say of pods, for those who measure it; nil if nobody does.
@@ -20,8 +23,18 @@ func (a *assembly) newDecisions() *podmetric.Decisions {
 }
 
 // addMeasuring adds what only looks. A metric for each pod is too much for some: it can be switched off.
-func (a *assembly) addMeasuring(state *cluster.State) error {
-	err := a.mgr.Add(&statewatch.Watch{State: state, Metrics: a.metrics, Log: a.log, Now: time.Now})
+func (a *assembly) addMeasuring(ec2 *aws.Cloud, state *cluster.State) error {
+	offerings := offering.NewCollector()
+	market := &offering.Loop{
+		Client: a.mgr.GetClient(), Cloud: ec2, Reserved: a.settings.Gate(settings.GateReservedCapacity), Collector: offerings, Events: a.events, Log: a.log,
+	}
+	if a.overlays != nil {
+		market.Lay = a.overlays.Lay
+	}
+	err := errors.Join(
+		a.mgr.Add(&statewatch.Watch{State: state, Metrics: a.metrics, Log: a.log, Now: time.Now}),
+		a.mgr.Add(market), ctrlmetrics.Registry.Register(offerings),
+	)
 	if a.decisions == nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
@@ -23,6 +24,8 @@ const (
 type catalog interface {
 	Refresh(ctx context.Context) error
 	RefreshVersion(ctx context.Context) error
+	// PriceState tells whether the prices could be read the last time.
+	PriceState() []cloud.PriceState
 }
 
 // Catalog renews in every replica, so that one that is elected later does not plan with old prices.
@@ -37,7 +40,7 @@ func (*Catalog) NeedLeaderElection() bool { return false }
 // Start renews until ctx ends. The caller has read everything once already. The error is
 // cloud.ErrIdentityMismatch when the cluster's name has come to name another cluster: it ends the controller.
 func (c *Catalog) Start(ctx context.Context) error {
-	types := time.NewTimer(catalogEvery)
+	types := time.NewTimer(c.wait(nil))
 	defer types.Stop()
 	version := time.NewTicker(versionEvery)
 	defer version.Stop()
@@ -46,12 +49,11 @@ func (c *Catalog) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-types.C:
-			wait := catalogEvery
-			if err := c.Cloud.Refresh(ctx); err != nil {
+			err := c.Cloud.Refresh(ctx)
+			if err != nil {
 				c.Log.Error("reading instance types and prices; the old ones are used", "error", err)
-				wait = catalogRetry
 			}
-			types.Reset(wait)
+			types.Reset(c.wait(err))
 		case <-version.C:
 			err := c.Cloud.RefreshVersion(ctx)
 			if errors.Is(err, cloud.ErrIdentityMismatch) {
@@ -62,6 +64,15 @@ func (c *Catalog) Start(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// wait is how long what is known will do, after the last attempt to renew it came to err.
+func (c *Catalog) wait(err error) time.Duration {
+	failed := func(s cloud.PriceState) bool { return s.Err != nil }
+	if err != nil || slices.ContainsFunc(c.Cloud.PriceState(), failed) {
+		return catalogRetry
+	}
+	return catalogEvery
 }
 
 // templates deletes launch templates of this cluster.

@@ -1,0 +1,168 @@
+// Package offering measures what node pools can buy: instance types, whether they can be had, and their prices. It says so, too,
+// when the prices are not those of the cloud.
+package offering
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+const (
+	// every is how often is looked.
+	every = time.Minute
+	// remindFailed and remindUnasked are how often it is said again where prices come from.
+	remindFailed, remindUnasked = time.Hour, 24 * time.Hour
+)
+
+// source tells what a node class can launch, and where prices come from.
+type source interface {
+	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
+	PriceState() []cloud.PriceState
+}
+
+// Loop looks at all node pools, on the leader.
+type Loop struct {
+	Client client.Client
+	Cloud  source
+	// Lay returns what types become by the NodeOverlays of a pool, false while that is not known. Nil leaves them.
+	Lay func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool)
+	// Reserved shows offerings in capacity reservations, of every type in every zone.
+	Reserved  bool
+	Collector *Collector
+	Events    *event.Recorder
+	Log       *slog.Logger
+}
+
+// NeedLeaderElection makes sure that only one process measures.
+func (l *Loop) NeedLeaderElection() bool { return true }
+
+// Start looks until ctx ends.
+func (l *Loop) Start(ctx context.Context) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if err := l.look(ctx); err != nil && ctx.Err() == nil {
+			l.Log.Error("measuring instance types", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (l *Loop) look(ctx context.Context) error {
+	var pools karpv1.NodePoolList
+	if err := l.Client.List(ctx, &pools); err != nil {
+		return err
+	}
+	slices.SortFunc(pools.Items, func(a, b karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
+	state := l.Cloud.PriceState()
+	view := newView(l.Reserved)
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		l.remark(pool, state)
+		types, err := l.types(ctx, pool)
+		if err != nil { // the others are shown nevertheless; the condition of the pool or its class says why
+			l.Log.Debug("instance types of a node pool are not measured", "NodePool", pool.Name, "error", err)
+			continue
+		}
+		view.add(types)
+	}
+	l.Collector.show(view, state)
+	return nil
+}
+
+func (l *Loop) types(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
+	class := &awsv1.EC2NodeClass{}
+	if err := l.Client.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class); err != nil {
+		return nil, err
+	}
+	types, err := l.Cloud.InstanceTypes(ctx, class)
+	if err != nil || l.Lay == nil {
+		return types, err
+	}
+	if laid, known := l.Lay(pool, types); known {
+		return laid, nil
+	}
+	return types, nil
+}
+
+// remark says on the pool where its prices come from, if not from the cloud.
+func (l *Loop) remark(pool *karpv1.NodePool, state []cloud.PriceState) {
+	for _, s := range state {
+		switch {
+		case s.Unasked != "":
+			l.Events.WarnEvery(remindUnasked, pool, "PricesBuiltIn", "%s prices are those that ship with the program: %s", s.CapacityType, s.Unasked)
+		case s.BuiltIn():
+			l.Events.WarnEvery(remindFailed, pool, "PricesBuiltIn", "%s prices are those that ship with the program: %v", s.CapacityType, s.Err)
+		case s.Err != nil:
+			l.Events.WarnEvery(remindFailed, pool, "PricesOutdated", "%s prices are those of %s: %v", s.CapacityType, s.Read.UTC().Format(time.RFC3339), s.Err)
+		}
+	}
+}
+
+// place is where a type is bought.
+type place struct{ instanceType, capacityType, zone string }
+
+// market is what is known of a place.
+type market struct {
+	available bool
+	price     float64 // the lowest of those that can be had, else of all; 0 if none is known
+}
+
+// view is what all pools see together.
+type view struct {
+	reserved bool
+	// cpus and bytes are the capacity of a type.
+	cpus, bytes map[string]float64
+	places      map[place]market
+}
+
+func newView(reserved bool) *view {
+	return &view{reserved: reserved, cpus: map[string]float64{}, bytes: map[string]float64{}, places: map[place]market{}}
+}
+
+// add shows what one more pool sees. What any pool can have counts as available.
+func (v *view) add(types []*catalog.InstanceType) {
+	for _, t := range types {
+		v.cpus[t.Name] = t.Capacity.Cpu().AsApproximateFloat64()
+		v.bytes[t.Name] = t.Capacity.Memory().AsApproximateFloat64()
+		for i := range t.Offerings {
+			o := &t.Offerings[i]
+			at := place{t.Name, o.CapacityType, o.Zone}
+			v.places[at] = v.places[at].with(o)
+			if v.reserved {
+				at.capacityType = karpv1.CapacityTypeReserved
+				v.places[at] = v.places[at] // there in any case
+			}
+		}
+	}
+}
+
+func (m market) with(o *catalog.Offering) market {
+	switch {
+	case o.Price <= 0 && !o.Available:
+		return m
+	case o.Available && !m.available:
+		return market{available: true, price: o.Price}
+	case o.Available == m.available && (m.price == 0 || o.Price < m.price):
+		m.price = o.Price
+	}
+	return m
+}

@@ -36,17 +36,21 @@ func TestUserPrices(t *testing.T) {
 		name   string
 		prices map[string]float64
 		want   float64
+		off    bool // the feature gate
 	}{
-		{"aws row 94: no price", nil, 0},
-		{"aws row 95: a user's price", map[string]float64{"m5.large": 0.25}, 0.25},
-		{"a user's price of another type", map[string]float64{"m5.xlarge": 0.25}, 0},
+		{"aws row 94: no price", nil, 0, false},
+		{"aws row 95: a user's price", map[string]float64{"m5.large": 0.25}, 0.25, false},
+		{"aws row 95: the same with the gate off", map[string]float64{"m5.large": 0.25}, 0, true},
+		{"a user's price of another type", map[string]float64{"m5.xlarge": 0.25}, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.config("uid-1")
 			cfg.IsolatedVPC, cfg.Fallback = true, hiding{cfg.Fallback, "m5.large"}
 			prices, version := map[string]float64{}, 0
-			cfg.UserPrices = func() (map[string]float64, int) { return prices, version }
+			if !tt.off {
+				cfg.UserPrices = func() (map[string]float64, int) { return prices, version }
+			}
 			c := w.start(cfg)
 			class := nodeClass("default")
 			resolve(t, c, class)

@@ -73,8 +73,9 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 		x.seat()
 		x.appraise()
 		x.order()
+		x.retail(only(x.interleaved(), func(n *node) bool { return slices.Contains(st.First, n.Pool.Name) }))
 		x.wholesale()
-		x.retail()
+		x.retail(x.interleaved())
 	}
 	x.result.Commands = x.commands()
 	x.result.Left = append(left, x.stays()...)
@@ -188,17 +189,10 @@ func (x *search) appraise() {
 	x.spare = w.Room
 }
 
-// order sorts candidates by what they cost for each pod; those first whose pools an earlier search did not come to. Of
-// destinations, those come first that are there to stay.
+// order sorts candidates by what they cost for each pod. Of destinations, those come first that are there to stay.
 func (x *search) order() {
-	first := func(n *node) int {
-		if slices.Contains(x.st.First, n.Pool.Name) {
-			return 0
-		}
-		return 1
-	}
 	slices.SortStableFunc(x.nodes, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(b.ratio(), a.ratio()), cmp.Compare(a.Node.Name, b.Node.Name))
+		return cmp.Or(cmp.Compare(b.ratio(), a.ratio()), cmp.Compare(a.Node.Name, b.Node.Name))
 	})
 	pools := map[string]*karpv1.NodePool{}
 	for i := range x.s.Pools {

@@ -192,8 +192,8 @@ func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*mo
 	return append(deletes, replaces...)
 }
 
-func only(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !keep(p) })
+func only[T any](list []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(t T) bool { return !keep(t) })
 }
 
 // judge applies all rules to a move whose pods have their places. It narrows the launches and counts what is saved.

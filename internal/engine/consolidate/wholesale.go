@@ -107,6 +107,33 @@ func (x *search) wholesale() {
 			x.group(of[k*len(of)/count:(k+1)*len(of)/count], closed)
 		}
 	}
+	x.mixed(size)
+}
+
+// mixed merges what is left of pools with both spot and on-demand nodes: what spot nodes alone may not be replaced by, they
+// may together with others.
+func (x *search) mixed(size int) {
+	if x.st.SpotToSpot {
+		return
+	}
+	byPool := map[string][]*node{}
+	var pools []string
+	for _, n := range x.nodes {
+		if n.ends || n.host || n.worth+n.room >= fair*n.Price {
+			continue
+		}
+		if byPool[n.Pool.Name] == nil {
+			pools = append(pools, n.Pool.Name)
+		}
+		byPool[n.Pool.Name] = append(byPool[n.Pool.Name], n)
+	}
+	for _, name := range pools {
+		list := byPool[name]
+		list = list[:min(len(list), size, max(0, x.budget[name]))]
+		if kinds := alike(list); len(kinds) > 1 {
+			x.group(list, map[int]bool{})
+		}
+	}
 }
 
 // alike sorts nodes by pool and capacity type, in the order in which these come.
@@ -201,9 +228,9 @@ func without(nodes, some []*node, closed map[int]bool) []*node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return slices.Contains(some, n) })
 }
 
-// retail asks about each candidate that is left, alone.
-func (x *search) retail() {
-	for _, n := range x.interleaved() {
+// retail asks about each of the candidates that are left, alone.
+func (x *search) retail(nodes []*node) {
+	for _, n := range nodes {
 		switch {
 		case n.ends || n.host:
 			continue

@@ -1,0 +1,641 @@
+package consolidate_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
+)
+
+const (
+	spot     = karpv1.CapacityTypeSpot
+	onDemand = karpv1.CapacityTypeOnDemand
+)
+
+// priced is a type that is sold in all zones at these prices; no price, no offering.
+func priced(name string, cpu int, onDemandPrice, spotPrice float64) *catalog.InstanceType {
+	it := Type(name, 1, "cpu", fmt.Sprint(cpu), "memory", fmt.Sprintf("%dGi", 4*cpu))
+	var offerings []catalog.Offering
+	for _, zone := range Zones() {
+		if onDemandPrice > 0 {
+			offerings = append(offerings, Offering(zone, onDemand, onDemandPrice))
+		}
+		if spotPrice > 0 {
+			offerings = append(offerings, Offering(zone, spot, spotPrice))
+		}
+	}
+	return WithOfferings(it, offerings...)
+}
+
+// world is a pool of these types without nodes.
+func world(list []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) *snapshot.Snapshot {
+	return unbounded(World([]snapshot.Pool{Pool("general", list, edit...)}))
+}
+
+// add has a node of a pool run pods, the first offering of the type of that capacity type, up for a day.
+func add(s *snapshot.Snapshot, pool int, name, of, capacityType string, pods ...*corev1.Pod) *snapshot.Node {
+	p := &s.Pools[pool]
+	it := p.InstanceTypes[slices.IndexFunc(p.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })]
+	o := it.Offerings[slices.IndexFunc(it.Offerings, func(o catalog.Offering) bool { return o.CapacityType == capacityType })]
+	n := workload.Machine(name, p.NodePool, it, o)
+	n.CreatedAt = s.Now.Add(-24 * time.Hour)
+	for _, pod := range pods {
+		n.Pods = append(n.Pods, Bound(pod, name))
+	}
+	s.Nodes = append(s.Nodes, n)
+	return &s.Nodes[len(s.Nodes)-1]
+}
+
+func one(name, cpu string, edit ...func(*corev1.Pod)) *corev1.Pod {
+	return Pod(name, append([]func(*corev1.Pod){Asks("cpu", cpu), OwnedBy("apps/v1", "ReplicaSet")}, edit...)...)
+}
+
+// ended are the names of the nodes that commands end, sorted, and launched the names of the first types of their launches.
+func ended(r consolidate.Result) (out []string) {
+	for _, c := range r.Commands {
+		for _, n := range c.Candidates {
+			out = append(out, n.Node.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func launched(r consolidate.Result) (out [][]string) {
+	for _, c := range r.Commands {
+		for _, l := range c.Plan.Launches {
+			var names []string
+			for _, it := range l.InstanceTypes {
+				names = append(names, it.Name)
+			}
+			out = append(out, names)
+		}
+	}
+	return out
+}
+
+func reasons(r consolidate.Result) map[string]string {
+	out := map[string]string{}
+	for _, l := range r.Left {
+		out[l.Candidate.Node.Name] = l.Why
+	}
+	return out
+}
+
+// wantNothing fails unless no command is found, for this reason of the node.
+func wantNothing(t *testing.T, r consolidate.Result, node, why string) {
+	t.Helper()
+	if len(r.Commands) > 0 {
+		t.Errorf("found %s, want nothing", told(r))
+	}
+	if got := reasons(r)[node]; !strings.Contains(got, why) {
+		t.Errorf("%s stays because %q, want %q", node, got, why)
+	}
+}
+
+func wantEnded(t *testing.T, r consolidate.Result, names ...string) {
+	t.Helper()
+	if got := ended(r); !slices.Equal(got, names) {
+		t.Errorf("ended are %v, want %v: %s", got, names, told(r))
+	}
+}
+
+func none() consolidate.Settings { return consolidate.Settings{} }
+
+func TestRowsOfPrices(t *testing.T) {
+	big := priced("big", 8, 0.8, 0)
+	t.Run("lifecycle row 129: the worst spot price of all zones counts", func(t *testing.T) {
+		small := WithOfferings(priced("small", 2, 0, 0), Offering("z1", spot, 0.05), Offering("z2", spot, 0.9), Offering("z1", onDemand, 1.5))
+		s := world([]*catalog.InstanceType{big, small})
+		add(s, 0, "node", "big", onDemand, one("pod", "1"))
+		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		small.Offerings[1].Price = 0.7
+		wantEnded(t, find(s, none()), "node")
+	})
+	t.Run("lifecycle row 130: on-demand would cost more, so it must be spot", func(t *testing.T) {
+		small := priced("small", 2, 0.9, 0.1)
+		s := world([]*catalog.InstanceType{big, small})
+		add(s, 0, "node", "big", onDemand, one("pod", "1"))
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if got := r.Commands[0].Plan.Launches[0].Requirements.Get(Capacity).Values(); !slices.Equal(got, []string{spot}) {
+			t.Errorf("the capacity type may be %v, want spot only", got)
+		}
+	})
+	t.Run("lifecycle row 131: one node is not replaced by two", func(t *testing.T) {
+		gone := priced("big", 8, 0.8, 0)
+		for i := range gone.Offerings {
+			gone.Offerings[i].Available = false
+		}
+		s := world([]*catalog.InstanceType{gone, priced("half", 4, 0.1, 0)})
+		add(s, 0, "node", "big", onDemand, one("a", "3"), one("b", "3"))
+		wantNothing(t, find(s, none()), "node", "Can't remove without creating 2 candidates")
+	})
+	t.Run("lifecycle row 145: minValues are not relaxed", func(t *testing.T) {
+		list := []*catalog.InstanceType{big, priced("a", 2, 0.2, 0), priced("b", 2, 0.25, 0), priced("c", 8, 0.9, 0)}
+		s := world(list, Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(3))
+		s.Settings.MinValuesPolicy = "BestEffort"
+		add(s, 0, "node", "big", onDemand, one("pod", "1"))
+		wantNothing(t, find(s, none()), "node", "Filtering by price: minValues")
+		*s.Pools[0].NodePool.Spec.Template.Spec.Requirements[0].MinValues = 2
+		wantEnded(t, find(s, none()), "node")
+	})
+}
+
+// TestRowsOfEqualTypes has nodes that would be replaced by one of a type that ends.
+func TestRowsOfEqualTypes(t *testing.T) {
+	list := func(more ...*catalog.InstanceType) []*catalog.InstanceType {
+		return append(more, priced("small", 2, 0.1, 0), priced("xl", 4, 0.2, 0), priced("2xl", 8, 0.4, 0))
+	}
+	// Each pod fits a small node but for its port, so none fits beside another.
+	alone := func(name string) *corev1.Pod { return one(name, "500m", HostPort("", 80, corev1.ProtocolTCP)) }
+	t.Run("lifecycle row 146: minValues that options other than equal ones do not reach", func(t *testing.T) {
+		s := world(list(priced("nano", 2, 0.05, 0)), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2))
+		add(s, 0, "a", "2xl", onDemand, one("pod-a", "700m"))
+		add(s, 0, "b", "small", onDemand, one("pod-b", "1500m"))
+		r := find(s, none())
+		if len(launched(r)) > 0 && slices.Contains(ended(r), "b") {
+			t.Errorf("found %s, want node b to stay: with it, nano only is left of the options", told(r))
+		}
+		if !slices.Contains(ended(r), "a") {
+			t.Errorf("found %s, want node a to end", told(r))
+		}
+	})
+	t.Run("lifecycle row 147: of twins that have room for one another, the one with fewer pods ends", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+		add(s, 0, "few", "xl", onDemand, one("a", "1"))
+		add(s, 0, "many", "xl", onDemand, one("b", "1"), one("c", "1"))
+		r := find(s, none())
+		wantEnded(t, r, "few")
+		if len(launched(r)) > 0 {
+			t.Errorf("found %s, want nothing to be launched", told(r))
+		}
+	})
+	t.Run("lifecycle row 148: two 2xl and a small do not become a small", func(t *testing.T) {
+		for _, nano := range []bool{false, true} {
+			types := list()
+			if nano {
+				types = list(priced("nano", 2, 0.05, 0))
+			}
+			s := world(types)
+			add(s, 0, "a", "2xl", onDemand, one("pod-a", "500m"))
+			add(s, 0, "b", "2xl", onDemand, one("pod-b", "500m"))
+			add(s, 0, "c", "small", onDemand, one("pod-c", "500m"))
+			r := find(s, none())
+			if nano {
+				if got := launched(r); len(got) != 1 || !slices.Equal(got[0], []string{"nano"}) {
+					t.Errorf("launched are %v, want nano only: %s", got, told(r))
+				}
+				wantEnded(t, r, "a", "b", "c")
+				continue
+			}
+			wantEnded(t, r, "a", "b")
+			if len(launched(r)) > 0 {
+				t.Errorf("found %s, want their pods to join the small one", told(r))
+			}
+		}
+	})
+	t.Run("none of several replacements is equal to what ends", func(t *testing.T) {
+		s := world(list())
+		for _, name := range []string{"a", "b", "c"} {
+			add(s, 0, name, "2xl", onDemand, alone(name))
+		}
+		add(s, 0, "d", "small", onDemand, alone("d"))
+		r := find(s, none())
+		wantEnded(t, r, "a", "b", "c")
+		for _, names := range launched(r) {
+			if !slices.Equal(names, []string{"small"}) && !slices.Equal(names, []string{"small", "xl"}) {
+				t.Errorf("launched is one of %v, want small", names)
+			}
+		}
+	})
+}
+
+func TestRowsOfDestinations(t *testing.T) {
+	list := []*catalog.InstanceType{priced("xl", 4, 0.2, 0)}
+	t.Run("lifecycle row 132: pods move to nodes of others", func(t *testing.T) {
+		s := world(list)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		other := Node("other", "")
+		other.Claim, other.Pool = "", ""
+		s.Nodes = append(s.Nodes, other)
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if len(launched(r)) > 0 || r.Commands[0].Plan.Placements[0].Node != "other" {
+			t.Errorf("found %s, want the pod to move to the other node", told(r))
+		}
+	})
+	t.Run("lifecycle row 133: a node that is not initialized takes nobody", func(t *testing.T) {
+		s := world(list)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		add(s, 0, "coming", "xl", onDemand).Initialized = false
+		wantNothing(t, find(s, none()), "node", "default/pod => would schedule against uninitialized nodeclaim/coming, node/coming")
+		add(s, 0, "up", "xl", onDemand, one("own", "3"))
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if r.Commands[0].Plan.Placements[0].Node != "up" {
+			t.Errorf("found %s, want the pod to move to the node that is up", told(r))
+		}
+	})
+	t.Run("lifecycle row 134: a pod of a node that goes may come to one that is not initialized", func(t *testing.T) {
+		s := world(list)
+		leaving := one("leaving", "4")
+		add(s, 0, "going", "xl", onDemand, leaving).Deleting = true
+		s.Pods = []*corev1.Pod{leaving}
+		add(s, 0, "coming", "xl", onDemand).Initialized = false
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		add(s, 0, "up", "xl", onDemand, one("own", "3"))
+		wantEnded(t, find(s, none()), "node")
+	})
+	t.Run("lifecycle row 135: a pod that never fits does not matter", func(t *testing.T) {
+		s := world(list)
+		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "100"))}
+		add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
+		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
+		wantEnded(t, find(s, none()), "a")
+	})
+	t.Run("lifecycle row 136: a node that a pending pod needs is not shrunk", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0), priced("4xl", 16, 0.8, 0)})
+		add(s, 0, "node", "4xl", onDemand, one("pod", "1"))
+		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "14"))}
+		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		s.Pods = nil
+		wantEnded(t, find(s, none()), "node")
+	})
+	t.Run("lifecycle row 137: no running pod becomes pending", func(t *testing.T) {
+		s := world(list, Limit("cpu", "8"))
+		s.Pools[0].Used = Resources("cpu", "8")
+		add(s, 0, "a", "xl", onDemand, one("pod-a", "3"))
+		add(s, 0, "b", "xl", onDemand, one("pod-b", "3"))
+		wantNothing(t, find(s, none()), "a", "Not all pods would schedule, default/pod-a => ")
+	})
+	t.Run("lifecycle row 138: a node that was disturbed lately takes no running pods", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+		s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute)
+		add(s, 0, "node", "m", onDemand, one("pod", "1500m"))
+		add(s, 0, "busy", "xl", onDemand, one("own", "1")).Consolidatable = false
+		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		if r := find(s, none()); reasons(r)["busy"] == "" {
+			t.Error("nobody says why the busy node stays")
+		}
+		s.Nodes[0] = *add(s, 0, "node", "xl", onDemand, one("pod", "1500m"))
+		s.Nodes = s.Nodes[:2]
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if got := launched(r); len(got) != 1 {
+			t.Errorf("found %s, want a new node", told(r))
+		}
+		s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
+		if r := find(s, none()); len(launched(r)) > 0 || len(ended(r)) != 1 {
+			t.Errorf("found %s, want the pod to move: a pool of 0s is never busy", told(r))
+		}
+	})
+	t.Run("lifecycle row 139: nodes of a pool that never consolidates take pods", func(t *testing.T) {
+		s := world(list)
+		s.Pools = append(s.Pools, Pool("steady", list))
+		s.Pools[1].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		add(s, 1, "steady", "xl", onDemand, one("own", "1")).Consolidatable = false
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if got := reasons(r)["steady"]; got != `NodePool "steady" has consolidation disabled` {
+			t.Errorf("the steady node stays because %q", got)
+		}
+	})
+	t.Run("lifecycle row 140: a volume on the node's own disk does not hold it", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+		add(s, 0, "node", "xl", onDemand, one("pod", "1", Claims("disk")))
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
+		pv.Spec.Local = &corev1.LocalVolumeSource{Path: "/disk"}
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Host, corev1.NodeSelectorOpIn, "node")},
+		}}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Name: "disk", Namespace: "default", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		}}
+		claim.Spec.VolumeName, claim.Status.Phase = "disk", corev1.ClaimBound
+		s.Volumes.Volumes = map[string]*corev1.PersistentVolume{"disk": pv}
+		s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{{Namespace: "default", Name: "disk"}: claim}
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if len(launched(r)) != 1 {
+			t.Errorf("found %s, want a new node", told(r))
+		}
+	})
+	t.Run("lifecycle row 141: a pod without an owner is moved like others", func(t *testing.T) {
+		s := world(list)
+		add(s, 0, "a", "xl", onDemand, Pod("bare", Asks("cpu", "1")))
+		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
+		wantEnded(t, find(s, none()), "a")
+	})
+	t.Run("lifecycle row 142: pools that cannot launch do not matter", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+		s.Pools = append(s.Pools, Pool("empty", nil))
+		closed := Pool("closed", nil)
+		s.Closed = []*karpv1.NodePool{closed.NodePool}
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		wantEnded(t, find(s, none()), "node")
+	})
+	t.Run("lifecycle row 143: what would break a spread or an anti-affinity", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+		for k, zone := range Zones() {
+			n := add(s, 0, "node-"+zone, "m", onDemand, one("pod-"+zone, "1", Labelled("app", "web"), Spread(Zone, 1, "web")))
+			if k == 1 {
+				s.Nodes = s.Nodes[:k]
+				n = add(s, 0, "node-"+zone, "xl", onDemand, one("pod-"+zone, "1", Labelled("app", "web"), Spread(Zone, 1, "web")))
+			}
+			n.Labels[Zone] = zone
+		}
+		r := find(s, none())
+		wantEnded(t, r, "node-z2")
+		if got := r.Commands[0].Plan.Launches[0].Requirements.Get(Zone).Values(); !slices.Equal(got, []string{"z2"}) {
+			t.Errorf("the replacement may be in %v, want z2", got)
+		}
+		s = world(list)
+		add(s, 0, "a", "xl", onDemand, one("pod-a", "1", Labelled("app", "web"), Apart(Host, "web")))
+		add(s, 0, "b", "xl", onDemand, one("pod-b", "1", Labelled("app", "web"), Apart(Host, "web")))
+		wantNothing(t, find(s, none()), "a", "Can't replace with a cheaper node")
+	})
+	t.Run("lifecycle row 144: preferences that are ignored do not matter", func(t *testing.T) {
+		s := world(list)
+		for _, name := range []string{"a", "b"} {
+			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1", Labelled("app", "web"), PreferApart(10, Host, "web")))
+		}
+		wantNothing(t, find(s, none()), "a", "Can't replace with a cheaper node")
+		s.Settings.PreferencePolicy = "Ignore"
+		if r := find(s, none()); len(ended(r)) != 1 {
+			t.Errorf("found %s, want one node to end", told(r))
+		}
+	})
+}
+
+// spotTypes are n types that cost more and more, and one that costs most.
+func spotTypes(n int) []*catalog.InstanceType {
+	out := []*catalog.InstanceType{priced("dear", 4, 0, 9)}
+	for k := range n {
+		out = append(out, priced(fmt.Sprintf("t%02d", k), 4, 0, 0.1+0.01*float64(k)))
+	}
+	return out
+}
+
+func TestRowsOfSpot(t *testing.T) {
+	on := consolidate.Settings{SpotToSpot: true}
+	single := func(list []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) *snapshot.Snapshot {
+		s := world(list, edit...)
+		add(s, 0, "node", "dear", spot, one("pod", "1"))
+		return s
+	}
+	t.Run("lifecycle row 149: spot and on-demand may become one without the rules of spot", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.09, 0.1), priced("xl", 4, 0.4, 0.15)})
+		add(s, 0, "a", "m", spot, one("pod-a", "1200m"))
+		add(s, 0, "b", "m", spot, one("pod-b", "1200m"))
+		add(s, 0, "c", "m", onDemand, one("pod-c", "1200m"))
+		r := find(s, none())
+		wantEnded(t, r, "a", "b", "c")
+		if got := launched(r); len(got) != 1 {
+			t.Errorf("launched are %v, want one", got)
+		}
+	})
+	t.Run("lifecycle row 150: spot is not replaced by spot unless that is enabled", func(t *testing.T) {
+		s := single(spotTypes(20))
+		wantNothing(t, find(s, none()), "node", "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
+		add(s, 0, "other", "dear", spot, one("own", "1"), one("own-2", "1"))
+		wantEnded(t, find(s, none()), "node")
+	})
+	t.Run("lifecycle row 151: one cheaper type is not enough", func(t *testing.T) {
+		wantNothing(t, find(single(spotTypes(1)), on), "node", "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, got 1")
+	})
+	t.Run("lifecycle row 152: a node among the 15 cheapest is not replaced", func(t *testing.T) {
+		s := world(spotTypes(30))
+		add(s, 0, "node", "t13", spot, one("pod", "1"))
+		wantNothing(t, find(s, on), "node", "got 13")
+	})
+	t.Run("lifecycle row 153: minValues of 16 of 18 types send the 16 cheapest", func(t *testing.T) {
+		r := find(single(spotTypes(18), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(16)), on)
+		if got := launched(r); len(got) != 1 || len(got[0]) != 16 || got[0][0] != "t00" || got[0][15] != "t15" {
+			t.Errorf("launched are %v, want t00 to t15", got)
+		}
+	})
+	t.Run("lifecycle row 154: minValues of 10 send 15", func(t *testing.T) {
+		r := find(single(spotTypes(18), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(10)), on)
+		if got := launched(r); len(got) != 1 || len(got[0]) != 15 || got[0][14] != "t14" {
+			t.Errorf("launched are %v, want t00 to t14", got)
+		}
+	})
+	t.Run("lifecycle row 155: the cheapest type is found wherever it is listed", func(t *testing.T) {
+		list := append(spotTypes(20), priced("zz-cheapest", 4, 0, 0.01))
+		r := find(single(list), on)
+		if got := launched(r); len(got) != 1 || got[0][0] != "zz-cheapest" || len(got[0]) != 15 {
+			t.Errorf("launched are %v, want zz-cheapest first of 15", got)
+		}
+	})
+	t.Run("lifecycle row 156: several spot nodes may become one of fewer than 15 types", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0, 0.1), priced("xl", 4, 0, 0.15)})
+		add(s, 0, "a", "m", spot, one("pod-a", "1500m"))
+		add(s, 0, "b", "m", spot, one("pod-b", "1500m"))
+		r := find(s, on)
+		wantEnded(t, r, "a", "b")
+		if got := launched(r); len(got) != 1 || !slices.Equal(got[0], []string{"xl"}) {
+			t.Errorf("launched are %v, want one xl", got)
+		}
+		wantNothing(t, find(s, none()), "a", "SpotToSpotConsolidation is disabled")
+	})
+}
+
+func TestRowsOfTheBound(t *testing.T) {
+	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+	s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes))
+	unbounded(s)
+	for k := range 3 {
+		add(s, 0, fmt.Sprintf("a%d", k), "xl", onDemand, one(fmt.Sprintf("pod-a%d", k), "3"))
+		add(s, 1, fmt.Sprintf("b%d", k), "xl", onDemand, one(fmt.Sprintf("pod-b%d", k), "3"))
+	}
+	t.Run("lifecycle row 157: no work is allowed", func(t *testing.T) {
+		r := find(s, consolidate.Settings{Questions: -1})
+		if len(r.Commands) > 0 || !r.TimedOut || r.Examined != 0 || !slices.Equal(r.Unseen, []string{"general", "other"}) {
+			t.Errorf("result is %+v, want nothing but that it timed out", r)
+		}
+	})
+	t.Run("lifecycle row 158: pools that were not come to go first", func(t *testing.T) {
+		// One question seats pending pods; the next is about the first candidate.
+		r := find(s, consolidate.Settings{Questions: 2})
+		if !r.TimedOut || r.Examined != 1 || len(r.Unseen) != 1 {
+			t.Fatalf("%d are examined, not yet seen are %v; want one, and the other's pool", r.Examined, r.Unseen)
+		}
+		again := find(s, consolidate.Settings{Questions: 2, First: r.Unseen})
+		if len(again.Unseen) != 1 || again.Unseen[0] == r.Unseen[0] {
+			t.Errorf("not yet seen are %v, want the other pool", again.Unseen)
+		}
+		if all := find(s, none()); all.TimedOut || len(all.Unseen) > 0 || all.Examined != 6 {
+			t.Errorf("without a bound, %d are examined and %v are not seen", all.Examined, all.Unseen)
+		}
+	})
+	t.Run("lifecycle row 159: what is easiest to disturb for its price goes first", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+		for _, pods := range []int{20, 1, 5} {
+			name := fmt.Sprintf("pods-%02d", pods)
+			n := add(s, 0, name, "xl", onDemand)
+			for k := range pods {
+				n.Pods = append(n.Pods, Bound(one(fmt.Sprintf("%s-%d", name, k), "10m"), name))
+			}
+		}
+		add(s, 0, "zz-room", "xl", onDemand, Pods(60, "own", Asks("cpu", "10m"))...)
+		var order []string
+		for range 3 {
+			r := find(budget(s, "1"), none())
+			order = append(order, ended(r)...)
+			s = carryOut(s, r.Commands, time.Hour)
+		}
+		if want := []string{"pods-01", "pods-05", "pods-20"}; !slices.Equal(order, want) {
+			t.Errorf("nodes end in the order %v, want %v", order, want)
+		}
+	})
+}
+
+func TestRowsOfBalance(t *testing.T) {
+	even := consolidate.Total{Cost: 100, Disruption: 100}
+	for _, tt := range []struct {
+		name                string
+		total               consolidate.Total
+		savings, disruption float64
+		score               float64
+		approved            bool
+	}{
+		{"lifecycle row 160: a fifth saved for a twentieth disturbed", even, 20, 5, 4, true},
+		{"lifecycle row 161: equal shares", even, 10, 10, 1, true},
+		{"lifecycle row 161: exactly half", even, 5, 10, 0.5, true},
+		{"less than half", even, 4.9, 10, 0.49, false},
+		{"lifecycle row 162: nothing saved", even, 0, 10, 0, false},
+		{"lifecycle row 162: less than nothing saved", even, -5, 10, 0, false},
+		{"lifecycle row 162: a pool that costs nothing", consolidate.Total{Disruption: 100}, 5, 10, 0, false},
+		{"a pool without totals", consolidate.Total{}, 5, 10, 0, false},
+		{"lifecycle row 163: nothing disturbed", even, 1, 0, math.Inf(1), true},
+		{"lifecycle row 164: all of a pool", even, 100, 100, 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := consolidate.Score(tt.total, tt.savings, tt.disruption)
+			if math.Abs(v.Score-tt.score) > 1e-9 && !(math.IsInf(tt.score, 1) && math.IsInf(v.Score, 1)) || v.Approved != tt.approved {
+				t.Errorf("score %v, approved %v; want %v, %v", v.Score, v.Approved, tt.score, tt.approved)
+			}
+		})
+	}
+	balanced := func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }
+	t.Run("lifecycle row 164: the only node of a pool", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)}, balanced)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		s.Nodes = append(s.Nodes, Node("other", "", func(n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if v := r.Commands[0].Verdicts; len(v) != 1 || v[0].Score != 1 || !v[0].Approved {
+			t.Errorf("verdicts are %+v, want a score of 1", v)
+		}
+	})
+	t.Run("lifecycle row 165: a price that is no number counts as none", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)}, balanced)
+		for _, name := range []string{"a", "b"} {
+			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1"))
+		}
+		list := candidates(s)
+		list[0].Price = math.NaN()
+		totals := consolidate.PoolTotals(s, list, nil)
+		if got := totals["general"]; got != (consolidate.Total{Cost: 0.2, Disruption: 4}) {
+			t.Errorf("totals are %+v, want a cost of 0.2 and a disruption of 4", got)
+		}
+		r := consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), totals, none())
+		wantEnded(t, r, "b")
+	})
+	t.Run("lifecycle row 166: an offering that cannot be had now has its price", func(t *testing.T) {
+		it := priced("xl", 4, 0.2, 0)
+		for i := range it.Offerings {
+			it.Offerings[i].Available = false
+		}
+		s := world([]*catalog.InstanceType{it, priced("m", 2, 0.1, 0)}, balanced)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if c := r.Commands[0]; math.Abs(c.Savings-0.1) > 1e-9 || c.Verdicts[0].Score != 0.5 {
+			t.Errorf("it saves %v $/h at a score of %v, want 0.1 and 0.5", c.Savings, c.Verdicts[0].Score)
+		}
+	})
+	t.Run("lifecycle row 167: a spot price does not count where only on-demand is bought", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.15, 0.01), priced("xl", 4, 0.2, 0.02)}, balanced, Require(Capacity, corev1.NodeSelectorOpIn, onDemand))
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		wantNothing(t, find(s, none()), "node", "It would disturb more than it saves")
+		s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmptyOrUnderutilized
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if math.Abs(r.Commands[0].Savings-0.05) > 1e-9 {
+			t.Errorf("it saves %v $/h, want 0.05", r.Commands[0].Savings)
+		}
+	})
+	t.Run("lifecycle row 168: each pool must approve", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)}, balanced)
+		s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes, balanced))
+		unbounded(s)
+		add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
+		add(s, 1, "b", "xl", onDemand, one("pod-b", "1"))
+		list := candidates(s)
+		totals := consolidate.Totals{"general": {Cost: 0.2, Disruption: 2}, "other": {Cost: 100, Disruption: 2}}
+		r := consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), totals, none())
+		if slices.Contains(ended(r), "b") {
+			t.Errorf("found %s, want node b to stay: its pool rejects", told(r))
+		}
+	})
+	t.Run("lifecycle row 169: a budget of nothing", func(t *testing.T) {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)}, balanced)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		r := find(budget(s, "0%"), none())
+		if len(r.Commands) > 0 || !r.OverBudget {
+			t.Errorf("found %s, over budget %v; want nothing, for the budget", told(r), r.OverBudget)
+		}
+	})
+}
+
+func TestNotForConsolidation(t *testing.T) {
+	for _, tt := range []struct {
+		why   string
+		quiet bool
+		edit  func(s *snapshot.Snapshot)
+	}{
+		{`Instance Type "nowhere" not found`, false, func(s *snapshot.Snapshot) { s.Nodes[0].Labels[corev1.LabelInstanceTypeStable] = "nowhere" }},
+		{`Node does not have label "karpenter.sh/capacity-type"`, false, func(s *snapshot.Snapshot) { delete(s.Nodes[0].Labels, Capacity) }},
+		{`Node does not have label "topology.kubernetes.io/zone"`, false, func(s *snapshot.Snapshot) { delete(s.Nodes[0].Labels, Zone) }},
+		{`NodePool "general" has consolidation disabled`, false, func(s *snapshot.Snapshot) {
+			s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
+		}},
+		{`NodePool "general" has consolidation policy WhenEmpty, but node is not empty`, false, func(s *snapshot.Snapshot) {
+			s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty
+		}},
+		{"Node is empty", true, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }},
+		{"Pods came or went too lately", true, func(s *snapshot.Snapshot) { s.Nodes[0].Consolidatable = false }},
+		{`NodePool "general" keeps a fixed number of nodes`, true, func(s *snapshot.Snapshot) {
+			s.Pools[0].NodePool.Spec.Replicas = new(int64)
+			s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes))
+		}},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+			add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+			tt.edit(s)
+			r := find(s, none())
+			wantNothing(t, r, "node", tt.why)
+			if len(r.Left) != 1 || r.Left[0].Quiet != tt.quiet {
+				t.Errorf("left are %+v, want one, quiet %v", r.Left, tt.quiet)
+			}
+		})
+	}
+}

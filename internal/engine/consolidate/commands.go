@@ -17,10 +17,16 @@ const (
 )
 
 // commands joins moves into commands, best first. Those that buy nothing are carried out at once, so they never wait for
-// those that do.
+// those that do. Where a move is right only once another is made, for rules of topology, they stay in the order in which they were
+// found, in which each is right after those before it.
 func (x *search) commands() []disrupt.Command {
+	moves := slices.Concat(x.joined(x.bought(false), len(x.moves)), x.joined(x.bought(true), len(x.moves)))
+	slices.SortStableFunc(moves, better)
+	if len(moves) > 1 && !x.apart(x.moves) && !x.hold(moves) {
+		moves = x.joined(x.moves, 1)
+	}
 	var out []disrupt.Command
-	for _, m := range append(x.joined(false), x.joined(true)...) {
+	for _, m := range moves {
 		c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, Kind: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
 		if len(m.gone) == 1 {
 			c.Kind = Single
@@ -30,32 +36,39 @@ func (x *search) commands() []disrupt.Command {
 		}
 		out = append(out, c)
 	}
-	slices.SortStableFunc(out, func(a, b disrupt.Command) int { return cmp.Compare(b.Savings*disturbs(&a), a.Savings*disturbs(&b)) })
 	return out
 }
 
-func disturbs(c *disrupt.Command) float64 {
-	total := 0.0
-	for _, n := range c.Candidates {
-		total += n.Cost
-	}
-	return total
+// better puts moves first that save more for what they disturb.
+func better(a, b *move) int { return cmp.Compare(b.savings*a.cost(), a.savings*b.cost()) }
+
+// bought are the moves that buy something, or those that do not, best first.
+func (x *search) bought(something bool) []*move {
+	moves := only(x.moves, func(m *move) bool { return len(m.plan.Launches) > 0 == something })
+	slices.SortStableFunc(moves, better)
+	return moves
 }
 
-// joined are the moves that buy something, or those that do not, as few as may be.
-func (x *search) joined(buying bool) []*move {
-	var moves []*move
-	for _, m := range x.moves {
-		if len(m.plan.Launches) > 0 == buying {
-			moves = append(moves, m)
-		}
-	}
-	slices.SortStableFunc(moves, func(a, b *move) int { return cmp.Compare(b.savings*a.cost(), a.savings*b.cost()) })
+// hold tells whether each move is right after those before it.
+func (x *search) hold(moves []*move) bool {
+	x.p.ReleaseTo(x.base)
+	return !slices.ContainsFunc(moves, func(m *move) bool {
+		promised := promises(m.plan.Launches)
+		pods := unpromised(m.gone, promised)
+		return len(x.asPlanned(m.gone, &m.plan, pods)) > 0 || x.fits(m.gone, &m.plan, nil, promised) != nil
+	})
+}
+
+// joined joins moves, in their order, into as few as may be. Each is joined to one of the last few that came before.
+func (x *search) joined(moves []*move, last int) []*move {
 	size := groupSize(len(x.nodes))
 	var out []*move
 	for _, m := range moves {
-		if k := slices.IndexFunc(out, func(o *move) bool { return len(o.gone)+len(m.gone) <= size && x.join(o, m) }); k < 0 {
-			out = append(out, m)
+		recent := out[max(0, len(out)-last):]
+		if k := slices.IndexFunc(recent, func(o *move) bool { return len(o.gone)+len(m.gone) <= size && x.join(o, m) }); k < 0 {
+			own := *m
+			own.plan.Placements, own.plan.Launches = slices.Clone(m.plan.Placements), slices.Clone(m.plan.Launches)
+			out = append(out, &own)
 		}
 	}
 	return out

@@ -44,17 +44,20 @@ type search struct {
 	budget map[string]int
 	// nodes are the eligible candidates, best first, byIndex finds them.
 	nodes   []*node
-	byIndex map[int]*node
+	byIndex []*node
 	// open are the nodes of the snapshot that may take pods, those first that are to be filled first.
-	open []int
+	open  []int
+	asked []int // memory of into
 	// waiting are pending pods that are to be on nodes, by the index of the node.
 	waiting map[int][]*corev1.Pod
 	// devices tells that a move gives out devices: which are left is only known when it is done.
 	devices bool
 	moves   []*move
 	// spare is what the free room of a node could hold, in $/h.
-	spare    func(index int) float64
-	names    map[[2]string]int
+	spare func(index int) float64
+	names map[[2]string]int
+	// base is how many plans hold before any move does.
+	base     int
 	result   Result
 	exhausts bool
 }
@@ -85,7 +88,7 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 }
 
 func newSearch(p *schedule.Problem, s *snapshot.Snapshot, totals Totals, st Settings) *search {
-	return &search{p: p, s: s, st: st, totals: totals, budget: map[string]int{}, byIndex: map[int]*node{}, waiting: map[int][]*corev1.Pod{}}
+	return &search{p: p, s: s, st: st, totals: totals, budget: map[string]int{}, byIndex: make([]*node, len(s.Nodes)), waiting: map[int][]*corev1.Pod{}}
 }
 
 // canBuy tells whether some pool could launch nodes; without one, nothing is moved.
@@ -151,6 +154,7 @@ func (x *search) seat() {
 	q := schedule.Question{Budget: schedule.Budget{Plain: true}}
 	plan := x.ask(q)
 	x.p.Hold(q, &plan)
+	x.base = x.p.Held()
 	x.devices = len(plan.Launches) > 0 && slices.ContainsFunc(plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
 	for _, pl := range plan.Placements {
 		i := x.find(pl)
@@ -224,15 +228,15 @@ func (x *search) order() {
 	})
 }
 
-// into are the open nodes that neither have ended nor are closed.
+// into are the open nodes that neither have ended nor are closed. The list holds until it is asked for again.
 func (x *search) into(closed map[int]bool) []int {
-	out := make([]int, 0, len(x.open))
+	x.asked = x.asked[:0]
 	for _, i := range x.open {
-		if n := x.byIndex[i]; !closed[i] && (n == nil || !n.ends) {
-			out = append(out, i)
+		if n := x.byIndex[i]; (n == nil || !n.ends) && (len(closed) == 0 || !closed[i]) {
+			x.asked = append(x.asked, i)
 		}
 	}
-	return out
+	return x.asked
 }
 
 // stays lists the candidates that no move ends.

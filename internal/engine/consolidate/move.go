@@ -282,8 +282,9 @@ func (x *search) accept(m *move) {
 	x.devices = x.devices || x.givesDevices(m)
 	x.p.Hold(q, &m.plan)
 	for _, pl := range m.plan.Placements {
-		if n := x.byIndex[x.find(pl)]; n != nil {
-			n.host, n.why, n.quiet = true, "It takes in pods of nodes that end", true
+		if i := x.find(pl); i >= 0 && x.byIndex[i] != nil {
+			n := x.byIndex[i]
+			n.host, n.examined, n.why, n.quiet = true, true, "It takes in pods of nodes that end", true
 		}
 	}
 	x.moves = append(x.moves, m)

@@ -145,15 +145,22 @@ func (x *search) narrow(gone []*node, launches []schedule.Launch) (out []schedul
 	all := make([]*replacement, len(launches))
 	total := 0.0
 	for i := range launches {
+		total += launches[i].Offering.Price
+		if allSpot && !x.st.SpotToSpot && launches[i].Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeSpot) {
+			return nil, nil, spotDisabled
+		}
+	}
+	if total >= price {
+		return nil, nil, notCheaper // the least that any type costs is no more than its worst
+	}
+	total = 0
+	for i := range launches {
 		if launches[i].MinValuesRelaxed {
 			return nil, nil, "Filtering by price: minValues would be relaxed"
 		}
 		r := newReplacement(&launches[i])
 		all[i] = r
-		if spot := r.allows(karpv1.CapacityTypeSpot); spot && allSpot {
-			if !x.st.SpotToSpot {
-				return nil, nil, spotDisabled
-			}
+		if allSpot && r.allows(karpv1.CapacityTypeSpot) {
 			r.pin()
 		}
 		total += r.least()

@@ -2,6 +2,7 @@ package consolidate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,26 +43,93 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 	if err := x.stillCheaper(gone, c.Plan.Launches); err != nil {
 		return err
 	}
-	if !p.Holding() {
+	if p.Held() == 0 {
 		x.seat()
 	}
 	x.order()
-	promised, err := promises(gone, c.Plan.Launches)
-	if err != nil {
+	if err := x.unchanged(gone, c.Plan.Launches); err != nil {
 		return err
 	}
-	q := x.question(gone, x.toward(c, gone), true)
-	q.Pods = only(q.Pods, func(pod *corev1.Pod) bool { return !promised[pod.UID] })
+	// Pods go where they were to go, as far as that is still so; or else wherever they fit.
+	promised := promises(c.Plan.Launches)
+	pods := unpromised(gone, promised)
+	mark := p.Held()
+	if x.fits(gone, &c.Plan, x.asPlanned(gone, &c.Plan, pods), promised) == nil {
+		return nil
+	}
+	p.ReleaseTo(mark)
+	x.launch(gone, &c.Plan)
+	if err := x.fits(gone, &c.Plan, pods, promised); err != nil {
+		p.ReleaseTo(mark)
+		return err
+	}
+	return nil
+}
+
+// launch has the plan's launches hold, and nothing else of it.
+func (x *search) launch(gone []*node, meant *schedule.Plan) {
+	q := x.question(gone, nil, true)
+	x.p.Hold(schedule.Question{Gone: q.Gone}, &schedule.Plan{Launches: meant.Launches})
+}
+
+// fits tells whether the pods have room on nodes that there are, and has them hold there.
+func (x *search) fits(gone []*node, meant *schedule.Plan, pods []*corev1.Pod, promised map[types.UID]bool) error {
+	q := x.question(gone, x.toward(gone, meant), true)
+	q.Pods, q.Here = pods, true
 	plan := x.ask(q)
+	// Pods that were to come to a node that ends may be promised to a launch as well.
+	plan.Rejected = only(plan.Rejected, func(r schedule.Rejection) bool { return !promised[r.Pod.UID] })
 	if _, why := x.homeless(&plan, x.homes(gone)); why != "" {
 		return &Invalid{Scheduling, why}
 	}
-	if len(plan.Launches) > 0 {
-		return &Invalid{Scheduling, fmt.Sprintf("pods need %d nodes more than the command launches", len(plan.Launches))}
-	}
-	plan.Launches = c.Plan.Launches
-	p.Hold(schedule.Question{Gone: q.Gone}, &plan)
+	x.p.Hold(schedule.Question{Gone: q.Gone}, &plan)
 	return nil
+}
+
+// asPlanned puts those of the pods where the plan has them go that fit there, node by node. It returns the others.
+func (x *search) asPlanned(gone []*node, meant *schedule.Plan, pods []*corev1.Pod) []*corev1.Pod {
+	at := map[types.UID]int{}
+	for _, pl := range meant.Placements {
+		if i := x.find(pl); i >= 0 && (x.s.Nodes[i].Initialized || x.s.Nodes[i].Claim == "") {
+			for _, pod := range pl.Pods {
+				at[pod.UID] = i
+			}
+		}
+	}
+	by := map[int][]*corev1.Pod{}
+	var rest []*corev1.Pod
+	for _, pod := range pods {
+		if i, ok := at[pod.UID]; ok {
+			by[i] = append(by[i], pod)
+		} else {
+			rest = append(rest, pod)
+		}
+	}
+	x.launch(gone, meant)
+	for progress := true; progress; { // one pod's place may be what another waits for
+		progress = false
+		for _, i := range x.toward(gone, meant) {
+			if len(by[i]) == 0 {
+				continue
+			}
+			q := x.question(gone, []int{i}, true)
+			q.Pods, q.Here = by[i], true
+			plan := x.ask(q)
+			plan.Rejected = nil
+			x.p.Hold(schedule.Question{Gone: q.Gone}, &plan)
+			there := map[types.UID]bool{}
+			for _, pl := range plan.Placements {
+				for _, pod := range pl.Pods {
+					there[pod.UID], progress = true, true
+				}
+			}
+			by[i] = only(by[i], func(pod *corev1.Pod) bool { return !there[pod.UID] })
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(by)) {
+		rest = append(rest, by[i]...)
+	}
+	return rest
 }
 
 // again finds the command's candidates in the snapshot.
@@ -142,15 +210,34 @@ func (x *search) price(c *disrupt.Candidate) float64 {
 	return c.Price
 }
 
-// promises are the pods for which launches are meant, as far as they are still there and no larger than they were.
-func promises(gone []*node, launches []schedule.Launch) (map[types.UID]bool, error) {
+// promises are the pods for which launches are meant.
+func promises(launches []schedule.Launch) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range launches {
+		for _, pod := range launches[i].Pods {
+			out[pod.UID] = true
+		}
+	}
+	return out
+}
+
+// unpromised are the nodes' pods for which no launch is meant.
+func unpromised(gone []*node, promised map[types.UID]bool) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, n := range gone {
+		out = append(out, only(n.Pods, func(pod *corev1.Pod) bool { return !promised[pod.UID] })...)
+	}
+	return out
+}
+
+// unchanged tells whether the pods for which launches are meant ask for no more than they did.
+func (x *search) unchanged(gone []*node, launches []schedule.Launch) error {
 	here := map[types.UID]*corev1.Pod{}
 	for _, n := range gone {
 		for _, pod := range n.Pods {
 			here[pod.UID] = pod
 		}
 	}
-	out := map[types.UID]bool{}
 	for i := range launches {
 		for _, old := range launches[i].Pods {
 			pod := here[old.UID]
@@ -160,28 +247,24 @@ func promises(gone []*node, launches []schedule.Launch) (map[types.UID]bool, err
 			was := snapshot.Requests(old)
 			for name, q := range snapshot.Requests(pod) {
 				if have := was[name]; q.Cmp(have) > 0 {
-					return nil, &Invalid{Scheduling, fmt.Sprintf("pod %s asks for more than it did", podName(pod))}
+					return &Invalid{Scheduling, fmt.Sprintf("pod %s asks for more than it did", podName(pod))}
 				}
 			}
-			out[old.UID] = true
 		}
 	}
-	return out, nil
+	return nil
 }
 
-// toward are the open nodes, those first to which the command moves pods.
-func (x *search) toward(c *disrupt.Command, gone []*node) []int {
-	meant, ends := map[int]bool{}, map[int]bool{}
-	for _, pl := range c.Plan.Placements {
+// toward are the open nodes that do not end, those first to which the plan moves pods.
+func (x *search) toward(gone []*node, plan *schedule.Plan) []int {
+	meant := map[int]bool{}
+	for _, pl := range plan.Placements {
 		meant[x.find(pl)] = true
-	}
-	for _, n := range gone {
-		ends[n.Index] = true
 	}
 	var first, others []int
 	for _, i := range x.open {
-		switch {
-		case ends[i]:
+		switch n := x.byIndex[i]; {
+		case n != nil && (n.ends || slices.Contains(gone, n)):
 		case meant[i]:
 			first = append(first, i)
 		default:

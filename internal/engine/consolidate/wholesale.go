@@ -189,12 +189,15 @@ func (x *search) group(nodes []*node, closed map[int]bool) {
 			later(without(g, fault, closed))
 			continue
 		}
+		var good []*move
+		refused := false
 		for _, m := range split(g, &plan, homes) {
 			r := x.judge(m)
 			if r == nil {
-				x.accept(m)
+				good = append(good, m)
 				continue
 			}
+			refused = true
 			x.blame(m.gone, r.why, r.quiet)
 			switch {
 			case len(r.fault) > 0:
@@ -206,12 +209,45 @@ func (x *search) group(nodes []*node, closed map[int]bool) {
 				later(worse)
 				later(without(half, worse, closed))
 			default:
-				for _, n := range m.gone {
-					delete(closed, n.Index)
-				}
+				without(m.gone, m.gone, closed)
 			}
 		}
+		if !x.apart(good) {
+			if refused {
+				later(union(good)) // was planned for a world in which the others are gone as well
+				continue
+			}
+			good = x.tied(good)
+		}
+		for _, m := range good {
+			x.accept(m)
+		}
 	}
+}
+
+// apart tells whether the moves are right whatever else of their plan is carried out.
+func (x *search) apart(moves []*move) bool {
+	return !slices.ContainsFunc(moves, func(m *move) bool {
+		return slices.ContainsFunc(m.gone, func(n *node) bool { return !x.p.Indifferent(n.Pods) })
+	})
+}
+
+// tied makes one of moves that may be right only together; none, if they cannot be one.
+func (x *search) tied(moves []*move) []*move {
+	for _, m := range moves[min(1, len(moves)):] {
+		if !x.join(moves[0], m) {
+			return nil
+		}
+	}
+	return moves[:min(1, len(moves))]
+}
+
+func union(moves []*move) []*node {
+	var out []*node
+	for _, m := range moves {
+		out = append(out, m.gone...)
+	}
+	return out
 }
 
 func (x *search) blame(nodes []*node, why string, quiet bool) {

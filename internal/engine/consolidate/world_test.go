@@ -12,6 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
@@ -141,4 +143,32 @@ func fleet(tb testing.TB, nodes int, use float64, seed uint64, capacityTypes ...
 		tb.Fatal(err)
 	}
 	return unbounded(s)
+}
+
+// tight is a fleet that was just bought for its pods.
+func tight(tb testing.TB, pods int) *snapshot.Snapshot {
+	tb.Helper()
+	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	small := slices.DeleteFunc(list, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
+	s, err := workload.World("replicas", pods, 1, small, true)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return unbounded(bought(s))
+}
+
+// bought is the world in which a plan for its pods has been carried out, a day ago.
+func bought(s *snapshot.Snapshot) *snapshot.Snapshot {
+	plan := schedule.Solve(s, schedule.Budget{})
+	out := carryOut(s, []disrupt.Command{{Plan: plan}}, 24*time.Hour)
+	out.Pods = nil
+	for i := range out.Nodes {
+		for _, p := range out.Nodes[i].Pods {
+			Bound(p, out.Nodes[i].Name)
+		}
+	}
+	return out
 }

@@ -13,7 +13,9 @@ type Question struct {
 	// Pods of those nodes that need another place, besides those that are pending.
 	Pods []*corev1.Pod
 	// Into are the nodes that may take pods, as indices, those first that are to be filled first; nil means all of them.
-	Into   []int
+	Into []int
+	// Here tells that pods must find room on nodes that exist, whatever preferences that costs.
+	Here   bool
 	Budget Budget
 }
 
@@ -28,6 +30,11 @@ func (p *Problem) Ask(q Question) Plan {
 		for k, i := range q.Into {
 			p.sv.nodes[k] = p.nodes[i]
 		}
+	}
+	if q.Here {
+		all := p.sv.templates
+		defer func() { p.sv.templates = all }()
+		p.sv.templates = nil
 	}
 	return p.sv.solve(queue, q.Budget)
 }
@@ -173,13 +180,16 @@ func reservations(l *Launch, key string) []string {
 	return nil
 }
 
-// Holding tells whether any plan holds.
-func (p *Problem) Holding() bool { return len(p.held) > 0 }
-
 // Release forgets all plans that hold.
-func (p *Problem) Release() {
+func (p *Problem) Release() { p.ReleaseTo(0) }
+
+// Held is how many plans hold.
+func (p *Problem) Held() int { return len(p.held) }
+
+// ReleaseTo forgets the plans that hold but for the first n.
+func (p *Problem) ReleaseTo(n int) {
 	sv := p.sv
-	for _, h := range slices.Backward(p.held) {
+	for _, h := range slices.Backward(p.held[n:]) {
 		for g, counts := range h.groups {
 			g.counts = counts
 		}
@@ -202,7 +212,20 @@ func (p *Problem) Release() {
 		p.gone, p.reshaped = append(p.gone, h.gone...), append(p.reshaped, h.reshaped...)
 		p.restore()
 	}
-	p.held = nil
+	p.held = p.held[:n]
+}
+
+// Indifferent tells whether no rule of topology looks at any of the pods, so that where one of them goes does not matter to
+// where others may.
+func (p *Problem) Indifferent(pods []*corev1.Pod) bool {
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		asked := p.find(pod)
+		if asked == nil {
+			return false
+		}
+		k := asked.class.kind
+		return len(k.matches)+len(k.declares)+len(k.blockedBy) > 0 || slices.ContainsFunc(k.shapes, func(sh *shape) bool { return len(sh.groups) > 0 })
+	})
 }
 
 // named finds the node of a placement.

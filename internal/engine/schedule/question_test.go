@@ -105,7 +105,7 @@ func TestHeldPendingPods(t *testing.T) {
 		t.Fatalf("the pending pod goes to %v, want node a", plan.Placements)
 	}
 	problem.Hold(pending, &plan)
-	if !problem.Holding() {
+	if problem.Held() != 1 {
 		t.Error("the plan does not hold")
 	}
 	if p := problem.Ask(schedule.Question{Gone: []int{0}, Pods: []*corev1.Pod{running}}); len(p.Rejected) != 1 || p.Rejected[0].Pod != big {
@@ -140,6 +140,25 @@ func TestInto(t *testing.T) {
 		}
 		if got != tt.want || tt.want == "" && len(p.Launches) != 1 {
 			t.Errorf("into %v: the pod goes to %q and %d new nodes, want %q", tt.into, got, len(p.Launches), tt.want)
+		}
+	}
+}
+
+// TestHere gives up preferences rather than buying a node.
+func TestHere(t *testing.T) {
+	s := World([]snapshot.Pool{Pool("general", Types())})
+	pod := Bound(Pod("pod", Asks("cpu", "1"), Labelled("app", "web"), PreferApart(1, Host, "web")), "a")
+	s.Nodes = []snapshot.Node{
+		Node("a", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{pod} }),
+		Node("b", "general", func(n *snapshot.Node) {
+			n.Pods = []*corev1.Pod{Bound(Pod("other", Asks("cpu", "1"), Labelled("app", "web")), "b")}
+		}),
+	}
+	problem := schedule.Compile(s)
+	for _, here := range []bool{false, true} {
+		p := problem.Ask(schedule.Question{Gone: []int{0}, Pods: []*corev1.Pod{pod}, Here: here, Budget: schedule.Budget{Plain: true}})
+		if got := len(p.Launches); got != 1 && !here || got != 0 && here || here && len(p.Placements) != 1 {
+			t.Errorf("here %v: %d launches and %d placements", here, got, len(p.Placements))
 		}
 	}
 }

@@ -1,0 +1,139 @@
+package consolidate_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// TestRecheck finds commands, has something change, and asks whether they are right still.
+func TestRecheck(t *testing.T) {
+	replace := func() *snapshot.Snapshot {
+		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("l", 2, 0.12, 0), priced("xl", 4, 0.2, 0)})
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		return s
+	}
+	move := func() *snapshot.Snapshot {
+		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		add(s, 0, "room", "xl", onDemand, one("own", "1"), one("own-2", "1"))
+		return s
+	}
+	type change func(s *snapshot.Snapshot)
+	bind := func(i int, pods ...*corev1.Pod) change {
+		return func(s *snapshot.Snapshot) {
+			for _, p := range pods {
+				s.Nodes[i].Pods = append(s.Nodes[i].Pods, Bound(p, s.Nodes[i].Name))
+			}
+		}
+	}
+	without := func(name string) change {
+		return func(s *snapshot.Snapshot) {
+			s.Pools[0].InstanceTypes = slices.DeleteFunc(slices.Clone(s.Pools[0].InstanceTypes), func(it *catalog.InstanceType) bool { return it.Name == name })
+		}
+	}
+	// instead has a type cost something else, or be sold out.
+	instead := func(name string, price float64, available bool) change {
+		return func(s *snapshot.Snapshot) {
+			list := slices.Clone(s.Pools[0].InstanceTypes)
+			k := slices.IndexFunc(list, func(it *catalog.InstanceType) bool { return it.Name == name })
+			it := *list[k]
+			it.Offerings = slices.Clone(it.Offerings)
+			for i := range it.Offerings {
+				it.Offerings[i].Price, it.Offerings[i].Available = price, available
+			}
+			list[k] = &it
+			s.Pools[0].InstanceTypes = list
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		world  func() *snapshot.Snapshot
+		change change
+		kind   string
+	}{
+		{"nothing, before a replacement", replace, func(*snapshot.Snapshot) {}, ""},
+		{"nothing, before pods move", move, func(*snapshot.Snapshot) {}, ""},
+		{"the node is gone", replace, func(s *snapshot.Snapshot) { s.Nodes = nil }, consolidate.Churn},
+		{"the node is going", replace, func(s *snapshot.Snapshot) { s.Nodes[0].Deleting = true }, consolidate.Churn},
+		{"a type is not offered any more", replace, without("l"), consolidate.Scheduling},
+		{"a type is sold out", replace, instead("m", 0.1, false), consolidate.Scheduling},
+		{"a type became dearer than the node", replace, instead("l", 0.3, true), consolidate.Scheduling},
+		{"the node became cheaper than a type", replace, instead("xl", 0.11, true), consolidate.Scheduling},
+		{"another pod has come, and has no room", replace, bind(0, one("new", "1")), consolidate.Scheduling},
+		{"another pod has come, and has room elsewhere", move, bind(0, one("new", "1")), ""},
+		{"the room is taken", move, bind(1, one("new", "2")), consolidate.Scheduling},
+		{"a pending pod needs the room as well", move, func(s *snapshot.Snapshot) {
+			s.Pods = []*corev1.Pod{Pod("new", Asks("cpu", "2"))}
+		}, consolidate.Scheduling},
+		{"the pod has left", move, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }, ""},
+		{"the destination is not initialized any more", move, func(s *snapshot.Snapshot) { s.Nodes[1].Initialized = false }, consolidate.Scheduling},
+		{"the pool cannot launch any more", replace, func(s *snapshot.Snapshot) { s.Pools = nil }, consolidate.Scheduling},
+		{"the pod asks for more", replace, func(s *snapshot.Snapshot) {
+			p := s.Nodes[0].Pods[0].DeepCopy()
+			p.Spec.Containers[0].Resources.Requests = Resources("cpu", "1900m")
+			s.Nodes[0].Pods = []*corev1.Pod{p}
+		}, consolidate.Scheduling},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := find(tt.world(), none())
+			if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 1 || r.Commands[0].Candidates[0].Node.Name != "node" {
+				t.Fatalf("found %s, want one command that ends one node", told(r))
+			}
+			later := tt.world()
+			tt.change(later)
+			err := consolidate.Recheck(consolidate.Compile(later), later, &r.Commands[0], none())
+			var invalid *consolidate.Invalid
+			switch {
+			case tt.kind == "" && err != nil:
+				t.Errorf("it is not right any more: %v", err)
+			case tt.kind != "" && (!errors.As(err, &invalid) || invalid.Kind != tt.kind || err.Error() == ""):
+				t.Errorf("it fails as %v, want kind %s", err, tt.kind)
+			}
+		})
+	}
+}
+
+// TestRecheckBesideOthers has two commands for the same room: the second is right only without the first.
+func TestRecheckBesideOthers(t *testing.T) {
+	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+	add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
+	add(s, 0, "b", "xl", onDemand, one("pod-b", "1"))
+	add(s, 0, "room", "xl", onDemand, one("own", "1"), one("own-2", "1"), one("own-3", "1"))
+	command := func(from int) *disrupt.Command {
+		other := *s
+		other.Nodes = slices.Clone(s.Nodes)
+		other.Nodes[1-from].Consolidatable = false
+		other.Nodes[1-from].Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
+		r := find(budget(&other, "1"), none())
+		if len(r.Commands) != 1 {
+			t.Fatalf("found %s, want one command", told(r))
+		}
+		return &r.Commands[0]
+	}
+	first, second := command(0), command(1)
+	closed := *s
+	closed.Nodes = slices.Clone(s.Nodes)
+	for i := range 2 {
+		closed.Nodes[i].Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	p := consolidate.Compile(&closed)
+	if err := consolidate.Recheck(p, &closed, first, none()); err != nil {
+		t.Errorf("the first is not right: %v", err)
+	}
+	if err := consolidate.Recheck(p, &closed, second, none()); err == nil {
+		t.Error("the second is right, though the first takes its room")
+	}
+	p.Release()
+	if err := consolidate.Recheck(p, &closed, second, none()); err != nil {
+		t.Errorf("the second is not right, though the first was given up: %v", err)
+	}
+}

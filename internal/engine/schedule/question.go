@@ -72,7 +72,8 @@ type held struct {
 // nodes are gone, its pods are where it puts them, and what its launches take of limits and reservations is taken. Pods on
 // launches are nobody's neighbours but count in the domains that are known by then; nobody can join them.
 //
-// Pods that were pending do not come up again, whether the plan has a place for them or not, unless their place goes.
+// Pods that were pending do not come up again if the plan mentions them, be it that it has no place for them, unless that place
+// goes.
 func (p *Problem) Hold(q Question, plan *Plan) {
 	sv := p.sv
 	h := held{
@@ -84,13 +85,20 @@ func (p *Problem) Hold(q Question, plan *Plan) {
 	}
 	h.gone, h.reshaped = slices.Clone(p.gone), slices.Clone(p.reshaped)
 	p.gone, p.reshaped = p.gone[:0], p.reshaped[:0]
-	p.pending = nil
 	if p.guests == nil {
 		p.guests = map[*node][]*queued{}
 	}
+	planned := plan.pods()
+	p.pending = slices.DeleteFunc(slices.Clone(p.pending), func(asked *queued) bool { return planned[asked.pod] })
 	for _, i := range q.Gone {
-		h.guests[p.nodes[i]] = p.guests[p.nodes[i]]
-		delete(p.guests, p.nodes[i])
+		n := p.nodes[i]
+		for _, asked := range p.guests[n] {
+			if !planned[asked.pod] {
+				p.pending = append(p.pending, asked)
+			}
+		}
+		h.guests[n] = p.guests[n]
+		delete(p.guests, n)
 	}
 	for _, pl := range plan.Placements {
 		n := p.named(pl)
@@ -124,6 +132,26 @@ func (p *Problem) Hold(q Question, plan *Plan) {
 	}
 	copy(sv.start.seats, sv.seats.left)
 	p.held = append(p.held, h)
+}
+
+// pods are all that the plan mentions.
+func (p *Plan) pods() map[*corev1.Pod]bool {
+	out := map[*corev1.Pod]bool{}
+	note := func(pods []*corev1.Pod) {
+		for _, pod := range pods {
+			out[pod] = true
+		}
+	}
+	for i := range p.Placements {
+		note(p.Placements[i].Pods)
+	}
+	for i := range p.Launches {
+		note(p.Launches[i].Pods)
+	}
+	for i := range p.Rejected {
+		out[p.Rejected[i].Pod] = true
+	}
+	return out
 }
 
 // holdLaunch counts a launch's pods where they are known to come up, and what it takes of limits and reservations.

@@ -3,8 +3,6 @@
 package support
 
 import (
-	"slices"
-
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -32,25 +30,7 @@ func UnsupportedNodePool(p *karpv1.NodePool) []Field { return used(nodePoolGaps(
 // UnsupportedNodeClass returns the fields that c uses in vain.
 func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClassGaps(), c) }
 
-func nodePoolGaps() []gap[*karpv1.NodePool] {
-	return []gap[*karpv1.NodePool]{
-		{
-			Field{"spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized and Balanced act as WhenEmpty: only nodes without pods are given back"},
-			func(p *karpv1.NodePool) bool {
-				policy := p.Spec.Disruption.ConsolidationPolicy
-				return policy != "" && policy != karpv1.ConsolidationWhenEmpty
-			},
-		},
-		{
-			Field{"spec.disruption.budgets[].reasons", "nodes are given back for the reasons Empty and Drifted only; Underutilized has nothing to bound"},
-			func(p *karpv1.NodePool) bool {
-				return slices.ContainsFunc(p.Spec.Disruption.Budgets, func(b karpv1.Budget) bool {
-					return slices.Contains(b.Reasons, karpv1.DisruptionUnderutilized)
-				})
-			},
-		},
-	}
-}
+func nodePoolGaps() []gap[*karpv1.NodePool] { return nil }
 
 func nodeClassGaps() []gap[*awsv1.EC2NodeClass] { return nil }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/controller/drift"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // addDisruption adds what finds nodes that are not worth their price or out of date, and what carries their end through.
@@ -23,7 +25,8 @@ func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
 	marks := &drift.Reconciler{Client: c, Cloud: ec2, Labels: labels(), Log: log, Now: now}
 	loop := &disrupt.Loop{
 		Client: c, Live: live, State: state, Queue: queue, Labels: labels(), Breaker: breaker.New(c, now),
-		Events: a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
+		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
+		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
 	}
 	return errors.Join(queue.Register(a.mgr), marks.Register(a.mgr), a.mgr.Add(loop))
 }

@@ -58,9 +58,6 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	if drifted, _ := condition.Get(claim, karpv1.ConditionDrifted); drifted.Status == metav1.ConditionTrue {
 		out.DriftedAt = drifted.LastTransitionTime.Time
 	}
-	if initialized, _ := condition.Get(claim, karpv1.ConditionInitialized); initialized.Status == metav1.ConditionTrue {
-		out.InitializedAt = initialized.LastTransitionTime.Time
-	}
 	out.Bounded, out.Replaces = claim.Spec.TerminationGracePeriod != nil, claim.Replaces()
 	if virtual := nominatedPods(claim, karpv1.AnnotationNominatedBuffers, f.NominationWindow, f.Now); len(virtual) > 0 {
 		out.Virtual = len(virtual)

@@ -241,6 +241,7 @@ const (
 	GateNodeOverlay      = "NodeOverlay"
 	GateCapacityBuffer   = "CapacityBuffer"
 	GateNodeRepair       = "NodeRepair"
+	GateSpotToSpot       = "SpotToSpotConsolidation"
 )
 
 // GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
@@ -261,7 +262,6 @@ func (s Settings) Gate(name string) bool {
 
 // Idle lists the settings in use that have no effect, so that nobody waits for one in vain.
 func (s Settings) Idle() []string {
-	gates, _ := s.Gates() // Validate has said what is wrong with them
 	var out []string
 	note := func(inUse bool, flag string) {
 		if inUse {
@@ -269,9 +269,6 @@ func (s Settings) Idle() []string {
 		}
 	}
 	note(s.EnableZonalShift, "enable-zonal-shift")
-	for _, name := range []string{"SpotToSpotConsolidation"} {
-		note(gates[name], "feature-gates "+name)
-	}
 	return out
 }
 

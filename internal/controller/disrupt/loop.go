@@ -22,6 +22,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -63,6 +64,8 @@ type Loop struct {
 	State  world
 	Queue  *Queue
 	Labels requirement.Labels
+	// Consolidation are the settings of the search for what is not worth its price.
+	Consolidation consolidate.Settings
 	// Breaker may be nil: nothing pauses then.
 	Breaker breaker
 	Events  *event.Recorder
@@ -77,6 +80,9 @@ type Loop struct {
 	proposals []proposal
 	// tried is when a node was last found to be one whose pods have nowhere to go.
 	tried map[types.UID]time.Time
+	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
+	ledger disrupt.Ledger
+	calm   calm
 }
 
 // NeedLeaderElection makes sure that only one process disrupts.
@@ -116,15 +122,16 @@ type round struct {
 	rooms map[karpv1.DisruptionReason]*disrupt.Room
 	// taken are claims that a method of this pass, or a proposal, already has its eye on.
 	taken map[types.UID]bool
-	// started counts commands.
+	// started counts commands; moved is true after one whose pods need room elsewhere, which the snapshot does not show.
 	started int
+	moved   bool
 	problem *schedule.Problem
 }
 
 // compiled is the snapshot in the form in which what-ifs are asked; made when first needed.
 func (r *round) compiled() *schedule.Problem {
 	if r.problem == nil {
-		r.problem = schedule.Compile(r.Snapshot)
+		r.problem = consolidate.Compile(r.Snapshot)
 	}
 	return r.problem
 }
@@ -159,7 +166,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	}
 	l.tellBlocked(r.View)
 	l.Queue.remember(func(a *disrupt.Attempts) { a.Forget(r.View) })
-	for _, step := range []func(context.Context, *round) error{l.carryOut, l.proposeEmpty, l.replaceFixed, l.replaceDrifted} {
+	for _, step := range []func(context.Context, *round) error{l.carryOut, l.proposeEmpty, l.replaceFixed, l.replaceDrifted, l.proposeMoves} {
 		errs = append(errs, step(ctx, r))
 	}
 	return r.started > 0, errors.Join(errs...)
@@ -167,11 +174,11 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 
 // run starts a command that holds now. One that does not hold any more when looked at from near is dropped.
 func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
-	r.take(cmd.Candidates)
 	if why, open := l.paused(ctx, cmd); open {
 		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
 		return nil
 	}
+	r.moved = true
 	err := l.start(ctx, cmd)
 	if errors.Is(err, errSlipped) {
 		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
@@ -218,6 +225,7 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 			continue
 		}
 		for _, c := range turn.Candidates[:granted] {
+			r.take([]*disrupt.Candidate{c})
 			errs = append(errs, l.run(ctx, r, &disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}}))
 			l.State.Release(turn.Pool.Name)
 		}
@@ -230,7 +238,7 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
 	candidates := r.free(r.Drifted(false))
 	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
-	if len(candidates) == 0 {
+	if len(candidates) == 0 || r.moved {
 		return nil
 	}
 	began := l.Now()
@@ -254,6 +262,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
 		return nil
 	}
 	l.Queue.remember(func(a *disrupt.Attempts) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
+	r.take(cmd.Candidates)
 	return l.run(ctx, r, cmd)
 }
 

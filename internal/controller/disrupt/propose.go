@@ -3,12 +3,13 @@ package disrupt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
@@ -16,10 +17,6 @@ import (
 type proposal struct {
 	cmd *disrupt.Command
 	due time.Time
-}
-
-func (p *proposal) has(uid types.UID) bool {
-	return slices.ContainsFunc(p.cmd.Candidates, func(c *disrupt.Candidate) bool { return c.Node.ClaimUID == uid })
 }
 
 // propose remembers a command until it is due. Its nodes are spoken for until then.
@@ -34,25 +31,96 @@ func (l *Loop) carryOut(ctx context.Context, r *round) error {
 	now := l.Now()
 	proposals := l.proposals
 	l.proposals = nil
-	var errs []error
 	empty := &disrupt.Command{Reason: karpv1.DisruptionEmpty, Kind: "empty"}
 	nowEmpty, _ := r.Empty()
+	var errs []error
+	var moves []*disrupt.Command
 	for _, p := range proposals {
 		due := !p.due.After(now)
-		c := find(nowEmpty, p.cmd.Candidates[0].Node.ClaimUID)
-		if c == nil || due && !r.rooms[karpv1.DisruptionEmpty].Holds([]*disrupt.Candidate{c}) {
-			l.Metrics.FailedValidations.WithLabelValues(p.cmd.Kind).Inc()
+		var fresh *disrupt.Command
+		var failed *consolidate.Invalid
+		if p.cmd.Reason == karpv1.DisruptionEmpty {
+			fresh, failed = l.renew(r, p.cmd, nowEmpty, due)
+		} else {
+			fresh, failed = l.renew(r, p.cmd, r.Candidates, due)
+		}
+		if failed != nil {
+			l.reject(p.cmd, failed)
 			continue
 		}
-		r.take([]*disrupt.Candidate{c})
-		if due {
-			empty.Candidates, empty.Savings = append(empty.Candidates, c), empty.Savings+c.Price
-			continue
+		r.take(fresh.Candidates)
+		switch {
+		case !due:
+			l.proposals = append(l.proposals, p)
+		case p.cmd.Reason == karpv1.DisruptionEmpty:
+			empty.Candidates, empty.Savings = append(empty.Candidates, fresh.Candidates...), empty.Savings+fresh.Savings
+		default:
+			moves = append(moves, fresh)
 		}
-		l.proposals = append(l.proposals, p)
 	}
 	if len(empty.Candidates) > 0 {
 		errs = append(errs, l.endEmpty(ctx, r, empty))
+	}
+	return errors.Join(append(errs, l.move(ctx, r, moves))...)
+}
+
+// The kinds of Invalid besides those of package consolidate.
+const overBudget = "budget"
+
+// renew brings a command up to date: its candidates as they are among now. One that is due must be within the budgets, too.
+func (l *Loop) renew(r *round, cmd *disrupt.Command, now []*disrupt.Candidate, due bool) (*disrupt.Command, *consolidate.Invalid) {
+	fresh := *cmd
+	fresh.Candidates = nil
+	for _, c := range cmd.Candidates {
+		at := slices.IndexFunc(now, func(n *disrupt.Candidate) bool { return n.Node.ClaimUID == c.Node.ClaimUID })
+		if at < 0 {
+			why := &consolidate.Invalid{Kind: consolidate.Churn, Why: fmt.Sprintf("node %s is no candidate any more", c.Node.Name)}
+			if slices.ContainsFunc(r.Kept, func(k disrupt.Kept) bool { return k.Node.ClaimUID == c.Node.ClaimUID && k.Reason == disrupt.Nominated }) {
+				why.Kind = overBudget
+			}
+			return nil, why
+		}
+		fresh.Candidates = append(fresh.Candidates, now[at])
+	}
+	if due && !r.rooms[cmd.Reason].Holds(fresh.Candidates) {
+		return nil, &consolidate.Invalid{Kind: overBudget, Why: "the budgets allow it no more"}
+	}
+	return &fresh, nil
+}
+
+// reject drops a command that did not hold until it was due.
+func (l *Loop) reject(cmd *disrupt.Command, why *consolidate.Invalid) {
+	l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
+	if cmd.Reason == karpv1.DisruptionEmpty {
+		return
+	}
+	l.Log.Debug("consolidation rejected", "command", movement(cmd), "kind", why.Kind, "why", why.Why)
+	for _, c := range cmd.Candidates {
+		l.onBoth(c.Node, func(o event.Object) {
+			l.Events.Normal(o, "ConsolidationRejected", "Consolidation rejected: %s, reason: %s (savings: $%.2f)", part(cmd, c), why.Kind, cmd.Savings)
+		})
+	}
+}
+
+// move starts commands that save money, as far as they would still be found.
+func (l *Loop) move(ctx context.Context, r *round, commands []*disrupt.Command) error {
+	if len(commands) == 0 {
+		return nil
+	}
+	problem := r.compiled()
+	defer problem.Release()
+	var errs []error
+	for _, cmd := range commands {
+		err := consolidate.Recheck(problem, r.Snapshot, cmd, l.Consolidation)
+		if invalid := (*consolidate.Invalid)(nil); errors.As(err, &invalid) {
+			l.reject(cmd, invalid)
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, l.run(ctx, r, cmd))
 	}
 	return errors.Join(errs...)
 }
@@ -75,13 +143,6 @@ func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) err
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func find(candidates []*disrupt.Candidate, uid types.UID) *disrupt.Candidate {
-	if i := slices.IndexFunc(candidates, func(c *disrupt.Candidate) bool { return c.Node.ClaimUID == uid }); i >= 0 {
-		return candidates[i]
-	}
-	return nil
 }
 
 // proposeEmpty proposes to end empty nodes, as many as the budgets allow.

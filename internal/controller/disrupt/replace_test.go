@@ -387,49 +387,56 @@ func TestReplacementKilled(t *testing.T) {
 		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
 			return actors(newLoop(fixture.New(t), c, shopState(c, w.Now), w.Now))
 		},
-		Others: func(t *testing.T, w *killtest.World) {
-			var list karpv1.NodeClaimList
-			if err := w.API.List(t.Context(), &list); err != nil {
-				t.Fatal(err)
-			}
-			up, gone := 0, false
-			for i := range list.Items {
-				c := &list.Items[i]
-				if c.Name == "a" {
-					gone = c.DeletionTimestamp != nil
-					continue
-				}
-				if condition.IsTrue(c, karpv1.ConditionInitialized) && c.DeletionTimestamp == nil {
-					up++
-				}
-			}
-			if gone && up == 0 {
-				t.Fatalf("round %d: the node is ended without its replacement", w.Round)
-			}
-			// A round later, what was bought is up.
-			for i := range list.Items {
-				c := &list.Items[i]
-				if c.Name != "a" && c.DeletionTimestamp == nil && !condition.IsTrue(c, karpv1.ConditionInitialized) && w.Round%2 == 1 {
-					if err := comeUpAs(t.Context(), w.API, c, "new", w.Now()); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		},
-		Check: func(t *testing.T, w *killtest.World) {
-			var list karpv1.NodeClaimList
-			if err := w.API.List(t.Context(), &list); err != nil {
-				t.Fatal(err)
-			}
-			var stay []string
-			for _, c := range list.Items {
-				if c.DeletionTimestamp == nil {
-					stay = append(stay, c.Name)
-				}
-			}
-			if len(stay) != 1 || stay[0] == "a" {
-				t.Errorf("there are claims %v", stay)
-			}
-		},
+		Others: bootReplacements("a"),
+		Check:  oneStays,
 	})
+}
+
+// bootReplacements brings up what was bought in place of a claim, and fails the test if that is ended before.
+func bootReplacements(old string) func(t *testing.T, w *killtest.World) {
+	return func(t *testing.T, w *killtest.World) {
+		var list karpv1.NodeClaimList
+		if err := w.API.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		up, gone := 0, false
+		for i := range list.Items {
+			c := &list.Items[i]
+			switch {
+			case c.Name == old:
+				gone = c.DeletionTimestamp != nil
+			case c.DeletionTimestamp != nil:
+			case condition.IsTrue(c, karpv1.ConditionInitialized):
+				up++
+			}
+		}
+		if gone && up == 0 {
+			t.Fatalf("round %d: the node is ended without its replacement", w.Round)
+		}
+		for i := range list.Items { // it takes a round to come up
+			c := &list.Items[i]
+			if c.Name != old && c.DeletionTimestamp == nil && !condition.IsTrue(c, karpv1.ConditionInitialized) && w.Round%2 == 1 {
+				if err := comeUpAs(t.Context(), w.API, c, "new", w.Now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// oneStays checks that there is one claim in the end, the others being on their way out.
+func oneStays(t *testing.T, w *killtest.World) {
+	var list karpv1.NodeClaimList
+	if err := w.API.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var stay []string
+	for _, c := range list.Items {
+		if c.DeletionTimestamp == nil {
+			stay = append(stay, c.Name)
+		}
+	}
+	if len(stay) != 1 || stay[0] == "a" {
+		t.Errorf("there are claims %v", stay)
+	}
 }

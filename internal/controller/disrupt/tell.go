@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -47,11 +48,23 @@ func (l *Loop) tellBlocked(v *disrupt.View) {
 }
 
 func (l *Loop) tellNode(n *snapshot.Node, message string) {
-	message = upperFirst(message)
+	l.onBoth(n, func(o event.Object) { l.Events.Normal(o, "DisruptionBlocked", "%s", upperFirst(message)) })
+}
+
+// onBoth tells something of the Node, if there is one, and of its claim.
+func (l *Loop) onBoth(n *snapshot.Node, tell func(o event.Object)) {
 	if n.Registered {
-		l.Events.Normal(nodeRef(n.Name), "DisruptionBlocked", "%s", message)
+		tell(nodeRef(n.Name))
 	}
-	l.Events.Normal(claimRef(n), "DisruptionBlocked", "%s", message)
+	tell(claimRef(n))
+}
+
+// part is what a command does, as one of its nodes is told.
+func part(cmd *disrupt.Command, c *disrupt.Candidate) string {
+	if n := len(cmd.Candidates); n > 1 {
+		return fmt.Sprintf("%s: [%s] (part of %d-node consolidation)", decision(cmd), c.Node.Name, n)
+	}
+	return decision(cmd) + ": " + movement(cmd)
 }
 
 // tellLeft says of nodes that are out of date why they are not replaced, and lets others be tried before them.

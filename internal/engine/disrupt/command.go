@@ -26,9 +26,6 @@ type Candidate struct {
 	Pods []*corev1.Pod
 	// Cost of moving the pods, in plain pods, and 1 for the node itself.
 	Cost float64
-	// Fresh is true of a node that has come up a moment ago, see FreshFor: it may be given up, but no other is bought in its
-	// place to save money.
-	Fresh bool
 
 	// asks is how many of the pods each PodDisruptionBudget speaks about.
 	asks map[*policyv1.PodDisruptionBudget]int

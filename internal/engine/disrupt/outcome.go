@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -86,7 +87,7 @@ func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Ou
 		}
 		o.Plan.Launches = append(o.Plan.Launches, *l)
 		for _, p := range l.Pods {
-			if !isOurs(p) {
+			if !isOurs(p) && !buffer.IsVirtual(p) {
 				o.Shared = append(o.Shared, p)
 			}
 		}

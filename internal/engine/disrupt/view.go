@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,10 +16,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
-
-// FreshFor is for how long a node that has just come up is not replaced by a cheaper one. It may be ended without
-// replacement, or because it is out of date.
-const FreshFor = 5 * time.Minute
 
 // Kept is a node that stays.
 type Kept struct {
@@ -180,8 +175,7 @@ func (v *View) candidate(i int) *Candidate {
 	c := &Candidate{
 		Index: i, Node: n, Pool: p.NodePool, Type: p.types[n.Labels[corev1.LabelInstanceTypeStable]],
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
-		Fresh: v.Snapshot.Now.Sub(n.InitializedAt) < FreshFor,
-		Cost:  1, asks: v.guards.asks(n.Pods),
+		Cost: 1, asks: v.guards.asks(n.Pods),
 	}
 	c.Price = price(c.Type, c.Zone, c.CapacityType)
 	for _, pod := range n.Pods {
@@ -236,13 +230,14 @@ func EvictionCost(p *corev1.Pod) float64 {
 
 // Room tells what the budgets of pools and of pods have left, while commands are started one after another.
 type Room struct {
-	left   map[string]int
-	guards guards
+	allowances []Allowance
+	left       map[string]int
+	guards     guards
 }
 
 // Room returns what the allowances, and the budgets of pods, have left before anything is started.
 func (v *View) Room(allowances []Allowance) *Room {
-	r := &Room{left: make(map[string]int, len(allowances)), guards: guards{busy: make(map[*policyv1.PodDisruptionBudget]int, len(v.guards.busy))}}
+	r := &Room{allowances: allowances, left: make(map[string]int, len(allowances)), guards: guards{busy: make(map[*policyv1.PodDisruptionBudget]int, len(v.guards.busy))}}
 	for i := range allowances {
 		r.left[allowances[i].Pool.Name] = allowances[i].Available()
 	}
@@ -252,6 +247,15 @@ func (v *View) Room(allowances []Allowance) *Room {
 
 // Left is how many more nodes of the pool may be disrupted.
 func (r *Room) Left(pool string) int { return max(r.left[pool], 0) }
+
+// Allowances are those that the room was made of, less what has been taken.
+func (r *Room) Allowances() []Allowance {
+	out := slices.Clone(r.allowances)
+	for i := range out {
+		out[i].Allowed = out[i].Disrupting + r.Left(out[i].Pool.Name)
+	}
+	return out
+}
 
 // Holds tells whether all of the candidates may be disrupted at once. A single node may have more pods of a budget than that
 // lets go; a second one must wait then.

@@ -49,5 +49,13 @@ func (b Budget) neverAllows() bool {
 		return true
 	}
 	m := b.Spec.MinAvailable
-	return m != nil && m.Type == intstr.String && m.StrVal == "100%"
+	switch {
+	case m == nil:
+		return false
+	case m.Type == intstr.String:
+		return m.StrVal == "100%"
+	}
+	// As many as there are to be. What the budget's controller has not counted yet says nothing.
+	expected := b.Status.ExpectedPods
+	return expected > 0 && b.Status.ObservedGeneration == b.Generation && m.IntVal >= expected
 }

@@ -120,8 +120,6 @@ type Node struct {
 	Consolidatable bool
 	// DriftedAt is since when the claim has been out of date; zero if it is not.
 	DriftedAt time.Time
-	// InitializedAt is since when the node has been ready for use; zero if it is not.
-	InitializedAt time.Time
 	// Bounded is true when the claim bounds how long its node is drained: nothing can hold it for ever.
 	Bounded bool
 	// NominatedUntil protects a node that a pod was just promised to from disruption.

@@ -1,0 +1,47 @@
+package disrupt
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// Ledger keeps what the nodes of pools cost. An offering that is not sold any more keeps its last price for the nodes that
+// were bought from it. The zero value is empty.
+type Ledger struct {
+	prices map[offer]float64
+}
+
+type offer struct{ pool, instanceType, zone, capacityType string }
+
+// Update learns the prices of a view and adds up the pools anew, in $/h. Unknown counts, by pool, the nodes without a price. Nodes
+// that lack a label by which theirs would be known are left out.
+func (l *Ledger) Update(v *View) (totals map[string]float64, unknown map[string]int) {
+	prices := map[offer]float64{}
+	totals, unknown = map[string]float64{}, map[string]int{}
+	for i := range v.Snapshot.Nodes {
+		n := &v.Snapshot.Nodes[i]
+		o := offer{n.Pool, n.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelTopologyZone], n.Labels[karpv1.LabelCapacityType]}
+		if n.Claim == "" || o.pool == "" || o.instanceType == "" || o.zone == "" || o.capacityType == "" {
+			continue
+		}
+		known, seen := prices[o]
+		if !seen {
+			known, seen = l.prices[o], true
+			if p := v.pools[o.pool]; p != nil {
+				if now := price(p.types[o.instanceType], o.zone, o.capacityType); now > 0 && !math.IsInf(now, 0) {
+					known = now
+				}
+			}
+			prices[o] = known
+		}
+		if known == 0 {
+			unknown[o.pool]++
+		}
+		totals[o.pool] += known
+	}
+	l.prices = prices
+	return totals, unknown
+}

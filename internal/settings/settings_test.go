@@ -98,7 +98,7 @@ func TestIdleSettingsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Idle(), []string{"--enable-zonal-shift", "--feature-gates SpotToSpotConsolidation"}; !slices.Equal(got, want) {
+	if got, want := s.Idle(), []string{"--enable-zonal-shift"}; !slices.Equal(got, want) {
 		t.Errorf("idle = %v, want %v", got, want)
 	}
 }

@@ -87,8 +87,10 @@ type Config struct {
 	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// APIServer tells of the cluster what decides whether nodes join. Nil leaves that unchecked.
 	APIServer joincheck.APIServer
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Meter is told what operators count. Nil tells nobody.
+	Meter cloud.Meter
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Cloud is EC2 for one cluster. It is safe for concurrent use.
@@ -166,13 +168,13 @@ func New(cfg Config) (*Cloud, error) {
 		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Observed: c.observed, Groups: c.groups,
 		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
-	c.instances = instance.New(c.ec2, cfg.Identity, cfg.Match, cfg.Now)
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
+	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Meter: cfg.Meter, Now: cfg.Now})
 	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
-		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, Now: cfg.Now, Log: cfg.Log,
+		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
 	}
 	if c.reservations != nil {
 		launching.Reservations = c.reservations
@@ -252,9 +254,10 @@ func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, err
 // List returns the instances of all clusters of this name, each with its owner.
 func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) { return c.instances.List(ctx) }
 
-// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
+// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says. The error says that
+// it is not known yet.
 func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
-	return c.instances.OfClaim(ctx, string(claim.UID))
+	return c.launcher.Find(ctx, claim)
 }
 
 // Terminate ends an instance that is ours. It returns nil while the instance is on its way out,
@@ -298,6 +301,20 @@ func (c *Cloud) CollectInstanceProfiles(ctx context.Context, use func(ctx contex
 // Launch gives the claim its instance: the one that was launched for it before, if there is one, else a new
 // one. Called again for the same claim it returns the same instance. Errors are those of package cloud.
 func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
+	return c.launch(ctx, claim, class, nil)
+}
+
+// LaunchTogether is Launch, by one call with other claims that ask for the same at about the same time. Before that call
+// enroll is given what the claim's annotation karpv1.AnnotationLaunch is to say; it must write that and fail if the claim has
+// changed since it was read. A claim that does not have the annotation is launched alone.
+func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error) {
+	if claim.Annotations[karpv1.AnnotationLaunch] == "" {
+		enroll = nil
+	}
+	return c.launch(ctx, claim, class, enroll)
+}
+
+func (c *Cloud) launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll launch.Enroll) (cloud.Launched, error) {
 	defer c.launcher.Begin(string(claim.UID))()
 	i, adopted, err := c.launcher.Adopt(ctx, claim)
 	if err != nil {
@@ -320,14 +337,18 @@ func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		}
 	}
 	group, err := c.groupToLaunchInto(ctx, class)
-	if err != nil && !adopted {
-		return cloud.Launched{}, err
+	order := launch.Order{Claim: claim, Class: class, Types: types, Group: group, Kubelet: kubelets}
+	switch {
+	case adopted:
+		err = nil
+	case err != nil:
+	case enroll == nil:
+		i, err = c.launcher.Launch(ctx, order)
+	default:
+		i, err = c.launcher.LaunchTogether(ctx, order, enroll)
 	}
-	if !adopted {
-		i, err = c.launcher.Launch(ctx, launch.Order{Claim: claim, Class: class, Types: types, Group: group, Kubelet: kubelets})
-		if err != nil {
-			return cloud.Launched{}, err
-		}
+	if err != nil {
+		return cloud.Launched{}, err
 	}
 	c.cfg.Log.Debug("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
 		"capacityType", i.CapacityType, "adopted", adopted)

@@ -37,7 +37,11 @@ type Instance struct {
 	NodeClaim string
 	// NodeClaimUID is that claim's UID; empty for instances that Dovetail did not launch.
 	NodeClaimUID string
-	Owner        Ownership
+	// Launch is the ID of the launch of several that it comes from, see Ticket; empty if it was launched alone.
+	Launch string
+	// LeftOut are the places of that launch whose claims were not part of it after all, ascending.
+	LeftOut []int
+	Owner   Ownership
 }
 
 // Reservation is a capacity reservation.

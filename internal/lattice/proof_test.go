@@ -152,7 +152,11 @@ func takesProof(params *ast.FieldList, code ast.Node, identity string) bool {
 		return false
 	}
 	for _, field := range params.List {
+		list, several := field.Type.(*ast.ArrayType)
 		typ, ok := field.Type.(*ast.SelectorExpr)
+		if several {
+			typ, ok = list.Elt.(*ast.SelectorExpr)
+		}
 		if !ok {
 			continue
 		}
@@ -161,12 +165,27 @@ func takesProof(params *ast.FieldList, code ast.Node, identity string) bool {
 			continue
 		}
 		for _, name := range field.Names {
-			if asked(code, name.Name) {
+			if !several && asked(code, name.Name) || several && eachAsked(code, name.Name) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// eachAsked reports whether a method of every proof in the list with this name is called.
+func eachAsked(code ast.Node, proofs string) (found bool) {
+	ast.Inspect(code, func(n ast.Node) bool {
+		loop, ok := n.(*ast.RangeStmt)
+		if !ok {
+			return true
+		}
+		over, ok := loop.X.(*ast.Ident)
+		proof, named := loop.Value.(*ast.Ident)
+		found = found || ok && named && over.Name == proofs && asked(loop.Body, proof.Name)
+		return true
+	})
+	return found
 }
 
 // asked reports whether a method of the proof with this name is called.
@@ -200,6 +219,9 @@ import (
 	}{
 		{"a call by ID", `func end(ctx context.Context, c *ec2.Client, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
 		{"a call by proof", `func end(ctx context.Context, c *ec2.Client, o who.Owned) { id, _ := o.ID(who.Instance); c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, false},
+		{"a call by proofs", `func end(ctx context.Context, c *ec2.Client, all []who.Owned) { var ids []string; for _, o := range all { id, _ := o.ID(who.Instance); ids = append(ids, id) }; c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) }`, false},
+		{"proofs that nobody looks at", `func end(ctx context.Context, c *ec2.Client, all []who.Owned, ids []string) { for range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) } }`, true},
+		{"a list that is no proofs", `func end(ctx context.Context, c *ec2.Client, all []string) { for _, o := range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{o}}) } }`, true},
 		{"a proof that nobody looks at", `func end(ctx context.Context, c *ec2.Client, o who.Owned, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
 		{"a call that is passed on", `func (w wrapper) TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput) { w.api.TerminateInstances(ctx, in) }`, true},
 		{"a method that is taken along", `func end(c *ec2.Client) any { return c.DeleteLaunchTemplate }`, true},

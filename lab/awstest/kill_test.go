@@ -235,8 +235,13 @@ func TestFindByClaim(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %d, %v", len(found), err)
 	}
-	if others, err := next.FindByClaim(t.Context(), claim("general-2")); err != nil || len(others) != 0 {
-		t.Errorf("found %d for another claim, %v", len(others), err)
+	other := claim("general-2")
+	if others, err := next.FindByClaim(t.Context(), other); err == nil {
+		t.Errorf("found %d for a claim that the process before may have launched just now", len(others))
+	}
+	other.Annotations = map[string]string{karpv1.AnnotationLaunch: cloud.Unlaunched}
+	if others, err := next.FindByClaim(t.Context(), other); err != nil || len(others) != 0 {
+		t.Errorf("found %d for a claim that nobody has launched, %v", len(others), err)
 	}
 	if err := next.Terminate(t.Context(), found[0].ProviderID); err != nil {
 		t.Fatal(err)

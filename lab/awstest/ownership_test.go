@@ -171,7 +171,7 @@ func TestInstancesThatNobodyKnowsAreLeftAlone(t *testing.T) {
 		}
 	}
 	// Until a person says so.
-	people := instance.New(ec2.NewFromConfig(w.Config), w.config("uid-1").Identity, nil, w.Clock.Now)
+	people := instance.New(instance.Config{EC2: ec2.NewFromConfig(w.Config), Identity: w.config("uid-1").Identity, Now: w.Clock.Now})
 	if err := people.Release(t.Context(), all[0]); err != nil {
 		t.Fatal(err)
 	}

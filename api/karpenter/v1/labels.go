@@ -58,6 +58,9 @@ const (
 	AnnotationNominatedPods = "dovetail.sh/nominated-pods"
 	// AnnotationNominatedBuffers does the same for the virtual pods of CapacityBuffers.
 	AnnotationNominatedBuffers = "dovetail.sh/nominated-buffers"
+	// AnnotationLaunch is "unlaunched" on a claim that nobody has tried to launch, and names the place of a claim that is
+	// launched together with others.
+	AnnotationLaunch = "dovetail.sh/launch"
 	// AnnotationLaunchReason is, on a claim that was bought to replace nodes, the DisruptionReason for which; written when
 	// the claim is made. Claims that were bought for pending pods lack it.
 	AnnotationLaunchReason = "dovetail.sh/launch-reason"

@@ -101,10 +101,11 @@ func Code(err error) string {
 }
 
 // Definite reports whether AWS itself refused the call, so that it certainly had no effect. A lost
-// connection, a timeout or a failure of AWS leaves that open.
+// connection, a timeout or a failure of AWS leaves that open. EC2 reports a lack of capacity and too many calls
+// with the status of a failure; they are none.
 func Definite(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && !failedServer(err, api)
+	return errors.As(err, &api) && (!failedServer(err, api) || Is(err, RateLimited) || Unfulfillable(api.ErrorCode()))
 }
 
 // Passing reports whether the same call may succeed later though nobody changes anything: there were too many calls, AWS

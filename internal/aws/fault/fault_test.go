@@ -96,6 +96,8 @@ func TestDefinite(t *testing.T) {
 	}{
 		{"refused", response(400, apiError("InvalidParameterValue", "")), true},
 		{"failure of EC2, which has no fault attribute", response(500, apiError("InternalError", "")), false},
+		{"too many calls, which EC2 reports like a failure", response(503, apiError("RequestLimitExceeded", "")), true},
+		{"no capacity, which EC2 reports like a failure", response(500, apiError("InsufficientInstanceCapacity", "")), true},
 		{"failure with fault attribute", &smithy.GenericAPIError{Code: "X", Fault: smithy.FaultServer}, false},
 		{"no answer that can be read", response(200, errors.New("unexpected EOF")), false},
 		{"timeout", context.DeadlineExceeded, false},

@@ -21,6 +21,15 @@ import (
 // claims may come again, UIDs do not.
 const TagNodeClaimUID = "dovetail.sh/nodeclaim-uid"
 
+// Tags of instances that were launched for several claims at once, see cloud.Ticket.
+const (
+	// TagLaunch is the ID of the launch.
+	TagLaunch = "dovetail.sh/launch"
+	// TagLeftOut are the places of the launch that no instance is for, ascending, with blanks between them. It is missing
+	// where there are none.
+	TagLeftOut = "dovetail.sh/launch-left-out"
+)
+
 // Identity is one incarnation of a cluster in one account and region. All fields are needed.
 type Identity struct {
 	// ClusterUID is the UID of the kube-system namespace.

@@ -19,6 +19,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
@@ -40,33 +41,64 @@ type API interface {
 	CreateTags(ctx context.Context, in *ec2.CreateTagsInput, optFns ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
-// Instances are those of one cluster.
+// Config is what Instances work with.
+type Config struct {
+	EC2      API
+	Identity identity.Identity
+	// Match finds the NodeClaim that has a provider ID, where a Node of this API server has it, too; it decides which
+	// instances without identity can be adopted. Nil finds none.
+	Match func(providerID string) identity.Match
+	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
+	Window batch.Window
+	// Meter is told what goes wrong; nil tells nobody.
+	Meter cloud.Meter
+	Now   func() time.Time
+}
+
+// Instances are those of one cluster. It is safe for concurrent use.
 type Instances struct {
 	api      API
 	identity identity.Identity
 	match    func(providerID string) identity.Match
+	meter    cloud.Meter
 	now      func() time.Time
 	started  time.Time
+	// reading and ending gather requests about single instances.
+	reading *batch.Batcher[struct{}, string, ec2types.Instance]
+	ending  *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
 	fresh *memo.Memo[string, cloud.Instance]
 	shown *memo.Memo[string, struct{}]
 }
 
-// New returns the Instances of a cluster. match finds the NodeClaim that has a provider ID, where a Node of
-// this API server has it, too; it decides which instances without identity can be adopted. Nil finds none.
-func New(api API, id identity.Identity, match func(providerID string) identity.Match, now func() time.Time) *Instances {
-	if match == nil {
-		match = func(string) identity.Match { return identity.Match{} }
+// New returns the Instances of a cluster.
+func New(cfg Config) *Instances {
+	if cfg.Match == nil {
+		cfg.Match = func(string) identity.Match { return identity.Match{} }
 	}
-	return &Instances{
-		api:      api,
-		identity: id,
-		match:    match,
-		now:      now,
-		started:  now(),
-		fresh:    memo.New[string, cloud.Instance](VisibleWithin, now),
-		shown:    memo.New[string, struct{}](VisibleWithin, now),
+	if cfg.Meter == nil {
+		cfg.Meter = cloud.Unmeasured{}
 	}
+	if cfg.Window == (batch.Window{}) {
+		cfg.Window = batch.Window{Idle: 100 * time.Millisecond, Max: time.Second, Items: 500}
+	}
+	s := &Instances{
+		api:      cfg.EC2,
+		identity: cfg.Identity,
+		match:    cfg.Match,
+		meter:    cfg.Meter,
+		now:      cfg.Now,
+		started:  cfg.Now(),
+		fresh:    memo.New[string, cloud.Instance](VisibleWithin, cfg.Now),
+		shown:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
+	}
+	s.reading = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: cfg.Window, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	})
+	s.ending = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
+		Name: "terminate_instances", Window: cfg.Window, Call: s.endAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	})
+	return s
 }
 
 // ProviderID is how Kubernetes names an instance.
@@ -93,17 +125,19 @@ func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance,
 	if err != nil {
 		return cloud.Instance{}, err
 	}
-	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
-	switch {
-	case fault.Is(err, fault.NotFound), err == nil && len(found) == 0:
+	described, err := s.reading.Do(ctx, struct{}{}, id)
+	if fault.Is(err, fault.NotFound) {
 		return s.unknown(id)
-	case err != nil:
+	}
+	if err != nil {
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
-	case found[0].State == cloud.Terminated:
+	}
+	found := s.read(described)
+	if found.State == cloud.Terminated {
 		s.fresh.Drop(id)
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
 	}
-	return found[0], nil
+	return found, nil
 }
 
 // unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
@@ -112,7 +146,7 @@ func (s *Instances) unknown(id string) (cloud.Instance, error) {
 	if i, ok := s.fresh.Get(id); ok {
 		return i, nil
 	}
-	if s.now().Sub(s.started) < VisibleWithin {
+	if s.Young() {
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
 	return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
@@ -139,14 +173,12 @@ func (s *Instances) List(ctx context.Context) ([]cloud.Instance, error) {
 	return s.withFresh(found, func(cloud.Instance) bool { return true }), nil
 }
 
-// OfClaim returns our instances that were launched for the NodeClaim of a UID and are not on their way
-// out, oldest first.
+// OfClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
+// since, as long as EC2 tells of them.
 func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Instance, error) {
-	mine := func(i cloud.Instance) bool {
-		return i.Tags[identity.TagNodeClaimUID] == claimUID && i.Owner == cloud.Ours && i.State != cloud.ShuttingDown
-	}
+	mine := func(i cloud.Instance) bool { return i.NodeClaimUID == claimUID && i.Owner == cloud.Ours }
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
-		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagNodeClaimUID, claimUID), alive},
+		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagNodeClaimUID, claimUID)},
 		MaxResults: aws.Int32(1000),
 	})
 	if err != nil {
@@ -156,6 +188,24 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Insta
 	slices.SortFunc(found, func(a, b cloud.Instance) int {
 		return cmp.Or(a.LaunchedAt.Compare(b.LaunchedAt), cmp.Compare(a.ID, b.ID))
 	})
+	return found, nil
+}
+
+// Young reports whether this process has started so lately that EC2 may not show yet what an earlier one has launched.
+func (s *Instances) Young() bool { return s.now().Sub(s.started) < VisibleWithin }
+
+// OfLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
+// order that claims know theirs. EC2 tells of an ended instance for about an hour.
+func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloud.Instance, error) {
+	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
+		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagLaunch, launch)},
+		MaxResults: aws.Int32(1000),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the instances of launch %s: %w", launch, err)
+	}
+	found = slices.DeleteFunc(found, func(i cloud.Instance) bool { return i.Owner != cloud.Ours })
+	slices.SortFunc(found, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return found, nil
 }
 
@@ -175,7 +225,16 @@ func (s *Instances) withFresh(found []cloud.Instance, wanted func(cloud.Instance
 }
 
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloud.Instance, error) {
-	var out []cloud.Instance
+	found, err := s.pages(ctx, in)
+	out := make([]cloud.Instance, 0, len(found))
+	for _, i := range found {
+		out = append(out, s.read(i))
+	}
+	return out, err
+}
+
+func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) ([]ec2types.Instance, error) {
+	var out []ec2types.Instance
 	pages := ec2.NewDescribeInstancesPaginator(s.api, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -183,9 +242,7 @@ func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput
 			return nil, err
 		}
 		for _, r := range page.Reservations {
-			for _, i := range r.Instances {
-				out = append(out, s.read(i))
-			}
+			out = append(out, r.Instances...)
 		}
 	}
 	return out, nil
@@ -236,6 +293,8 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 	out.ProviderID = ProviderID(out.Zone, out.ID)
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
 	out.NodeClaimUID = out.Tags[identity.TagNodeClaimUID]
+	out.Launch = out.Tags[identity.TagLaunch]
+	out.LeftOut = placesOf(out.Tags[identity.TagLeftOut])
 	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
 	if out.Owner == cloud.Unknown {
 		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))

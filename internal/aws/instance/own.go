@@ -49,23 +49,16 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 	if err != nil {
 		return fmt.Errorf("terminate: %w", err)
 	}
-	return s.terminate(ctx, owned)
-}
-
-func (s *Instances) terminate(ctx context.Context, owned identity.Owned) error {
-	id, err := owned.ID(identity.Instance)
-	if err != nil {
-		return fmt.Errorf("terminate: %w", err)
-	}
-	_, err = s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+	_, err = s.ending.Do(ctx, struct{}{}, owned)
 	if fault.Is(err, fault.NotFound) {
-		_, err = s.unknown(id)
+		_, err = s.unknown(i.ID)
 		return cmp.Or(err, ErrNotVisible)
 	}
 	if err != nil {
-		return fmt.Errorf("terminate instance %s: %w", id, err)
+		s.meter.TerminationFailed(i.Zone, i.ZoneID)
+		return fmt.Errorf("terminate instance %s: %w", i.ID, err)
 	}
-	s.fresh.Drop(id)
+	s.fresh.Drop(i.ID)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
-// fleet is a request for one instance.
+// fleet is a request for instances.
 type fleet struct {
 	capacityType string
 	tags         map[string]string
@@ -26,6 +27,10 @@ type fleet struct {
 	overlaid bool
 	configs  []ec2types.FleetLaunchTemplateConfigRequest
 	token    string
+	// instances is how many to buy; 0 means one.
+	instances int
+	// zones are the IDs of the zones that overrides are in, by name.
+	zones map[string]string
 	// places are where reservations are asked for; all are of one market, that of sample.
 	places map[place]cloud.Reservation
 	sample cloud.Reservation
@@ -36,10 +41,11 @@ type request struct {
 	*ec2.CreateFleetInput
 	capacityType string
 	places       map[place]cloud.Reservation
+	zones        map[string]string // IDs by name
 }
 
 func (f fleet) request() *request {
-	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places}
+	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places, zones: f.zones}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -48,7 +54,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 		ClientToken:           aws.String(f.token),
 		LaunchTemplateConfigs: f.configs,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
-			TotalTargetCapacity:       aws.Int32(1),
+			TotalTargetCapacity:       aws.Int32(int32(max(f.instances, 1))),
 			DefaultTargetCapacityType: target(f.capacityType, f.sample),
 		},
 		TagSpecifications: []ec2types.TagSpecification{
@@ -85,14 +91,10 @@ func (f fleet) input() *ec2.CreateFleetInput {
 	return in
 }
 
-// instanceOf reads the instance that an answer tells of. What the answer leaves out is taken from the request.
-func instanceOf(in *request, out *ec2.CreateFleetOutput) (cloud.Instance, bool) {
+// instancesOf reads the instances that an answer tells of, by ID. What the answer leaves out is taken from the request.
+func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloud.Instance) {
 	for _, i := range out.Instances {
-		if len(i.InstanceIds) == 0 {
-			continue
-		}
 		bought := cloud.Instance{
-			ID:           i.InstanceIds[0],
 			Type:         string(i.InstanceType),
 			Zone:         aws.ToString(i.AvailabilityZone),
 			ZoneID:       aws.ToString(i.AvailabilityZoneId),
@@ -108,9 +110,13 @@ func instanceOf(in *request, out *ec2.CreateFleetOutput) (cloud.Instance, bool) 
 		}
 		fillFromRequest(&bought, in.CreateFleetInput)
 		bought.Reservation = in.places[place{bought.Type, bought.Zone}]
-		return bought, true
+		for _, id := range i.InstanceIds {
+			bought.ID = id
+			all = append(all, bought)
+		}
 	}
-	return cloud.Instance{}, false
+	slices.SortFunc(all, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return all
 }
 
 func fill(field *string, value string) {
@@ -144,9 +150,13 @@ type Failure struct {
 	Code, Message  string
 	InstanceType   string
 	Zone, SubnetID string
-	CapacityType   string
+	// ZoneID is empty for a zone that was not asked for.
+	ZoneID       string
+	CapacityType string
 	// Reservation that was asked for; empty if none was.
 	Reservation string
+	// implied by a refusal of the whole call.
+	implied bool
 }
 
 func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
@@ -160,6 +170,7 @@ func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 		if o := overrideOf(e.LaunchTemplateAndOverrides); o != nil {
 			f.InstanceType = string(o.InstanceType)
 			f.Zone = aws.ToString(o.AvailabilityZone)
+			f.ZoneID = in.zones[f.Zone]
 			f.SubnetID = aws.ToString(o.SubnetId)
 			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
 		}
@@ -204,6 +215,14 @@ func refusal(all []Failure) error {
 		return &cloud.InsufficientCapacityError{Err: errors.New(text)}
 	}
 	return createError(errors.New(text))
+}
+
+// whole is the error for a call that EC2 refused as a whole.
+func whole(a answer) error {
+	if code := fault.Code(a.err); fault.Unfulfillable(code) || code == fault.SpotRoleDenied {
+		return &cloud.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", fault.Plain(a.err))}
+	}
+	return createError(fmt.Errorf("create fleet: %w", a.err))
 }
 
 // createError derives reason and message from an error's text.

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
@@ -44,19 +48,36 @@ type Config struct {
 	StrictMinValues bool
 	// Reservations are kept informed; nil while capacity reservations are not used.
 	Reservations Reservations
-	Now          func() time.Time
-	Log          *slog.Logger
+	// Window is how long claims are gathered that can be launched together; zero means what EC2's limits call for.
+	Window batch.Window
+	// Meter is told what goes wrong; nil tells nobody.
+	Meter cloud.Meter
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Launcher buys instances.
 //
-// A claim gets one instance, whatever goes wrong. The instance carries the claim's UID as a tag from its
-// first moment, and the call that buys it carries a token that follows from the UID. A launch first looks
-// for an instance with the tag and adopts it; while EC2 does not show it yet, the token makes the same
-// call give the same instance. See ledger for what happens when parameters have changed meanwhile.
+// A claim gets one instance, whatever goes wrong. There are two ways to launch, and a claim is never on both:
+//
+// Alone. The instance carries the claim's UID as a tag from its first moment, and the call that buys it carries a token that
+// follows from the UID. A launch first looks for an instance with the tag and adopts it; while EC2 does not show it yet, the
+// token makes the same call give the same instance. See ledger for what happens when parameters have changed meanwhile.
+//
+// Together with others that ask for the same. The instances of such a launch cannot carry the claims' UIDs, so the claims
+// carry the launch's: a ticket that is written on each before the call is made, and only on a claim for which no call was
+// made before. See joint for how the outcome becomes known, deal for how it is found out by those who were not there.
 type Launcher struct {
 	cfg    Config
 	ledger *ledger
+	gather *batch.Batcher[string, *member, cloud.Instance]
+	// joints are the launches of several that this process has made, by the UID of each claim.
+	joints *memo.Memo[string, *joint]
+	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
+	doubts  *memo.Memo[string, time.Time]
+	looking singleflight.Group
+	// launches counts those of several.
+	launches atomic.Uint64
 
 	mu sync.Mutex
 	// begun counts the launches in progress, by the UID of their claim.
@@ -65,8 +86,24 @@ type Launcher struct {
 
 // New returns a Launcher.
 func New(cfg Config) *Launcher {
-	return &Launcher{cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{}}
+	if cfg.Meter == nil {
+		cfg.Meter = cloud.Unmeasured{}
+	}
+	if cfg.Window == (batch.Window{}) {
+		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
+	}
+	l := &Launcher{
+		cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{},
+		joints: memo.New[string, *joint](remembered, cfg.Now), doubts: memo.New[string, time.Time](remembered, cfg.Now),
+	}
+	l.gather = batch.New(batch.Config[string, *member, cloud.Instance]{
+		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	})
+	return l
 }
+
+// callTimeout bounds what is done for several claims: tickets, call, repetitions.
+const callTimeout = 5 * time.Minute
 
 // Begin says that a launch for a claim is in progress until done is called.
 func (l *Launcher) Begin(claimUID string) (done func()) {
@@ -86,6 +123,11 @@ func (l *Launcher) count(claimUID string, by int) {
 func (l *Launcher) Busy(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if j, ok := l.joints.Get(claimUID); ok {
+		if _, _, settled := j.known(claimUID); !settled {
+			return true
+		}
+	}
 	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
 }
 
@@ -116,20 +158,98 @@ const ReasonInDoubt = "LaunchOutcomeUnknown"
 // errTemplateGone means that a launch template was deleted between making sure of it and using it.
 var errTemplateGone = errors.New("launch template is gone")
 
-// Adopt returns the instance that was launched for a claim before, if there is one.
+// Adopt returns the instance that was launched for a claim before, if there is one. The error is a CreateError with
+// ReasonInDoubt where that cannot be told yet.
 func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Instance, bool, error) {
-	found, err := l.cfg.Instances.OfClaim(ctx, string(claim.UID))
+	uid, mark := string(claim.UID), claim.Annotations[karpv1.AnnotationLaunch]
+	if j := l.jointOf(claim); j != nil {
+		if _, _, settled := j.known(uid); !settled {
+			l.settle(ctx, j)
+		}
+		switch i, err, settled := j.known(uid); {
+		case !settled:
+			return cloud.Instance{}, false, err
+		case err == nil:
+			return i, true, nil
+		}
+		return cloud.Instance{}, false, nil
+	}
+	if mark == cloud.Unlaunched {
+		return cloud.Instance{}, false, nil
+	}
+	if ticket, ok := cloud.ParseTicket(mark); ok {
+		return l.recall(ctx, claim, ticket)
+	}
+	found, err := l.cfg.Instances.OfClaim(ctx, uid)
+	found = slices.DeleteFunc(found, func(i cloud.Instance) bool { return !living(i) })
 	if err != nil || len(found) == 0 {
 		return cloud.Instance{}, false, err
 	}
 	if len(found) > 1 {
 		l.cfg.Log.Error("a claim has more than one instance; the oldest is kept", "claim", claim.Name, "instances", len(found))
 	}
-	l.ledger.bought(string(claim.UID))
+	l.ledger.bought(uid)
 	return found[0], true, nil
 }
 
-// Launch buys an instance for the claim. It must follow an Adopt that found none. Errors are those of package cloud.
+// jointOf returns the launch of several that the claim took part in last, if this process has made it. The claim may be
+// read from before it was written on. What else it says, another process has written, which knows better.
+func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
+	j, ok := l.joints.Get(string(claim.UID))
+	if !ok {
+		return nil
+	}
+	mark := claim.Annotations[karpv1.AnnotationLaunch]
+	if ticket, is := cloud.ParseTicket(mark); mark == cloud.Unlaunched || is && ticket.Launch == j.id {
+		return j
+	}
+	return nil
+}
+
+// Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
+// making a call that could launch one. The error says that it is not known yet.
+func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
+	uid := string(claim.UID)
+	if j := l.jointOf(claim); j != nil {
+		switch i, err, settled := j.known(uid); {
+		case settled && err == nil:
+			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
+			if errors.Is(err, cloud.ErrNotFound) || err == nil && !living(i) {
+				return nil, nil
+			}
+			return []cloud.Instance{i}, err
+		case settled:
+			return nil, nil
+		}
+	}
+	mark := claim.Annotations[karpv1.AnnotationLaunch]
+	if mark == cloud.Unlaunched {
+		return nil, nil
+	}
+	ticket, ok := cloud.ParseTicket(mark)
+	if !ok {
+		return l.findAlone(ctx, uid)
+	}
+	i, found, err := l.recall(ctx, claim, ticket)
+	if err != nil || !found {
+		return nil, err
+	}
+	return []cloud.Instance{i}, nil
+}
+
+// findAlone is Find for a claim that was launched alone, if at all.
+func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloud.Instance, error) {
+	found, err := l.cfg.Instances.OfClaim(ctx, claimUID)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.Young()) {
+		return nil, inDoubt(nil)
+	}
+	return slices.DeleteFunc(found, func(i cloud.Instance) bool { return !living(i) }), nil
+}
+
+// Launch buys an instance for the claim, alone. It must follow an Adopt that found none. Errors are those of package cloud.
 func (l *Launcher) Launch(ctx context.Context, o Order) (cloud.Instance, error) {
 	bought, err := l.try(ctx, o)
 	if errors.Is(err, errTemplateGone) {
@@ -161,6 +281,7 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloud.Instance, error) {
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+	fleet.tags[awsv1.TagNodeClaim], fleet.tags[identity.TagNodeClaimUID] = o.Claim.Name, claim
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)
 	return l.call(ctx, o, fleet.request(), plan.choice)
 }
@@ -168,39 +289,39 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloud.Instance, error) {
 // call asks EC2 and notes in the ledger what is known of the outcome afterwards.
 func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloud.Instance, error) {
 	claim := string(o.Claim.UID)
-	out, err := l.cfg.EC2.CreateFleet(ctx, in.CreateFleetInput)
+	a := l.ask(ctx, in)
 	switch {
-	case fault.Is(err, fault.TokenMismatch):
+	case a.other:
 		l.ledger.mismatched(claim)
-		return cloud.Instance{}, inDoubt(err)
-	case err != nil && !fault.Definite(err):
+		return cloud.Instance{}, inDoubt(a.err)
+	case !a.known:
 		l.ledger.lost(claim, in)
-		return cloud.Instance{}, createError(fmt.Errorf("create fleet: %w", err))
-	case err != nil:
+		return cloud.Instance{}, lostError(a.err)
+	case a.gone:
+		return cloud.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
+	case a.err != nil:
 		// Nothing came of this call. What an earlier one did is as it was.
-		if fault.Is(err, fault.LaunchTemplateNotFound) {
-			return cloud.Instance{}, l.forgetTemplates(in.CreateFleetInput, err)
-		}
-		return cloud.Instance{}, createError(fmt.Errorf("create fleet: %w", err))
+		return cloud.Instance{}, whole(a)
 	}
-	failed := failures(in, out)
-	mark(failed, l.cfg.Scarcity, l.full, l.cfg.Addresses.Exhausted)
-	bought, ok := instanceOf(in, out)
+	if len(a.bought) == 0 {
+		l.ledger.answered(claim)
+		l.tell(o, a, "")
+		return cloud.Instance{}, refusal(a.failed)
+	}
+	bought := a.bought[0]
 	if choice != nil {
 		choice.Settle(bought.SubnetID)
 	}
-	if len(failed) > 0 {
-		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", bought.ID, "errors", describe(failed))
-	}
-	if !ok {
-		l.ledger.answered(claim)
-		return cloud.Instance{}, refusal(failed)
-	}
-	if id := bought.Reservation.ID; id != "" && l.cfg.Reservations != nil {
-		l.cfg.Reservations.Launched(id)
-	}
+	l.tell(o, a, bought.ID)
 	l.complete(&bought, o, in.CreateFleetInput)
 	return bought, nil
+}
+
+// tell logs what an answer complains of.
+func (l *Launcher) tell(o Order, a answer, launched string) {
+	if len(a.failed) > 0 {
+		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failed))
+	}
 }
 
 func (l *Launcher) full(id string) {
@@ -224,6 +345,7 @@ func (l *Launcher) complete(i *cloud.Instance, o Order, in *ec2.CreateFleetInput
 	for _, t := range in.TagSpecifications[0].Tags {
 		i.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
+	i.Launch = i.Tags[identity.TagLaunch]
 	for _, s := range o.Class.Status.Subnets {
 		if s.ID == i.SubnetID {
 			fill(&i.ZoneID, s.ZoneID)
@@ -247,14 +369,6 @@ func inDoubt(err error) error {
 		Message: "an earlier call may have launched an instance that is not visible yet; waiting for it",
 		Err:     err,
 	}
-}
-
-// launchTags are the tags of the instance for a claim.
-func (l *Launcher) launchTags(o Order) map[string]string {
-	tags := l.sharedTags(o)
-	tags[awsv1.TagNodeClaim] = o.Claim.Name
-	tags[identity.TagNodeClaimUID] = string(o.Claim.UID)
-	return tags
 }
 
 // sharedTags are those of everything that claims of one class and pool have in common.

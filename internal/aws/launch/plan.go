@@ -88,7 +88,8 @@ const templatesAtATime = 4
 func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	f := fleet{
 		capacityType: p.capacityType,
-		tags:         l.launchTags(o),
+		tags:         l.sharedTags(o),
+		zones:        zonesOf(o.Class),
 		context:      o.Class.Spec.Context,
 		overlaid:     o.Claim.Annotations[karpv1.AnnotationPriceOverlayApplied] == "true" || p.overlaid(),
 	}
@@ -128,6 +129,15 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 		return fleet{}, err
 	}
 	return f, nil
+}
+
+// zonesOf are the IDs of the zones in which a class has subnets, by name.
+func zonesOf(class *awsv1.EC2NodeClass) map[string]string {
+	ids := map[string]string{}
+	for _, s := range class.Status.Subnets {
+		ids[s.Zone] = s.ZoneID
+	}
+	return ids
 }
 
 // overlaid tells whether a user has set the price of a type that may be launched. A claim that names no types, being of a

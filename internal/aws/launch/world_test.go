@@ -177,7 +177,7 @@ func (w *ec2World) start(o Order) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
-		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(w, blue, nil, w.now),
+		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{EC2: w, Identity: blue, Now: w.now}),
 		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{},
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}

@@ -38,6 +38,16 @@ func TestStrays(t *testing.T) {
 	}
 	launching := claim("launching", "")
 	launching.UID = "uid-launching"
+	enrolled := func(ticket string) karpv1.NodeClaim {
+		c := claim("enrolled", "")
+		c.Annotations = map[string]string{karpv1.AnnotationLaunch: ticket}
+		return c
+	}
+	together := func(launch string) cloud.Instance {
+		i := instance("i-3", cloud.Ours, time.Hour)
+		i.Launch = launch
+		return i
+	}
 	ending := instance("i-4", cloud.Ours, time.Hour)
 	ending.State = cloud.ShuttingDown
 	tests := []struct {
@@ -57,6 +67,8 @@ func TestStrays(t *testing.T) {
 		{"it tells only the name of a claim that does not know yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
 		{"the claim it was launched for has another", launchedFor("launched", "uid-launched"), []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
 		{"already on its way out", ending, nil, false},
+		{"one of several, for claims of which one does not know its own yet", together("x"), []karpv1.NodeClaim{enrolled("x/0/2")}, false},
+		{"one of several, for claims that have theirs", together("x"), []karpv1.NodeClaim{enrolled("y/0/2")}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (c *Instances) warn(ctx context.Context, message string) error {
 // strays are the instances that are ours, old enough, and wanted by no claim: neither by provider ID nor,
 // while its launch is not written down, by the claim that they were launched for.
 func strays(instances []cloud.Instance, claims []karpv1.NodeClaim, now time.Time) []cloud.Instance {
-	byProvider, launchingUID, launchingName := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	byProvider, launchingUID, launchingName, launches := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range claims {
 		claim := &claims[i]
 		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
@@ -137,6 +137,10 @@ func strays(instances []cloud.Instance, claims []karpv1.NodeClaim, now time.Time
 		if claim.Status.ProviderID == "" {
 			// UIDs do not come again, names may. An instance that does not say for which UID goes by its name.
 			launchingUID[string(claim.UID)], launchingName[claim.Name] = true, true
+			// One of several that were launched together may be this claim's.
+			if ticket, ok := cloud.ParseTicket(claim.Annotations[karpv1.AnnotationLaunch]); ok {
+				launches[ticket.Launch] = true
+			}
 		}
 	}
 	var out []cloud.Instance
@@ -146,7 +150,7 @@ func strays(instances []cloud.Instance, claims []karpv1.NodeClaim, now time.Time
 		}
 		wanted := launchingUID[i.NodeClaimUID]
 		if i.NodeClaimUID == "" {
-			wanted = launchingName[i.NodeClaim]
+			wanted = launchingName[i.NodeClaim] || launches[i.Launch]
 		}
 		if byProvider[i.ProviderID] || wanted {
 			continue

@@ -17,7 +17,7 @@ type provider interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
-	Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error)
+	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 	// JoinScopes are what the instances of a class have in common with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
@@ -62,10 +62,10 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 	return out
 }
 
-// Launch is the provider's, unless a breaker holds the claim back.
-func (g *Guard) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
+// LaunchTogether is the provider's, unless a breaker holds the claim back.
+func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error) {
 	if f, admitted := g.breakers.Admit(launchScopes(g, class), claim.UID); !admitted {
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
-	return g.provider.Launch(ctx, claim, class)
+	return g.provider.LaunchTogether(ctx, claim, class, enroll)
 }

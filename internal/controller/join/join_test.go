@@ -51,7 +51,7 @@ func (o *oracle) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) 
 	return nil
 }
 
-func (o *oracle) Launch(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) (cloud.Launched, error) {
+func (o *oracle) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloud.Launched, error) {
 	o.launched++
 	return cloud.Launched{}, nil
 }
@@ -188,11 +188,11 @@ func TestEndedBeforeLate(t *testing.T) {
 func TestGuard(t *testing.T) {
 	w, o := newWatched(), &oracle{}
 	guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
-	if _, err := guard.Launch(t.Context(), launched("a"), class()); err != nil || o.launched != 1 {
+	if _, err := guard.LaunchTogether(t.Context(), launched("a"), class(), nil); err != nil || o.launched != 1 {
 		t.Fatalf("nothing is wrong, and launching fails: %v", err)
 	}
 	w.Report(untrust)
-	_, err := guard.Launch(t.Context(), launched("b"), class())
+	_, err := guard.LaunchTogether(t.Context(), launched("b"), class(), nil)
 	var notReady *cloud.NodeClassNotReadyError
 	if !errors.As(err, &notReady) || o.launched != 1 || !strings.Contains(err.Error(), "EndpointUntrusted") {
 		t.Errorf("launch under an open breaker: %v, %d launched", err, o.launched)
@@ -206,7 +206,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("looked at again after %v, want when the next instance may be tried", resolved.Next)
 	}
 	w.clock = w.clock.Add(time.Minute)
-	if _, err := guard.Launch(t.Context(), launched("c"), class()); err != nil || o.launched != 2 {
+	if _, err := guard.LaunchTogether(t.Context(), launched("c"), class(), nil); err != nil || o.launched != 2 {
 		t.Errorf("the probe is not launched: %v", err)
 	}
 }

@@ -60,8 +60,8 @@ type Cloud struct {
 	machines *Machines
 }
 
-// Launch buys an instance for the claim, or returns the one that was bought before.
-func (c *Cloud) Launch(_ context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass) (cloud.Launched, error) {
+// LaunchTogether buys an instance for the claim, or returns the one that was bought before.
+func (c *Cloud) LaunchTogether(_ context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, _ func(context.Context, string) error) (cloud.Launched, error) {
 	for _, i := range c.machines.All {
 		if i.Claim.UID == claim.UID && i.State == cloud.Running {
 			return launched(i), nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,10 +32,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
-// launcher buys the instance of a claim. Called again for the same claim it returns the same instance.
+// launcher buys the instance of a claim. Called again for the same claim it returns the same instance. It has enroll write
+// down, before it buys, how the claim is launched.
 // Terminate ends an instance and returns cloud.ErrNotFound when it is gone already.
 type launcher interface {
-	Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error)
+	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
@@ -88,7 +90,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
 	}
-	launched, err := r.launch(ctx, claim)
+	launched, claim, err := r.launch(ctx, claim)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{}, client.IgnoreNotFound(err) // somebody was faster; nothing was bought
+	}
 	if err != nil {
 		return reconcile.Result{}, r.failed(ctx, claim, err)
 	}
@@ -108,26 +113,50 @@ func (r *Reconciler) giveBack(ctx context.Context, claim *karpv1.NodeClaim, prov
 	return nil
 }
 
+// addFinalizer also says that nobody has tried to launch the claim: that takes the finalizer.
 func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
 	before := claim.DeepCopy()
 	controllerutil.AddFinalizer(claim, karpv1.FinalizerTermination)
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
 	return r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// launch checks that the claim's node class can launch, and launches.
-func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Launched, error) {
+// launch checks that the claim's node class can launch, and launches. It returns the claim as it is then.
+func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Launched, *karpv1.NodeClaim, error) {
 	class := &awsv1.EC2NodeClass{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
 	if apierrors.IsNotFound(err) {
-		return cloud.Launched{}, &cloud.InsufficientCapacityError{Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name)}
+		return cloud.Launched{}, claim, &cloud.InsufficientCapacityError{Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name)}
 	}
 	if err != nil {
-		return cloud.Launched{}, err
+		return cloud.Launched{}, claim, err
 	}
 	if err := launchable(class); err != nil {
-		return cloud.Launched{}, err
+		return cloud.Launched{}, claim, err
 	}
-	return r.Cloud.Launch(ctx, claim, class)
+	// The cloud may write for a claim whose caller has left already, so what it writes is a copy.
+	enrolled := claim.DeepCopy()
+	enroll := func(ctx context.Context, mark string) error { return r.enroll(ctx, enrolled, mark) }
+	launched, err := r.Cloud.LaunchTogether(ctx, claim, class, enroll)
+	if ctx.Err() != nil {
+		return cloud.Launched{}, claim, errors.Join(err, ctx.Err())
+	}
+	return launched, enrolled, err
+}
+
+// enroll writes down how a claim is launched.
+func (r *Reconciler) enroll(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
+	before := claim.DeepCopy()
+	if mark == "" {
+		delete(claim.Annotations, karpv1.AnnotationLaunch)
+	} else {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunch, mark)
+	}
+	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		before.DeepCopyInto(claim)
+		return err
+	}
+	return nil
 }
 
 // launchable says why a node class cannot launch now; nil if it can.

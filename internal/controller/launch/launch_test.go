@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,11 +27,18 @@ import (
 type shop struct {
 	err    error
 	during func()
+	// mark is written on the claim before anything is bought; "-" stands for none.
+	mark   string
 	bought int
 	ended  []string
 }
 
-func (s *shop) Launch(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) (cloud.Launched, error) {
+func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloud.Launched, error) {
+	if s.mark != "" {
+		if err := enroll(ctx, strings.Trim(s.mark, "-")); err != nil {
+			return cloud.Launched{}, err
+		}
+	}
 	s.bought++
 	if s.during != nil {
 		s.during()
@@ -66,6 +74,10 @@ func TestLaunch(t *testing.T) {
 	if s.bought != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
 		t.Fatal("bought before the finalizer was there to give it back")
 	}
+	if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != cloud.Unlaunched {
+		t.Errorf("before the first launch the claim says %q", mark)
+	}
+	s.mark = "-"
 	f.Reconcile(r, "a")
 	c := f.Claim("a")
 	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || c.Status.ImageID != "ami-1" {
@@ -105,6 +117,46 @@ func TestLostStatusWrite(t *testing.T) {
 	c := f.Claim("a")
 	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.ended) > 0 {
 		t.Errorf("status %+v, ended %v", c.Status, s.ended)
+	}
+}
+
+// What is written down before the call is there when it is made, and the launch goes on from there.
+func TestEnrolledBeforeItIsBought(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), fixture.Claim("a"))
+	s := &shop{mark: "x/1/2"}
+	s.during = func() {
+		if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != "x/1/2" {
+			t.Errorf("when the instance is bought, the claim says %q", mark)
+		}
+	}
+	f.Reconcile(reconciler(f, s), "a")
+	if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Annotations[karpv1.AnnotationLaunch] != "x/1/2" {
+		t.Errorf("claim %+v", c)
+	}
+}
+
+// A claim that somebody has changed since it was read is not bought for: it might be on its way out.
+func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), fixture.Claim("a"))
+	s := &shop{mark: "x/1/2"}
+	r := reconciler(f, s)
+	stale := f.Claim("a")
+	c := f.Claim("a")
+	c.Labels["meanwhile"] = "yes"
+	f.Do(f.API.Update(f.Context(), c))
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if claim, ok := o.(*karpv1.NodeClaim); ok {
+				stale.DeepCopyInto(claim)
+				return nil
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+	})
+	_, err := f.Try(r, "a")
+	got := f.Claim("a")
+	if !apierrors.IsConflict(err) || s.bought != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
+		t.Errorf("bought %d times, claim %+v", s.bought, got)
 	}
 }
 

@@ -26,6 +26,7 @@ type Timing struct {
 	Boot           time.Duration // pending -> running
 	Shutdown       time.Duration // shutting-down -> terminated
 	Visible        time.Duration // from the launch until the Describe calls know the instance
+	VisibleSpread  time.Duration // up to this much later, each instance by itself
 	TerminatedKept time.Duration // terminated -> forgotten
 }
 

@@ -35,7 +35,7 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 	r := &record{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
 		partition: e.partition(o),
-		visible:   b.now.Add(e.cfg.Timing.Visible),
+		visible:   b.now.Add(e.visibleAfter()),
 		Instance:  e.instance(o, nics[0].ip, b.now),
 	}
 	b.count++

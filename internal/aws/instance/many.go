@@ -1,0 +1,179 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+const (
+	// callTimeout bounds a call that serves several callers, retries included.
+	callTimeout = 4 * time.Minute
+	// filterValues is how many values EC2 takes in one filter.
+	filterValues = 200
+	// aloneAtOnce is how many calls are made at a time for what a common call did not answer.
+	aloneAtOnce = 10
+)
+
+type (
+	described = batch.Result[ec2types.Instance]
+	ended     = batch.Result[struct{}]
+)
+
+// readAll describes instances by ID. It asks by a filter: where IDs are named as such, EC2 refuses the whole call for one
+// that it does not know. Those that are not in the answer are asked for alone, and so are all of them when EC2 refuses the
+// call. Where it failed, or was called too often, that would make it worse.
+func (s *Instances) readAll(ctx context.Context, _ struct{}, ids []string) []described {
+	known, errs := map[string]ec2types.Instance{}, map[string]error{}
+	distinct := slices.Compact(slices.Sorted(slices.Values(ids)))
+	for some := range slices.Chunk(distinct, filterValues) {
+		found, err := s.pages(ctx, &ec2.DescribeInstancesInput{
+			Filters: []ec2types.Filter{network.Filter("instance-id", some...)}, MaxResults: aws.Int32(1000),
+		})
+		for _, i := range found {
+			known[aws.ToString(i.InstanceId)] = i
+		}
+		for _, id := range some {
+			if err != nil && !fault.Definite(err) || fault.Is(err, fault.RateLimited) {
+				errs[id] = err
+			}
+		}
+	}
+	var mu sync.Mutex
+	alone(distinct, func(id string) bool {
+		_, ok := known[id]
+		return !ok && errs[id] == nil
+	}, func(id string) {
+		i, err := s.readOne(ctx, id)
+		mu.Lock()
+		defer mu.Unlock()
+		known[id], errs[id] = i, err
+	})
+	out := make([]described, len(ids))
+	for n, id := range ids {
+		out[n] = described{Value: known[id], Err: errs[id]}
+	}
+	return out
+}
+
+// readOne describes one instance. The error is that of EC2 for an ID that it does not know, also where EC2 answers with
+// nothing.
+func (s *Instances) readOne(ctx context.Context, id string) (ec2types.Instance, error) {
+	found, err := s.pages(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err == nil && len(found) == 0 {
+		err = &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound", Message: fmt.Sprintf("EC2 shows no instance %s", id)}
+	}
+	if err != nil {
+		return ec2types.Instance{}, err
+	}
+	return found[0], nil
+}
+
+// endAll ends instances. What EC2 does not say it has ended is ended alone, and so is each when EC2 refuses the call.
+func (s *Instances) endAll(ctx context.Context, _ struct{}, all []identity.Owned) []ended {
+	states, err := s.end(ctx, all)
+	out := make([]ended, len(all))
+	if err != nil && (len(all) == 1 || !fault.Definite(err) || fault.Is(err, fault.RateLimited)) {
+		for n := range out {
+			out[n].Err = err
+		}
+		return out
+	}
+	numbers := make([]int, len(all))
+	for n := range numbers {
+		numbers[n] = n
+	}
+	over := func(n int) bool {
+		id, err := all[n].ID(identity.Instance)
+		return err == nil && (states[id] == cloud.ShuttingDown || states[id] == cloud.Terminated)
+	}
+	alone(numbers, func(n int) bool { return !over(n) }, func(n int) { out[n].Err = s.endOne(ctx, all[n]) })
+	return out
+}
+
+func (s *Instances) endOne(ctx context.Context, owned identity.Owned) error {
+	states, err := s.end(ctx, []identity.Owned{owned})
+	if err != nil {
+		return err
+	}
+	for id, state := range states {
+		if state != cloud.ShuttingDown && state != cloud.Terminated {
+			return fmt.Errorf("EC2 was told to end instance %s, and says that it is %s", id, state)
+		}
+	}
+	if len(states) == 0 {
+		return errors.New("EC2 was told to end an instance, and does not say that it does")
+	}
+	return nil
+}
+
+// end calls EC2, and returns the states into which it has brought the instances.
+func (s *Instances) end(ctx context.Context, all []identity.Owned) (map[string]cloud.State, error) {
+	var ids []string
+	for _, owned := range all {
+		id, err := owned.ID(identity.Instance)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	answer, err := s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]cloud.State{}
+	for _, change := range answer.TerminatingInstances {
+		if change.CurrentState != nil {
+			states[aws.ToString(change.InstanceId)] = cloud.State(change.CurrentState.Name)
+		}
+	}
+	return states, nil
+}
+
+// alone does, a few at a time, what is still to be done.
+func alone[T any](all []T, open func(T) bool, do func(T)) {
+	slots := make(chan struct{}, aloneAtOnce)
+	var done sync.WaitGroup
+	var todo []T
+	for _, item := range all {
+		if open(item) {
+			todo = append(todo, item)
+		}
+	}
+	for _, item := range todo {
+		slots <- struct{}{}
+		done.Go(func() {
+			do(item)
+			<-slots
+		})
+	}
+	done.Wait()
+}
+
+// placesOf reads the tag with places that are left out of a launch. What is no number is none.
+func placesOf(tag string) (out []int) {
+	for _, s := range strings.Fields(tag) {
+		if n, err := strconv.Atoi(s); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}

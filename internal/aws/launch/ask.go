@@ -1,0 +1,103 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// answer is what is known after a call.
+type answer struct {
+	// known is false if the call may have taken effect without telling.
+	known bool
+	// other is true when EC2 knows the token with other parameters.
+	other bool
+	// gone is true when EC2 does not know a launch template of the request.
+	gone bool
+	// bought are the new instances, by ID; failed says what else was asked for in vain.
+	bought []cloud.Instance
+	failed []Failure
+	// err says why there is no answer. EC2 refused the call then, or its outcome is not known.
+	err error
+}
+
+// ask calls EC2, and passes on to others what the answer tells of capacity.
+func (l *Launcher) ask(ctx context.Context, in *request) answer {
+	var tries attempts
+	out, err := l.cfg.EC2.CreateFleet(ctx, in.CreateFleetInput, tries.watch)
+	switch {
+	case fault.Is(err, fault.TokenMismatch):
+		return answer{other: true, err: err}
+	case err != nil && (!fault.Definite(err) || tries.doubtful > 0):
+		return answer{err: err}
+	case err != nil:
+		refused := refusedWhole(in, err)
+		l.note(refused)
+		return answer{known: true, gone: fault.Is(err, fault.LaunchTemplateNotFound), failed: refused, err: err}
+	}
+	a := answer{known: true, bought: instancesOf(in, out), failed: failures(in, out)}
+	l.note(a.failed)
+	for _, i := range a.bought {
+		if i.Reservation.ID != "" && l.cfg.Reservations != nil {
+			l.cfg.Reservations.Launched(i.Reservation.ID)
+		}
+	}
+	return a
+}
+
+// note remembers what the failures say about capacity, and counts them: once, however many claims the call was for.
+func (l *Launcher) note(failed []Failure) {
+	mark(failed, l.cfg.Scarcity, l.full, l.cfg.Addresses.Exhausted)
+	for _, f := range failed {
+		if !f.implied {
+			l.cfg.Meter.LaunchFailed(f.Zone, f.ZoneID, f.CapacityType, fault.ReasonOf(f.Code+": "+f.Message).Code)
+		}
+	}
+}
+
+// refusedWhole is what a refusal of the whole call says about offerings: where it speaks of a lack of capacity, that none of
+// those that were asked for can be had. The refusal itself is the first, and of no offering.
+func refusedWhole(in *request, err error) []Failure {
+	code := fault.Code(err)
+	all := []Failure{{Code: code, Message: fault.Plain(err).Error(), CapacityType: in.capacityType}}
+	if !fault.Unfulfillable(code) && code != fault.SpotRoleDenied {
+		return all
+	}
+	for _, config := range in.LaunchTemplateConfigs {
+		for _, o := range config.Overrides {
+			f := Failure{
+				Code: code, CapacityType: in.capacityType, InstanceType: string(o.InstanceType), Zone: aws.ToString(o.AvailabilityZone),
+				ZoneID: in.zones[aws.ToString(o.AvailabilityZone)], implied: true,
+			}
+			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// attempts watches the SDK repeat a call. A refusal of the last attempt says nothing about one before it, whose answer may
+// have been lost.
+type attempts struct{ doubtful int }
+
+func (a *attempts) watch(o *ec2.Options) {
+	watcher := middleware.FinalizeMiddlewareFunc("dovetail:attempts", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		out, metadata, err := next.HandleFinalize(ctx, in)
+		if err != nil && !fault.Definite(err) {
+			a.doubtful++
+		}
+		return out, metadata, err
+	})
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		return stack.Finalize.Insert(watcher, "Retry", middleware.After)
+	})
+}
+
+// lostError is the error of a call whose outcome is not known.
+func lostError(err error) error { return createError(fmt.Errorf("create fleet: %w", err)) }

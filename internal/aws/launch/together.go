@@ -1,0 +1,202 @@
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// Enroll writes on a claim what its annotation karpv1.AnnotationLaunch is to say; empty removes it. It fails unless the claim
+// is as it was when the launch began.
+type Enroll func(ctx context.Context, mark string) error
+
+// member is a claim that is to be launched together with others.
+type member struct {
+	// ctx is the caller's: one that has gone is not launched for.
+	ctx    context.Context
+	order  Order
+	fleet  fleet
+	plan   plan
+	enroll Enroll
+}
+
+func (m *member) uid() string { return string(m.order.Claim.UID) }
+
+// LaunchTogether buys an instance for the claim, in one call with others that ask for the same at about the same time. It
+// must follow an Adopt that found none, and only claims may be launched so that say Unlaunched or bear a ticket: for no
+// other is it certain that no call was made before. Errors are those of package cloud, or of enroll.
+func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (cloud.Instance, error) {
+	p, err := l.plan(o)
+	if err != nil {
+		return cloud.Instance{}, err
+	}
+	m := &member{ctx: ctx, order: o, plan: p, enroll: enroll}
+	if m.fleet, err = l.fleet(ctx, o, p); err != nil {
+		p.choice.Settle("")
+		return cloud.Instance{}, err
+	}
+	key, err := m.fleet.key()
+	if err != nil {
+		p.choice.Settle("")
+		return cloud.Instance{}, err
+	}
+	return l.gather.Do(ctx, key, m) // from here on the launch settles the choice
+}
+
+// key is equal for fleets that ask for the same.
+func (f fleet) key() (string, error) {
+	content, err := json.Marshal(f.input())
+	if err != nil {
+		return "", fmt.Errorf("compare fleets: %w", err)
+	}
+	sum := sha256.Sum256(content)
+	return string(sum[:]), nil
+}
+
+type bought = batch.Result[cloud.Instance]
+
+// together launches for claims that ask for the same.
+func (l *Launcher) together(ctx context.Context, _ string, members []*member) []bought {
+	out := make([]bought, len(members))
+	if len(members) == 1 {
+		out[0].Value, out[0].Err = l.single(ctx, members[0])
+		return out
+	}
+	numbers := map[string]int{}
+	for n, m := range members {
+		numbers[m.uid()] = n
+		defer m.plan.choice.Settle("") // of no effect for those that get an instance, see below
+	}
+	e := l.enrollAll(ctx, members)
+	for n, m := range members {
+		out[n].Err = e.failed[m.uid()]
+	}
+	if len(e.part) == 0 {
+		return out
+	}
+	j := l.prepare(e)
+	l.settle(ctx, j)
+	for _, m := range e.part {
+		r := &out[numbers[m.uid()]]
+		if r.Value, r.Err, _ = j.known(m.uid()); r.Err == nil {
+			m.plan.choice.Settle(r.Value.SubnetID)
+		}
+	}
+	return out
+}
+
+// single launches for a claim that nobody shares its wishes with, alone.
+func (l *Launcher) single(ctx context.Context, m *member) (cloud.Instance, error) {
+	m.plan.choice.Settle("") // Launch makes its own
+	if err := m.ctx.Err(); err != nil {
+		return cloud.Instance{}, err
+	}
+	if err := m.enroll(ctx, ""); err != nil {
+		return cloud.Instance{}, err
+	}
+	l.joints.Drop(m.uid())
+	return l.Launch(ctx, m.order)
+}
+
+const (
+	// enrollAtOnce is how many claims are written on at a time.
+	enrollAtOnce = 50
+	// enrolledFor bounds the time between the first ticket and the call. It is much shorter than VisibleWithin, after which
+	// others may take it that no call was made.
+	enrolledFor = 30 * time.Second
+)
+
+// enrollment is what has become of writing tickets on claims.
+type enrollment struct {
+	// launch is the ID on the tickets.
+	launch string
+	// part are the claims that bear one, in the order of their places; leftOut the places of all others, ascending, and
+	// failed says why, by UID.
+	part    []*member
+	leftOut []int
+	failed  map[string]error
+}
+
+// enrollAll writes a ticket on each claim.
+func (l *Launcher) enrollAll(ctx context.Context, members []*member) enrollment {
+	sorted := slices.SortedFunc(slices.Values(members), func(a, b *member) int { return strings.Compare(a.uid(), b.uid()) })
+	e := enrollment{launch: l.launchID(sorted), failed: map[string]error{}}
+	began := l.cfg.Now()
+	errs := make([]error, len(sorted))
+	var writing errgroup.Group
+	writing.SetLimit(enrollAtOnce)
+	for n, m := range sorted {
+		writing.Go(func() error {
+			if errs[n] = m.ctx.Err(); errs[n] == nil {
+				errs[n] = m.enroll(ctx, cloud.Ticket{Launch: e.launch, Place: n, Of: len(sorted)}.String())
+			}
+			return nil
+		})
+	}
+	_ = writing.Wait()
+	late := l.cfg.Now().Sub(began) > enrolledFor
+	for n, m := range sorted {
+		if errs[n] == nil && late {
+			errs[n] = errors.New("it took too long to write down which claims are launched together")
+		}
+		if errs[n] == nil {
+			e.part = append(e.part, m)
+			continue
+		}
+		// Should the ticket be there all the same, it stands for nothing.
+		l.joints.Put(m.uid(), nothing(e.launch, errs[n]))
+		e.leftOut = append(e.leftOut, n)
+		e.failed[m.uid()] = errs[n]
+	}
+	return e
+}
+
+// launchID is one that no launch had before.
+func (l *Launcher) launchID(members []*member) string {
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%s %d %d", l.cfg.Identity.ClusterUID, l.cfg.Now().UnixNano(), l.launches.Add(1)) // a hash does not fail
+	for _, m := range members {
+		_, _ = io.WriteString(hash, " "+m.uid())
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// nothing is a launch that is known to have brought nobody anything.
+func nothing(id string, err error) *joint { return &joint{id: id, settled: true, err: err} }
+
+// maxTag is how many characters the value of a tag may have.
+const maxTag = 256
+
+// prepare makes the one call for all that take part, and remembers it for each of them before it is made.
+func (l *Launcher) prepare(e enrollment) *joint {
+	f := e.part[0].fleet
+	f.instances = len(e.part)
+	f.tags[identity.TagLaunch] = e.launch
+	if len(e.leftOut) > 0 {
+		f.tags[identity.TagLeftOut] = strings.Trim(fmt.Sprint(e.leftOut), "[]")
+	}
+	f.token = token(l.cfg.Identity.ClusterUID, e.launch, 0)
+	j := &joint{id: e.launch, request: f.request()}
+	if len(f.tags[identity.TagLeftOut]) > maxTag {
+		j = nothing(e.launch, errors.New("too many claims have changed while they were to be launched together"))
+	}
+	for _, m := range e.part {
+		j.orders = append(j.orders, m.order)
+		l.joints.Put(m.uid(), j)
+		l.doubts.Drop(m.uid())
+	}
+	return j
+}

@@ -1,0 +1,353 @@
+package awstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+)
+
+// line is one process's connection to AWS. It loses messages either way, and is cut for good when the process dies.
+type line struct {
+	to http.Handler
+
+	mu   sync.Mutex
+	dice *rand.Rand
+	// calm lines lose nothing.
+	calm bool
+	dead bool
+	// dies is how many more calls of CreateFleet the process lives through; after the last it dies before, or after, the
+	// call takes effect.
+	dies      int
+	afterward bool
+}
+
+var errLost = errors.New("the message was lost")
+
+// fate is what becomes of a request: whether it arrives, whether its answer does, and what stands in for the answer.
+func (l *line) fate(action string) (arrives, answered bool, status int, code string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return false, false, 0, ""
+	}
+	if action == "CreateFleet" && l.dies > 0 {
+		if l.dies--; l.dies == 0 {
+			l.dead = true
+			return l.afterward, false, 0, ""
+		}
+	}
+	if l.calm || action != "CreateFleet" && l.dice.IntN(10) > 0 {
+		return true, true, 0, ""
+	}
+	switch l.dice.IntN(8) {
+	case 0:
+		return false, false, 0, ""
+	case 1:
+		return true, false, 0, ""
+	case 2:
+		return true, true, 500, "InternalError"
+	case 3:
+		return false, true, 503, "RequestLimitExceeded"
+	}
+	return true, true, 0, ""
+}
+
+func (l *line) Do(r *http.Request) (*http.Response, error) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(strings.NewReader(string(text)))
+	form, err := url.ParseQuery(string(text))
+	if err != nil {
+		return nil, err
+	}
+	arrives, answered, status, code := l.fate(form.Get("Action"))
+	answer := httptest.NewRecorder()
+	if arrives {
+		l.to.ServeHTTP(answer, r)
+	}
+	if !answered {
+		return nil, errLost
+	}
+	if status != 0 {
+		answer = httptest.NewRecorder()
+		answer.WriteHeader(status)
+		_, _ = fmt.Fprintf(answer, "<Response><Errors><Error><Code>%s</Code><Message>no</Message></Error></Errors><RequestID>1</RequestID></Response>", code)
+	}
+	return answer.Result(), nil
+}
+
+// entry is a claim as the API server has it.
+type entry struct {
+	claim    *karpv1.NodeClaim
+	version  int
+	provider string
+	// gone claims have been deleted, and released by the finalizer.
+	deleted, gone bool
+}
+
+// story is one seed: a few claims, and what befalls those who launch them.
+type story struct {
+	*stage
+	t    *testing.T
+	dice *rand.Rand
+	mu   sync.Mutex
+	book []*entry
+	line *line
+	now  *launch.Launcher
+	ends *instance.Instances
+}
+
+// stage is what all seeds share.
+type stage struct {
+	*world
+	class *awsv1.EC2NodeClass
+	types []*catalog.InstanceType
+	who   identity.Identity
+	cfg   awssdk.Config
+}
+
+// start replaces the process by a new one, that knows nothing.
+func (s *story) start() {
+	s.line = &line{to: s.Sim, dice: rand.New(rand.NewPCG(s.dice.Uint64(), 0)), afterward: s.dice.IntN(2) == 0}
+	if s.dice.IntN(3) == 0 {
+		s.line.dies = 1 + s.dice.IntN(3)
+	}
+	cfg := s.cfg
+	cfg.HTTPClient = s.line
+	api := ec2.NewFromConfig(cfg)
+	quick := batch.Window{Idle: 200 * time.Microsecond, Max: 5 * time.Millisecond, Items: 100}
+	s.ends = instance.New(instance.Config{EC2: api, Identity: s.who, Window: quick, Now: s.Clock.Now})
+	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
+	s.now = launch.New(launch.Config{
+		EC2: api, Identity: s.who, Templates: launch.NewTemplates(api, s.who, s.Clock.Now), Instances: s.ends, Addresses: addresses,
+		Scarcity: scarcity.New(s.Clock.Now), Window: quick, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		Cluster: func() bootstrap.Cluster {
+			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
+		},
+	})
+}
+
+// enroll writes on a claim as an API server does: not over what another has written since it was read. Now and then it says
+// that it has not, whether it has or not.
+func (s *story) enroll(e *entry, read int) launch.Enroll {
+	return func(_ context.Context, mark string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		trouble := s.dice.IntN(20)
+		if e.version != read || e.gone || trouble == 0 || s.line.dead {
+			return errors.New("conflict")
+		}
+		e.version++
+		e.claim = e.claim.DeepCopy()
+		e.claim.Annotations = map[string]string{}
+		if mark != "" {
+			e.claim.Annotations[karpv1.AnnotationLaunch] = mark
+		}
+		if trouble == 1 {
+			return errors.New("the answer was lost")
+		}
+		return nil
+	}
+}
+
+// reconcile does for one claim what the reconcilers of launch and termination do.
+func (s *story) reconcile(e *entry, forgetful bool) {
+	s.mu.Lock()
+	claim, version, provider, deleted, gone, l, ends := e.claim, e.version, e.provider, e.deleted, e.gone, s.now, s.ends
+	s.mu.Unlock()
+	ctx := context.Background()
+	switch {
+	case gone:
+	case deleted:
+		s.finalize(ctx, e, claim, provider)
+	case provider == "":
+		i, found, err := l.Adopt(ctx, claim)
+		if err == nil && !found {
+			order := launch.Order{Claim: claim, Class: s.class, Types: s.types}
+			if claim.Annotations[karpv1.AnnotationLaunch] == "" {
+				i, err = l.Launch(ctx, order)
+			} else {
+				i, err = l.LaunchTogether(ctx, order, s.enroll(e, version))
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil && !forgetful && !s.line.dead && ends == s.ends {
+			e.provider = i.ProviderID
+			e.version++
+		}
+	}
+}
+
+// finalize ends a deleted claim's instance, and lets the claim go once it is gone.
+func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim, provider string) {
+	over := true
+	providers := []string{provider}
+	if provider == "" {
+		found, err := s.now.Find(ctx, claim)
+		if err != nil {
+			return
+		}
+		providers = nil
+		for _, i := range found {
+			providers = append(providers, i.ProviderID)
+		}
+	}
+	for _, p := range providers {
+		over = over && errors.Is(s.ends.Terminate(ctx, p), cloud.ErrNotFound)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.gone = e.gone || over && !s.now.Busy(string(claim.UID))
+}
+
+// round lets every claim be reconciled at the same time, as a hundred workers do.
+func (s *story) round(forgetful func() bool) {
+	var done sync.WaitGroup
+	for _, e := range s.book {
+		lost := forgetful()
+		done.Go(func() { s.reconcile(e, lost) })
+	}
+	done.Wait()
+}
+
+// check is the promise: as many instances live as claims have one, each its own.
+func (s *story) check() {
+	s.t.Helper()
+	var have, want []string
+	for _, i := range s.living() {
+		have = append(have, "aws:///"+i.Zone+"/"+i.ID)
+	}
+	for _, e := range s.book {
+		if e.deleted != e.gone || e.provider == "" && !e.deleted {
+			s.t.Errorf("claim %s, deleted %v and gone %v, has instance %q", e.claim.Name, e.deleted, e.gone, e.provider)
+		}
+		if !e.deleted {
+			want = append(want, e.provider)
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		s.t.Errorf("instances %v, claims have %v", have, want)
+	}
+}
+
+// clear ends all instances, and lets EC2 forget them.
+func (s *stage) clear(t *testing.T) {
+	t.Helper()
+	var ids []string
+	for _, i := range s.living() {
+		ids = append(ids, i.ID)
+	}
+	if len(ids) > 0 {
+		if _, err := ec2.NewFromConfig(s.cfg).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Clock.Advance(2 * time.Hour)
+}
+
+// tell runs one seed: rounds in which things go wrong, then quiet ones.
+func (s *stage) tell(t *testing.T, seed uint64) {
+	t.Helper()
+	dice := rand.New(rand.NewPCG(seed, 1))
+	story := &story{stage: s, t: t, dice: dice}
+	for n := range 1 + dice.IntN(6) {
+		c := claim(fmt.Sprintf("seed-%d-%d", seed, n), onDemand, in(corev1.LabelTopologyZone, []string{"us-east-1a", "us-east-1b"}[dice.IntN(4)/3]))
+		if dice.IntN(8) > 0 {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
+		}
+		story.book = append(story.book, &entry{claim: c})
+	}
+	timing := awsim.DefaultTiming()
+	timing.Visible, timing.VisibleSpread = time.Duration(dice.IntN(20))*time.Second, time.Duration(1+dice.IntN(60))*time.Second
+	s.Sim.SetTiming(timing)
+	story.start()
+	for range 2 + dice.IntN(5) {
+		story.round(func() bool { return dice.IntN(6) == 0 })
+		if story.line.dead || dice.IntN(4) == 0 {
+			story.start()
+		}
+		if e := story.book[dice.IntN(len(story.book))]; dice.IntN(6) == 0 && !e.deleted {
+			e.deleted = true
+			e.version++
+		}
+		s.Clock.Advance(time.Duration(dice.IntN(40)) * time.Second)
+	}
+	if story.line.dead {
+		story.start()
+	}
+	story.line.calm, story.line.dies = true, 0
+	for range 16 {
+		story.round(func() bool { return false })
+		s.Clock.Advance(20 * time.Second)
+	}
+	story.check()
+	s.clear(t)
+}
+
+// TestLostAnswersBuyNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
+// after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
+// controllers that die at any call or forget what they were told, claims that are deleted, status writes that are lost.
+func TestLostAnswersBuyNothingTwice(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	resolve(t, c, class)
+	all, err := c.InstanceTypes(t.Context(), class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := w.Config
+	cfg.HTTPClient = &line{to: w.Sim, calm: true}
+	cfg.Retryer = func() awssdk.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+			o.RateLimiter = ratelimit.None
+		})
+	}
+	s := &stage{world: w, class: class, who: w.config("uid-1").Identity, cfg: cfg}
+	for _, name := range []string{"m5.large", "m6i.large", "c5.large"} {
+		s.types = append(s.types, typeNamed(t, all, name))
+	}
+	for seed := range uint64(1000) {
+		s.tell(t, seed)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}

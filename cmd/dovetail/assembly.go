@@ -255,6 +255,10 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		return nil, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
+	meter, err := metric.NewCloud(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
 	config := aws.Config{
 		AWS: cfg,
 		Identity: identity.Identity{
@@ -280,6 +284,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
+		Meter:              meter,
 		Now:                time.Now,
 		Log:                a.log,
 	}

@@ -23,6 +23,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
@@ -87,6 +88,8 @@ type Config struct {
 	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// APIServer tells of the cluster what decides whether nodes join. Nil leaves that unchecked.
 	APIServer joincheck.APIServer
+	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
+	Window batch.Window
 	// Meter is told what operators count. Nil tells nobody.
 	Meter cloud.Meter
 	Now   func() time.Time
@@ -137,6 +140,9 @@ func New(cfg Config) (*Cloud, error) {
 	if cfg.Now == nil || cfg.Log == nil {
 		return nil, errors.New("a cloud needs a clock and a log")
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = cloud.Unmeasured{}
+	}
 	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
 	resolver, err := instancetype.New(instancetype.Settings{
 		Region: cfg.Identity.Region, ReservedENIs: cfg.ReservedENIs, MemoryOverhead: cfg.MemoryOverhead, Expressions: cfg.KubeletExpressions,
@@ -169,12 +175,12 @@ func New(cfg Config) (*Cloud, error) {
 		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
-	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Meter: cfg.Meter, Now: cfg.Now})
+	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now})
 	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
-		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
+		Cluster: c.Cluster, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
 	}
 	if c.reservations != nil {
 		launching.Reservations = c.reservations
@@ -373,5 +379,9 @@ func (c *Cloud) DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2No
 		profiles = c.profiles.DeleteAll(ctx, string(class.UID))
 	}
 	c.rehearsals.Forget(string(class.UID))
-	return errors.Join(profiles, c.templates.DeleteAll(ctx, class.Name))
+	templates := c.templates.DeleteAll(ctx, class.Name)
+	if templates == nil {
+		c.cfg.Meter.UserData(class.Name, -1)
+	}
+	return errors.Join(profiles, templates)
 }

@@ -23,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
@@ -90,6 +91,7 @@ func (w *world) config(uid string) aws.Config {
 		Identity: identity.Identity{ClusterUID: uid, ClusterName: clusterName, AccountID: "111122223333", Region: "us-east-1"},
 		Cluster:  bootstrap.Cluster{Name: clusterName, DNS: "10.100.0.10"}, MemoryOverhead: 0.075, ReservedCapacity: true,
 		DisableDryRun: true, Fallback: prices, Now: w.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		Window: batch.Window{Idle: time.Millisecond, Max: 20 * time.Millisecond, Items: 500},
 	}
 }
 

@@ -76,6 +76,8 @@ type Launcher struct {
 	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
 	doubts  *memo.Memo[string, time.Time]
 	looking singleflight.Group
+	// told are the node classes of which it was said lately that their user data is large.
+	told *memo.Memo[string, struct{}]
 	// launches counts those of several.
 	launches atomic.Uint64
 
@@ -95,6 +97,7 @@ func New(cfg Config) *Launcher {
 	l := &Launcher{
 		cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{},
 		joints: memo.New[string, *joint](remembered, cfg.Now), doubts: memo.New[string, time.Time](remembered, cfg.Now),
+		told: memo.New[string, struct{}](remembered, cfg.Now),
 	}
 	l.gather = batch.New(batch.Config[string, *member, cloud.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,

@@ -237,6 +237,7 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 	if err != nil {
 		return "", err
 	}
+	l.measure(o.Class.Name, len(userData))
 	_, enclave := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandbox]
 	_, slots := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandboxSlots]
 	in, err := Template(Blueprint{
@@ -262,6 +263,20 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 		return "", createError(err)
 	}
 	return name, nil
+}
+
+// maxUserData is what EC2 takes, in bytes, and largeUserData from where it is said that little is left.
+const (
+	maxUserData   = 16384
+	largeUserData = maxUserData * 9 / 10
+)
+
+func (l *Launcher) measure(nodeClass string, bytes int) {
+	l.cfg.Meter.UserData(nodeClass, bytes)
+	if _, told := l.told.Get(nodeClass); bytes >= largeUserData && !told {
+		l.told.Put(nodeClass, struct{}{})
+		l.cfg.Log.Warn("the user data is close to the limit of EC2, or over it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
+	}
 }
 
 func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster) (string, error) {

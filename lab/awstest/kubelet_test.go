@@ -20,7 +20,7 @@ func kubelet(text string) func(*awsv1.EC2NodeClass) {
 }
 
 // validated says whether a class with these kubelet settings is valid, and why not.
-func validated(t *testing.T, c *aws.Cloud, text string) (status metav1.ConditionStatus, reason, message string) {
+func verdictOnKubelet(t *testing.T, c *aws.Cloud, text string) (status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
 	class := nodeClass("default")
 	kubelet(text)(class)
@@ -32,7 +32,7 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
 	t.Run("aws row 98: gate off, string maxPods", func(t *testing.T) {
-		if status, reason, _ := validated(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse || reason != "KubeletExpressionsDisabled" {
+		if status, reason, _ := verdictOnKubelet(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse || reason != "KubeletExpressionsDisabled" {
 			t.Errorf("%s, %s", status, reason)
 		}
 	})
@@ -53,7 +53,7 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 		{"an unknown signal", `{"evictionHard": {"memory.free": "5%"}}`, metav1.ConditionFalse, "InvalidKubeletConfiguration", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, reason, message := validated(t, c, tt.kubelet)
+			status, reason, message := verdictOnKubelet(t, c, tt.kubelet)
 			if status != tt.status || reason != tt.reason {
 				t.Errorf("%s, %s: %s", status, reason, message)
 			}

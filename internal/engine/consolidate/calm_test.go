@@ -1,0 +1,304 @@
+package consolidate_test
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
+)
+
+// TestCalm looks every ten minutes at fleets whose pods stay as they are: commands come to an end, and for a day after the
+// last there is none. No node is ever replaced by an equal one.
+func TestCalm(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		world  func() *snapshot.Snapshot
+		budget string
+	}{
+		{"on-demand", func() *snapshot.Snapshot { return fleet(t, 100, 0.31, 11) }, "100%"},
+		{"on-demand, a tenth at a time", func() *snapshot.Snapshot { return fleet(t, 60, 0.31, 12) }, "10%"},
+		{"spot and on-demand", func() *snapshot.Snapshot { return fleet(t, 60, 0.31, 13, onDemand, spot) }, "20%"},
+		{"topology", func() *snapshot.Snapshot { return aged(t, 30) }, "100%"},
+		{"volumes", func() *snapshot.Snapshot { return aged(t, 32) }, "100%"},
+		{"several pools", func() *snapshot.Snapshot { return aged(t, 33) }, "100%"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := budget(tt.world(), tt.budget)
+			start := bill(s)
+			commands, moved, quiet := 0, 0, time.Duration(0)
+			for quiet < 24*time.Hour {
+				if s.Now.Sub(Now()) > 30*24*time.Hour {
+					t.Fatalf("after a month and %d commands something is found", commands)
+				}
+				r := find(s, none())
+				quiet += 10 * time.Minute
+				for i := range r.Commands {
+					c := &r.Commands[i]
+					quiet = 0
+					commands++
+					moved += moving(c)
+					noEquals(t, c)
+				}
+				if s = carryOut(s, r.Commands, 10*time.Minute); quiet == 2*time.Hour {
+					s = carryOut(s, nil, 22*time.Hour) // nothing depends on the hour any more, but for how young nodes are
+					quiet = 23 * time.Hour
+				}
+			}
+			t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.1f pods moved per $/h saved", commands, start, bill(s), float64(moved)/max(start-bill(s), 1e-9))
+		})
+	}
+}
+
+func noEquals(t *testing.T, c *disrupt.Command) {
+	t.Helper()
+	for k := range c.Plan.Launches {
+		l := &c.Plan.Launches[k]
+		for _, n := range c.Candidates {
+			if n.Type.Name == l.InstanceTypes[0].Name && n.Price <= l.Offering.Price {
+				t.Errorf("%s, a %s for $%v/h, is replaced by an equal one", n.Node.Name, n.Type.Name, n.Price)
+			}
+		}
+	}
+}
+
+// TestYoung does not replace what was just launched unless that pays for the time in which both are paid for.
+func TestYoung(t *testing.T) {
+	for _, tt := range []struct {
+		age   time.Duration
+		price float64
+		ends  bool
+	}{
+		{time.Minute, 0.19, false},
+		{10 * time.Minute, 0.19, false},
+		{time.Hour, 0.19, true},
+		{-time.Minute, 0.01, false},
+		{10 * time.Minute, 0.14, true},
+		{2 * time.Minute, 0.05, true},
+		{2 * time.Minute, 0.14, false},
+		{0, 0.05, false},
+	} {
+		s := world([]*catalog.InstanceType{priced("m", 2, tt.price, 0), priced("xl", 4, 0.2, 0)})
+		add(s, 0, "node", "xl", onDemand, one("pod", "1")).CreatedAt = s.Now.Add(-tt.age)
+		r := find(s, none())
+		if got := len(ended(r)) > 0; got != tt.ends {
+			t.Errorf("a node of $0.2/h that is %v old is replaced by one of $%v/h: %v, want %v", tt.age, tt.price, got, tt.ends)
+		}
+		// What needs no replacement is ended at any age.
+		add(s, 0, "room", "xl", onDemand, one("own", "1"), one("own-2", "1")).Consolidatable = false
+		if r := find(s, none()); !slices.Contains(ended(r), "node") {
+			t.Errorf("found %s, want the node of age %v to end", told(r), tt.age)
+		}
+	}
+}
+
+// day is a cluster in which pods come and go by chance, for 24 hours.
+type day struct {
+	s    *snapshot.Snapshot
+	r    *rand.Rand
+	find func(*snapshot.Snapshot) []disrupt.Command
+
+	pods                     int // so far
+	pending                  []*corev1.Pod
+	event                    map[string]time.Time // last pod that came or went, by node
+	launched, replaced       int
+	moved, ended, mostNodes  int
+	dollars, nodeHours, want float64
+	// least is what no nodes could have cost less than.
+	least float64
+}
+
+const tick = 10 * time.Minute
+
+// leaving is the share of pods that leave in each tick: they live for four hours on average.
+const leaving = 1.0 / 24
+
+// run lets the day pass.
+func (d *day) run() {
+	for step := range int(24 * time.Hour / tick) {
+		hours := float64(step) * tick.Hours()
+		d.come(hours)
+		d.schedule()
+		d.buy()
+		d.consolidate()
+		d.least += bound(d.s) * tick.Hours()
+		for i := range d.s.Nodes {
+			d.dollars += d.s.Nodes[i].Price * tick.Hours()
+		}
+		d.nodeHours += float64(len(d.s.Nodes)) * tick.Hours()
+		d.mostNodes = max(d.mostNodes, len(d.s.Nodes))
+		d.s.Now = d.s.Now.Add(tick)
+	}
+}
+
+// come has pods leave, and others come until there are as many as are wanted at this hour.
+func (d *day) come(hours float64) {
+	count := len(d.pending)
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		before := len(n.Pods)
+		n.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(*corev1.Pod) bool { return d.r.Float64() < leaving })
+		if len(n.Pods) < before {
+			d.event[n.Name] = d.s.Now
+		}
+		count += len(n.Pods)
+	}
+	d.want = 250 * (1 + 0.7*math.Sin(hours/24*2*math.Pi)) * (0.9 + 0.2*d.r.Float64())
+	for ; float64(count) < d.want; count++ {
+		d.pods++
+		cpu := []string{"100m", "250m", "500m", "1", "2"}[d.r.IntN(5)]
+		memory := []string{"256Mi", "1Gi", "2Gi", "4Gi"}[d.r.IntN(4)]
+		d.pending = append(d.pending, Pod(fmt.Sprintf("pod-%06d", d.pods), Asks("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet")))
+	}
+}
+
+// schedule binds pending pods where least is in use, as kube-scheduler does.
+func (d *day) schedule() {
+	var left []*corev1.Pod
+	for _, p := range d.pending {
+		asks := snapshot.Requests(p)
+		best, most := -1, -1.0
+		for i := range d.s.Nodes {
+			n := &d.s.Nodes[i]
+			used := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(300, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(500<<20, resource.BinarySI)}
+			for _, other := range n.Pods {
+				for name, q := range snapshot.Requests(other) {
+					sum := used[name]
+					sum.Add(q)
+					used[name] = sum
+				}
+			}
+			fits, free := true, 0.0
+			for name, q := range asks {
+				have, taken := n.Allocatable[name], used[name]
+				taken.Add(q)
+				fits = fits && taken.Cmp(have) <= 0
+				if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+					free += 1 - taken.AsApproximateFloat64()/have.AsApproximateFloat64()
+				}
+			}
+			if fits && free > most {
+				best, most = i, free
+			}
+		}
+		if best < 0 {
+			left = append(left, p)
+			continue
+		}
+		d.bind(p, best)
+	}
+	d.pending = left
+}
+
+func (d *day) bind(p *corev1.Pod, i int) {
+	n := &d.s.Nodes[i]
+	n.Pods = append(slices.Clone(n.Pods), Bound(p, n.Name))
+	d.event[n.Name] = d.s.Now
+}
+
+// buy launches nodes for pods that have no place.
+func (d *day) buy() {
+	d.s.Pods = d.pending
+	plan := schedule.Solve(d.s, schedule.Budget{})
+	d.s.Pods = nil
+	d.launch(plan.Launches)
+	d.pending = nil
+}
+
+func (d *day) launch(launches []schedule.Launch) {
+	for i := range launches {
+		l := &launches[i]
+		d.launched++
+		n := workload.Machine(fmt.Sprintf("node-%05d", d.launched), l.Pool, l.InstanceTypes[0], l.Offering)
+		n.CreatedAt = d.s.Now
+		d.s.Nodes = append(d.s.Nodes, n)
+		for _, p := range l.Pods {
+			d.bind(p, len(d.s.Nodes)-1)
+		}
+	}
+}
+
+// consolidate carries out what is found; pods that do not go to a new node are left to the scheduler.
+func (d *day) consolidate() {
+	gone := map[string]bool{}
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		n.Consolidatable = d.s.Now.Sub(d.event[n.Name]) >= 0
+		if len(n.Pods) == 0 {
+			gone[n.Name] = true
+			d.ended++
+		}
+	}
+	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return gone[n.Name] })
+	for _, c := range d.find(d.s) {
+		for _, k := range c.Candidates {
+			gone[k.Node.Name] = true
+			d.moved += len(k.Pods)
+			if len(c.Plan.Launches) > 0 {
+				d.replaced++
+			}
+			d.ended++
+		}
+		for _, pl := range c.Plan.Placements {
+			d.pending = append(d.pending, pl.Pods...)
+		}
+		d.launch(c.Plan.Launches)
+	}
+	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return gone[n.Name] })
+	d.schedule()
+}
+
+// plainly is the baseline: the first node, by what it costs for each of its pods, whose pods fit elsewhere by first fit, or on one
+// new node that is cheaper.
+func plainly(s *snapshot.Snapshot) []disrupt.Command {
+	list := candidates(s)
+	slices.SortStableFunc(list, func(a, b *disrupt.Candidate) int { return cmp.Compare(b.Price*a.Cost, a.Price*b.Cost) })
+	p := schedule.Compile(s)
+	for _, c := range list {
+		if len(c.Pods) == 0 {
+			continue
+		}
+		plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{Plain: true})
+		if len(plan.Rejected) == 0 && len(plan.Launches) <= 1 && plan.Stats.HourlyCost < c.Price {
+			return []disrupt.Command{{Candidates: []*disrupt.Candidate{c}, Plan: plan, Savings: c.Price - plan.Stats.HourlyCost}}
+		}
+	}
+	return nil
+}
+
+// TestDay compares a day of random load with one in which nodes are consolidated plainly, from the same seed.
+func TestDay(t *testing.T) {
+	ours := func(s *snapshot.Snapshot) []disrupt.Command { return find(s, none()).Commands }
+	days := map[string]*day{}
+	for _, tt := range []struct {
+		name string
+		find func(*snapshot.Snapshot) []disrupt.Command
+	}{{"search", ours}, {"first fit", plainly}} {
+		list := ec2(t)
+		s := workload.Cluster([]snapshot.Pool{workload.General("general", list)}, nil, true)
+		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, event: map[string]time.Time{}}
+		d.run()
+		days[tt.name] = d
+		t.Logf("%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved", tt.name, d.dollars, d.dollars/d.least, d.launched,
+			d.mostNodes, d.replaced, float64(d.replaced)/(d.nodeHours/24), d.moved)
+	}
+	search, plain := days["search"], days["first fit"]
+	if search.dollars > plain.dollars {
+		t.Errorf("the day costs $%.2f, $%.2f by first fit", search.dollars, plain.dollars)
+	}
+	if search.replaced > plain.replaced {
+		t.Errorf("%d nodes are replaced, %d by first fit", search.replaced, plain.replaced)
+	}
+}

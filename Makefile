@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS on this machine, and watch Dovetail buy 
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check ## Everything CI runs: build, lint, unit tests, stories on a real control plane
+test: build lint catalog-check chart-check ## Everything CI runs: build, lint, unit tests, stories on a real control plane
 	go test ./...
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -timeout 40m -parallel 3 ./lab/...
 
@@ -64,6 +64,10 @@ catalog: ## Regenerate the offline catalog of EC2 types and prices
 .PHONY: catalog-check
 catalog-check: ## Test the generator, and that the committed catalog is what it generates
 	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test .
+
+.PHONY: chart-check
+chart-check: ## Test the Helm charts with Helm's own engine, against the settings and the RBAC
+	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
 
 .PHONY: bench
 bench: ## Run the benchmarks (a quarter of an hour) and print medians of 5; bin/bench.txt has every run, for benchstat

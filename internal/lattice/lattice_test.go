@@ -57,6 +57,8 @@ var lattice = []layer{
 
 	// Generators are modules of their own and may use what they like, but nothing of ours beyond the data format.
 	{"tools", []string{"internal/engine/catalog/offline"}, nil},
+	// The chart has to reach every setting.
+	{"tools/chart", []string{"internal/settings"}, nil},
 }
 
 // banned are imports that a layer's shipped code must do without, whoever they belong to.

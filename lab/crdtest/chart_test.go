@@ -1,0 +1,134 @@
+package crdtest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// resources are those of the kinds in the Helm charts, and whether they are in a namespace.
+var resources = map[string]struct {
+	schema.GroupVersionResource
+	namespaced bool
+}{
+	"Deployment":               {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, true},
+	"PodDisruptionBudget":      {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, true},
+	"ClusterRole":              {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, false},
+	"ClusterRoleBinding":       {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, false},
+	"Role":                     {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, true},
+	"RoleBinding":              {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, true},
+	"Service":                  {schema.GroupVersionResource{Version: "v1", Resource: "services"}, true},
+	"ServiceAccount":           {schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, true},
+	"ServiceMonitor":           {schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}, true},
+	"CustomResourceDefinition": {schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, false},
+	"Namespace":                {schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, false},
+}
+
+// monitors is the kind of the Prometheus operator that the chart makes one of; whose schema it does not ship.
+const monitors = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// apply does what `kubectl apply --server-side --validate=strict` does.
+func apply(t *testing.T, o *unstructured.Unstructured) error {
+	t.Helper()
+	r, ok := resources[o.GetKind()]
+	if !ok {
+		t.Fatalf("kind %s has no place in the table", o.GetKind())
+	}
+	var in dynamic.ResourceInterface = client.Resource(r.GroupVersionResource)
+	if r.namespaced {
+		in = client.Resource(r.GroupVersionResource).Namespace(o.GetNamespace())
+	}
+	body, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eventuallyServed(t.Context(), func() error {
+		_, err := in.Patch(t.Context(), o.GetName(), types.ApplyPatchType, body,
+			metav1.PatchOptions{FieldManager: "helm", Force: new(true), FieldValidation: metav1.FieldValidationStrict})
+		return err
+	})
+}
+
+func objects(t *testing.T, manifests []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifests)))
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(doc, &o.Object); err != nil { // a key that is there twice is a mistake, too
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, o)
+		}
+	}
+}
+
+// What the Helm charts render passes the API server's strict validation, in the order in which it is rendered.
+func TestCharts(t *testing.T) {
+	for _, name := range []string{"autoscaling", "karpenter"} {
+		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		if err := apply(t, namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range objects(t, []byte(monitors)) {
+		if err := apply(t, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for chart, least := range map[string]int{"default": 11, "moved": 12, "everything": 12, "crds": 5} {
+		t.Run(chart, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", "tools", "chart", "testdata", chart+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := objects(t, text)
+			if len(all) < least {
+				t.Errorf("only %d objects, want %d", len(all), least)
+			}
+			for _, o := range all {
+				if err := apply(t, o); err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+		})
+	}
+}
+
+// Were a field misspelt, the API server would say so.
+func TestStrictValidationBites(t *testing.T) {
+	o := objects(t, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: default}\nautomount: true\n"))[0]
+	if err := apply(t, o); err == nil {
+		t.Error("an unknown field is accepted")
+	}
+}

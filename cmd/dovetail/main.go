@@ -100,7 +100,7 @@ they do, and gives back what is no longer worth its price. It speaks Karpenter's
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(misused)
-	root.AddCommand(controllerCommand(), planCommand(), doctorCommand(), snapshotCommand(), adoptCommand(), iamPolicyCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), planCommand(), instanceTypesCommand(), doctorCommand(), snapshotCommand(), adoptCommand(), iamPolicyCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)
 	}

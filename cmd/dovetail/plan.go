@@ -166,7 +166,7 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		}
 	}
 	r, err := region.New(data, instancetype.Settings{
-		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent,
+		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--catalog: %w; or name a file of your own machines", err)

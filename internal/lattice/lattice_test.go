@@ -44,6 +44,8 @@ var lattice = []layer{
 	// Files hold what a cluster would: the same objects, cut to a Snapshot by the same code.
 	{"internal/manifest", []string{"api", "internal/engine", "internal/cluster"}, nil},
 	{"internal/planner", []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}, nil},
+	// Lists of what can be launched, for people and programs.
+	{"internal/typelist", []string{"api", "internal/engine"}, []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks judge what was read of cluster and cloud; the causes of nodes that do not join are the cloud adapter's words.
 	{"internal/doctor", []string{"api", "internal/engine", "internal/cloud", "internal/aws"}, nil},
 	{"internal/settings", nil, []string{"github.com/spf13/pflag"}},

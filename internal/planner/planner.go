@@ -138,7 +138,9 @@ func (f file) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) 
 		within.Offerings = slices.Clone(t.Offerings)
 		for j := range within.Offerings {
 			o := &within.Offerings[j]
-			o.Available = o.Available && slices.ContainsFunc(class.Status.Subnets, func(s awsv1.Subnet) bool { return s.Zone == o.Zone })
+			if !slices.ContainsFunc(class.Status.Subnets, func(s awsv1.Subnet) bool { return s.Zone == o.Zone }) {
+				o.Available, o.Why = false, "no subnet in the zone"
+			}
 		}
 		out[i] = &within
 	}

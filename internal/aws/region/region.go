@@ -57,6 +57,9 @@ func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error)
 	return r, nil
 }
 
+// Name of the region.
+func (r *Region) Name() string { return r.name }
+
 // zoneName is the name of the zone of an ID that ends in a number, as EC2 hands names out to the first account.
 func zoneName(region, id string) string {
 	_, number, _ := strings.Cut(id, "-az")

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/region"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/typelist"
+)
+
+// typesFlags are the flags of the instance-types command.
+type typesFlags struct {
+	files             []string
+	live              bool
+	kubeContext       string
+	pool, class       string
+	region, catalog   string
+	family            string
+	selector, request string
+	query             typelist.Query
+	order             string
+	output            string
+	settings          settings.Planning
+}
+
+func instanceTypesCommand() *cobra.Command {
+	var f typesFlags
+	cmd := &cobra.Command{
+		Use:     "instance-types [PATTERN...]",
+		Aliases: []string{"instancetypes", "types"},
+		Short:   "Show the instance types that a node class or node pool can launch, and why not the others",
+		Long: `Lists instance types as the controller would see them for an EC2NodeClass or a NodePool: what a
+node of the type has, what is left of it for pods, in which zones it can be had, and what it costs. For a type
+that cannot be had it says why.
+
+Prices, zones and types are those that ship with the program, or those of a catalog file. What changes by the
+minute, such as capacity that EC2 lacks and what is left of capacity reservations, only the controller knows: see its
+metric karpenter_cloudprovider_instance_type_offering_available.
+
+NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from the cluster of KUBECONFIG
+(--live); of several one is chosen by --nodepool or --nodeclass. Without any, the list is of a node class of
+--ami-family with subnets everywhere.
+
+Exit codes: 0 when something is listed, 3 when no type is as asked for, 1 when an input cannot be read, 2 when the
+command line is wrong.`,
+		Example: `  dovetail instance-types --region us-east-1
+  dovetail instance-types 'm7*.2xlarge' 'c7*.2xlarge' --sort price
+  dovetail instance-types -l 'arch=arm64,cpu>3,cpu<17,generation in (7,8)' --requests cpu=3,memory=12Gi
+  dovetail instance-types -l gpu-name=l4 -o wide
+  dovetail instance-types -f nodepool.yaml -f nodeclass.yaml --all
+  dovetail instance-types --live --nodepool general --available -o json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.query.Names = args
+			if err := f.check(); err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin, with NodePools and EC2NodeClasses; can be repeated")
+	fs.BoolVar(&f.live, "live", false, "take NodePools and EC2NodeClasses from the cluster of KUBECONFIG")
+	fs.StringVar(&f.kubeContext, "context", "", "context of KUBECONFIG, with --live; the current one if not set")
+	fs.StringVar(&f.pool, "nodepool", "", "NodePool whose types are listed")
+	fs.StringVar(&f.class, "nodeclass", "", "EC2NodeClass whose types are listed")
+	fs.StringVar(&f.region, "region", "", "region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")")
+	fs.StringVar(&f.catalog, "catalog", "", "catalog file of one's own machines, instead of a region")
+	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, where no EC2NodeClass is given")
+	fs.StringVarP(&f.selector, "selector", "l", "", "labels that nodes must be able to have, as for kubectl; cpu stands for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on")
+	fs.StringVar(&f.request, "requests", "", "what must fit on an empty node, such as cpu=2,memory=4Gi,nvidia.com/gpu=1")
+	fs.BoolVar(&f.query.Available, "available", false, "leave out types that cannot be had")
+	fs.BoolVar(&f.query.Excluded, "all", false, "list also what the NodePool rules out, and by which requirement")
+	fs.StringVar(&f.order, "sort", string(typelist.ByName), "order: name, price, cpu or memory")
+	fs.IntVar(&f.query.Limit, "limit", 0, "list so many types at most; 0 is all")
+	fs.StringVarP(&f.output, "output", "o", "", "wide for more columns, json for programs, name for names alone; else a table")
+	f.settings.Bind(fs)
+	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-cost"} { // of no effect here
+		_ = fs.MarkHidden(name) // they are there
+	}
+	return cmd
+}
+
+// check judges the flags by themselves.
+func (f *typesFlags) check() error {
+	f.query.Sort = typelist.Order(f.order)
+	if err := errors.Join(f.query.Validate(), f.settings.Validate()); err != nil {
+		return err
+	}
+	var err error
+	if f.query.Labels, err = typelist.ParseLabels(f.selector, planner.Labels()); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	if f.query.Requests, err = parseRequests(f.request); err != nil {
+		return fmt.Errorf("--requests: %w", err)
+	}
+	switch {
+	case !slices.Contains([]string{"", "wide", "json", "name"}, f.output):
+		return fmt.Errorf("-o %q: wide, json and name are known", f.output)
+	case f.live && len(f.files) > 0:
+		return errors.New("--live and -f: NodePools come either from the cluster or from files")
+	case f.kubeContext != "" && !f.live:
+		return errors.New("--context needs --live")
+	case f.region != "" && f.catalog != "":
+		return errors.New("--region and --catalog: name one of them")
+	case (f.pool != "" || f.class != "") && !f.live && len(f.files) == 0:
+		return errors.New("--nodepool and --nodeclass need -f or --live")
+	case f.pool != "" && f.class != "":
+		return errors.New("--nodepool and --nodeclass: a NodePool has a node class of its own")
+	case !slices.Contains(families, f.family):
+		return fmt.Errorf("--ami-family %q: %s are known", f.family, strings.Join(families, ", "))
+	}
+	return nil
+}
+
+// families are the AMI families.
+var families = []string{
+	awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023, awsv1.AMIFamilyBottlerocket, awsv1.AMIFamilyCustom,
+	awsv1.AMIFamilyWindows2019, awsv1.AMIFamilyWindows2022, awsv1.AMIFamilyWindows2025,
+}
+
+func parseRequests(text string) (corev1.ResourceList, error) {
+	out := corev1.ResourceList{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		name, amount, _ := strings.Cut(part, "=")
+		q, err := resource.ParseQuantity(amount)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("%q is not a resource and an amount, such as memory=4Gi", part)
+		}
+		out[corev1.ResourceName(name)] = q
+	}
+	return out, nil
+}
+
+func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	defer thrifty()()
+	world, err := f.world(ctx, stdin)
+	if err != nil {
+		return err
+	}
+	for _, note := range world.Notes {
+		fmt.Fprintln(stderr, "note:", note)
+	}
+	pool, class, err := f.choose(world)
+	if err != nil {
+		return err
+	}
+	report := typelist.Report{}
+	if pool != nil {
+		report.NodePool = pool.Name
+		if f.query.Pool, err = planner.Labels().FromPool(pool, [2]string{}); err != nil {
+			return fmt.Errorf("NodePool %s: %w", pool.Name, err)
+		}
+		f.query.Pool = onlyOfTypes(f.query.Pool)
+		if class == nil {
+			fmt.Fprintf(stderr, "note: EC2NodeClass %s is not among the inputs; %s with subnets everywhere is taken for it\n", pool.Spec.Template.Spec.NodeClassRef.Name, f.family)
+		}
+	}
+	if class != nil {
+		report.NodeClass = class.Name
+		if len(class.Status.Subnets) == 0 {
+			fmt.Fprintf(stderr, "note: EC2NodeClass %s has no subnets in its status; it is listed as if it had some everywhere\n", class.Name)
+		}
+	} else {
+		class = &awsv1.EC2NodeClass{}
+		class.Spec.AMIFamily = f.family
+	}
+	stock, err := (&planFlags{catalog: cmp.Or(f.region, f.catalog), settings: f.settings}).openCatalog(world)
+	if cause := errors.Unwrap(err); f.region != "" && cause != nil {
+		return fmt.Errorf("--region: %w", cause)
+	}
+	if err != nil {
+		return err
+	}
+	if r, ok := stock.(*region.Region); ok {
+		report.Region = r.Name()
+	}
+	types, err := stock.Types(class)
+	if err != nil {
+		return err
+	}
+	report.Entries = f.query.List(types)
+	printed := map[string]func(io.Writer) error{"": report.Table, "wide": report.WideTable, "json": report.JSON, "name": report.Names}[f.output]
+	if err := printed(stdout); err != nil {
+		return err
+	}
+	if len(report.Entries) == 0 {
+		return exitUnplaced
+	}
+	return nil
+}
+
+// onlyOfTypes leaves out what a pool gives its nodes by itself: no type has it, and none can contradict it.
+func onlyOfTypes(pool requirement.Set) requirement.Set {
+	own := slices.DeleteFunc(pool.Keys(), func(key string) bool {
+		return planner.Labels().Vocabulary.WellKnown[key] && key != karpv1.LabelNodePool
+	})
+	return pool.Without(own...)
+}
+
+// world is what the inputs hold.
+func (f *typesFlags) world(ctx context.Context, stdin io.Reader) (*manifest.World, error) {
+	switch {
+	case f.live:
+		return f.cluster(ctx)
+	case len(f.files) > 0:
+		return manifest.Read(f.files, stdin)
+	}
+	return &manifest.World{}, nil
+}
+
+// cluster reads NodePools and EC2NodeClasses of the cluster of KUBECONFIG.
+func (f *typesFlags) cluster(ctx context.Context) (*manifest.World, error) {
+	config, err := clientconfig.GetConfigWithContext(f.kubeContext)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w (set KUBECONFIG to a file that kubectl works with, and --context to a context in it)", err)
+	}
+	config.UserAgent = "dovetail/" + version
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	var pools karpv1.NodePoolList
+	var classes awsv1.EC2NodeClassList
+	for _, list := range []client.ObjectList{&pools, &classes} {
+		if err := cluster.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("read the cluster: %w", err)
+		}
+	}
+	w := &manifest.World{NodeClasses: map[string]*awsv1.EC2NodeClass{}}
+	for i := range pools.Items {
+		w.NodePools = append(w.NodePools, &pools.Items[i])
+	}
+	for i := range classes.Items {
+		w.NodeClasses[classes.Items[i].Name] = &classes.Items[i]
+	}
+	return w, nil
+}
+
+// choose returns the pool and the class to list for; either may be nil.
+func (f *typesFlags) choose(w *manifest.World) (*karpv1.NodePool, *awsv1.EC2NodeClass, error) {
+	if f.class != "" {
+		class := w.NodeClasses[f.class]
+		if class == nil {
+			return nil, nil, fmt.Errorf("there is no EC2NodeClass %q, only %s", f.class, named(slices.Sorted(maps.Keys(w.NodeClasses))))
+		}
+		return nil, class, nil
+	}
+	var names []string
+	for _, pool := range w.NodePools {
+		names = append(names, pool.Name)
+	}
+	slices.Sort(names)
+	switch {
+	case f.pool != "" && !slices.Contains(names, f.pool):
+		return nil, nil, fmt.Errorf("there is no NodePool %q, only %s", f.pool, named(names))
+	case f.pool == "" && len(names) > 1:
+		return nil, nil, fmt.Errorf("there are several NodePools: choose one of %s by --nodepool", named(names))
+	}
+	for _, pool := range w.NodePools {
+		if ref := pool.Spec.Template.Spec.NodeClassRef; f.pool == "" || pool.Name == f.pool {
+			return pool, w.NodeClasses[ref.Name], nil
+		}
+	}
+	switch classes := slices.Sorted(maps.Keys(w.NodeClasses)); len(classes) {
+	case 0:
+		return nil, nil, nil
+	case 1:
+		return nil, w.NodeClasses[classes[0]], nil
+	default:
+		return nil, nil, fmt.Errorf("there are several EC2NodeClasses: choose one of %s by --nodeclass", named(classes))
+	}
+}
+
+func named(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -161,8 +161,8 @@ func (w *ward) drop() {
 	}
 }
 
-// event is what EventBridge sends of EC2.
-func event(detailType, detail string) string {
+// eventBridge is what EventBridge sends of EC2.
+func eventBridge(detailType, detail string) string {
 	return fmt.Sprintf(`{"version":"0","id":"1","source":"aws.ec2","account":"111122223333","time":"2026-08-21T10:00:00Z","region":"us-east-1","resources":[],"detail-type":%q,"detail":%s}`, detailType, detail)
 }
 
@@ -229,13 +229,13 @@ func TestInterruptionMessages(t *testing.T) {
 	}{
 		{"aws row 163: unparsable body", "}{", "", "cannot be read and is deleted"},
 		{"aws row 163: empty body", "", "no_op", ""},
-		{"aws row 164: state running", event("EC2 Instance State-change Notification", `{"instance-id":"INSTANCE","state":"running"}`), "no_op", ""},
-		{"aws row 165: spot warning for a foreign instance", event(spotWarning, `{"instance-id":"i-0foreign"}`), "spot_interrupted", ""},
-		{"details of another shape", event(spotWarning, `["INSTANCE"]`), "", "cannot be read and is deleted"},
-		{"no instance named", event(spotWarning, `{}`), "spot_interrupted", ""},
-		{"another version", strings.Replace(event(spotWarning, `{"instance-id":"INSTANCE"}`), `"version":"0"`, `"version":"1"`, 1), "no_op", ""},
-		{"another source", strings.Replace(event(spotWarning, `{"instance-id":"INSTANCE"}`), "aws.ec2", "aws.ec3", 1), "no_op", ""},
-		{"another detail type", event("EC2 Fleet Instance Change", `{"instance-id":"INSTANCE"}`), "no_op", ""},
+		{"aws row 164: state running", eventBridge("EC2 Instance State-change Notification", `{"instance-id":"INSTANCE","state":"running"}`), "no_op", ""},
+		{"aws row 165: spot warning for a foreign instance", eventBridge(spotWarning, `{"instance-id":"i-0foreign"}`), "spot_interrupted", ""},
+		{"details of another shape", eventBridge(spotWarning, `["INSTANCE"]`), "", "cannot be read and is deleted"},
+		{"no instance named", eventBridge(spotWarning, `{}`), "spot_interrupted", ""},
+		{"another version", strings.Replace(eventBridge(spotWarning, `{"instance-id":"INSTANCE"}`), `"version":"0"`, `"version":"1"`, 1), "no_op", ""},
+		{"another source", strings.Replace(eventBridge(spotWarning, `{"instance-id":"INSTANCE"}`), "aws.ec2", "aws.ec3", 1), "no_op", ""},
+		{"another detail type", eventBridge("EC2 Fleet Instance Change", `{"instance-id":"INSTANCE"}`), "no_op", ""},
 		{"a number", "42", "", "cannot be read and is deleted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -274,15 +274,15 @@ func TestWhatInterruptionsLeadTo(t *testing.T) {
 		{"spot interruption", func(w *ward, id string) error { return w.Sim.EC2().Reclaim(id) }, "spot_interrupted", "Warning SpotInterrupted", true, "SpotInterrupted"},
 		{"rebalance recommendation", func(w *ward, id string) error { return w.Sim.EC2().RecommendRebalance(id) }, "rebalance_recommendation", "Normal SpotRebalanceRecommendation", false, ""},
 		{"somebody terminates it", func(w *ward, id string) error {
-			w.send(event("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"shutting-down"}`))
+			w.send(eventBridge("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"shutting-down"}`))
 			return nil
 		}, "instance_terminated", "Warning InstanceTerminating", true, "InstanceTerminating"},
 		{"somebody stops it", func(w *ward, id string) error {
-			w.send(event("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"Stopping"}`))
+			w.send(eventBridge("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"Stopping"}`))
 			return nil
 		}, "instance_stopped", "Warning InstanceStopping", true, "InstanceStopping"},
 		{"its reservation is taken back", func(w *ward, id string) error {
-			w.send(event("EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`))
+			w.send(eventBridge("EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`))
 			return nil
 		}, "capacity_reservation_interrupted", "Warning CapacityReservationInstanceInterrupted", true, "CapacityReservationInstanceInterrupted"},
 		{"maintenance", func(w *ward, id string) error {
@@ -383,7 +383,7 @@ func TestClaimsThatEndAlready(t *testing.T) {
 	t.Run("two messages about one instance", func(t *testing.T) {
 		w := newWard(t, "a")
 		for range 8 { // they are handled side by side
-			w.send(event(spotWarning, `{"instance-id":"`+w.instance("a")+`"}`))
+			w.send(eventBridge(spotWarning, `{"instance-id":"`+w.instance("a")+`"}`))
 		}
 		w.round()
 		w.expect("a")
@@ -435,7 +435,7 @@ func TestWarningsAboutInstancesThatAreBeingLaunched(t *testing.T) {
 	b.Status.ProviderID = ""
 	w.Do(w.API.Status().Update(w.Context(), b))
 	w.drop()
-	w.send(event(spotWarning, `{"instance-id":"i-0foreign"}`))
+	w.send(eventBridge(spotWarning, `{"instance-id":"i-0foreign"}`))
 	for range 7 {
 		w.round()
 		w.world.Clock.Advance(20 * time.Second)

@@ -126,6 +126,9 @@ func (s *Sim) Close() { s.ec2.Close() }
 // EC2 is the part of the account that holds network, images and instances.
 func (s *Sim) EC2() *ec2.EC2 { return s.ec2 }
 
+// AccountID is the number of the account.
+func (s *Sim) AccountID() string { return s.options.AccountID }
+
 // Now is the time in the account.
 func (s *Sim) Now() time.Time { return s.options.Clock.Now() }
 

@@ -178,7 +178,7 @@ func printEnvironment(out io.Writer, w *world.World) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role KarpenterControllerRole-%s):\n", c.Name, c.Name)
+		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role %s, which may do everything):\n", c.Name, c.Role())
 		printExports(out, append([]world.Variable{{Name: "KUBECONFIG", Value: c.Kubeconfig()}}, variables...))
 		fmt.Fprintln(out)
 	}

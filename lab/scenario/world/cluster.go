@@ -88,6 +88,7 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startEKS(together, working) })
 	group.Go(func() error { return c.install(together) })
+	group.Go(func() error { return c.grant(together) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (c *Cluster) Environment() ([]Variable, error) {
 
 // Credentials are new ones of the role of the cluster's autoscaler, in the session of the cluster's ID.
 func (c *Cluster) Credentials() (awsim.Credentials, error) {
-	credentials, err := c.world.AWS.SessionCredentials(awsim.ControllerRole(c.Name), c.ID)
+	credentials, err := c.world.AWS.SessionCredentials(c.Role(), c.ID)
 	if err != nil {
 		return awsim.Credentials{}, err
 	}

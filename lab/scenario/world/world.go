@@ -43,6 +43,10 @@ type Config struct {
 	Executable string
 	// Dovetail is the product's binary. It is needed by StartController only.
 	Dovetail string
+	// Unrestricted lets the role of each cluster's autoscaler do everything in AWS, for an autoscaler that is not the
+	// product. Otherwise it may do what the product says that it needs, and the account sees to it; without the product's
+	// binary, everything.
+	Unrestricted bool
 	// Region of the account. Default: us-east-1.
 	Region string
 	// Progress, if set, is told what starts and what works. It is called from several goroutines at once.
@@ -128,7 +132,7 @@ func (w *World) start(ctx context.Context) error {
 func (w *World) startAWS(ctx context.Context) error {
 	w.cfg.Progress(Progress{Part: "AWS"})
 	var err error
-	if w.AWS, err = awsim.New(awsim.Options{Region: w.cfg.Region, Clock: w.cfg.Clock, Log: w.log}); err != nil {
+	if w.AWS, err = awsim.New(awsim.Options{Region: w.cfg.Region, Clock: w.cfg.Clock, Log: w.log, EnforceIAM: true}); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,0 +1,66 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
+)
+
+// everything is the policy of a role that may do everything.
+const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
+
+// Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own, named
+// by its ID.
+func (c *Cluster) Role() string {
+	if c.world.cfg.OneName && c.ID != clusterName(0, c.world.cfg.Clusters) {
+		return awsim.ControllerRole(c.ID)
+	}
+	return awsim.ControllerRole(c.Name)
+}
+
+// grant gives the role of the cluster's autoscaler the policy that the product prints for this cluster, and nothing more. An
+// autoscaler that is not the product may do everything.
+func (c *Cluster) grant(ctx context.Context) error {
+	account := c.world.AWS.IAM()
+	if _, known := account.Role(c.Role()); !known {
+		original, _ := account.Role(awsim.ControllerRole(c.Name))
+		if _, err := account.CreateRole(iam.Role{Name: c.Role(), TrustPolicy: original.TrustPolicy}); err != nil {
+			return fmt.Errorf("role of cluster %s: %w", c.ID, err)
+		}
+	}
+	document := everything
+	if c.world.cfg.Dovetail != "" && !c.world.cfg.Unrestricted {
+		var err error
+		if document, err = c.policy(ctx); err != nil {
+			return err
+		}
+	}
+	if err := account.PutRolePolicy(c.Role(), "controller", document); err != nil {
+		return fmt.Errorf("grant role %s its policy: %w", c.Role(), err)
+	}
+	return nil
+}
+
+// policy is what the product says that it needs.
+func (c *Cluster) policy(ctx context.Context) (string, error) {
+	var system corev1.Namespace
+	if err := Until(ctx, func() error { return c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system) }); err != nil {
+		return "", fmt.Errorf("identity of cluster %s: %w", c.ID, err)
+	}
+	var out, notes bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "iam-policy", "--cluster", c.Name, "--identity", string(system.UID),
+		"--region", c.world.cfg.Region, "--account", c.world.AWS.AccountID(), "--interruption-queue", c.Name)
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, notes.Bytes())
+	}
+	return out.String(), nil
+}

@@ -55,7 +55,9 @@ type Options struct {
 	Throttle bool
 	// EnforceIAM holds role sessions to the policies of their roles, as AWS does. Without it, everybody may do everything.
 	EnforceIAM bool
-	Log        *slog.Logger
+	// Journal writes down the calls that may change the account; see package journal.
+	Journal wire.Journal
+	Log     *slog.Logger
 }
 
 var accountPattern = regexp.MustCompile(`^\d{12}$`)
@@ -100,7 +102,7 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	cfg := wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle}
+	cfg := wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
 	if o.EnforceIAM {
 		cfg.Authorizer = s.iam
 	}
@@ -119,6 +121,9 @@ func New(o Options) (*Sim, error) {
 
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
+
+// Redo makes a call of old again; see wire.Server.Redo.
+func (s *Sim) Redo(r *http.Request) error { return s.server.Redo(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
 func (s *Sim) Close() { s.ec2.Close() }

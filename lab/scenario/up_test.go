@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -151,6 +152,33 @@ func TestAWSAlone(t *testing.T) {
 	s.EndsWell(t, endWithin)
 }
 
+// The account alone, with a fault and in a file: it is there again when it is served again.
+func TestAWSKept(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "account.jsonl")
+	create := func(c *ec2.Client) error {
+		_, err := c.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+			LaunchTemplateName: aws.String("kept"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "m5.large"},
+		})
+		return err
+	}
+	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam", "--fault", "ec2.CreateLaunchTemplate=Unsupported,times=1")
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	c := ec2.NewFromConfig(sdk(t, s.Exports()))
+	if err := create(c); err == nil || !strings.Contains(err.Error(), "Unsupported") {
+		t.Errorf("the first call meets the fault that was asked for: %v", err)
+	}
+	if err := create(c); err != nil {
+		t.Fatal(err)
+	}
+	s.EndsWell(t, endWithin)
+	s = labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam")
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	if err := create(ec2.NewFromConfig(sdk(t, s.Exports()))); err == nil || !strings.Contains(err.Error(), "already in use") {
+		t.Errorf("the launch template is not there again: %v", err)
+	}
+	s.EndsWell(t, endWithin)
+}
+
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args string
@@ -170,6 +198,7 @@ func TestUsage(t *testing.T) {
 		{"up --dovetail /nowhere/dovetail", 1, "make build"},
 		{"up --no-controller --region eu-nowhere-1", 1, "eu-west-1"},
 		{"aws --listen 127.0.0.1:99999", 1, "--listen"},
+		{"aws --fault CreateFleet=lost", 1, "SERVICE.ACTION"},
 		{"--help", 0, "dovetail-lab run first-node"},
 		{"run --help", 0, "dovetail-lab run --all"},
 		{"up --help", 0, "--no-controller"},

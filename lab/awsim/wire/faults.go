@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -13,6 +15,8 @@ type Fault struct {
 	Error *Error
 	// Times is how many calls fail; 0 = one.
 	Times int
+	// Share is how many of the calls meet it, at random: from 0 to 1; 0 = all. Equal seeds give the nth call the same fate.
+	Share float64
 	// AfterEffect performs the action first and then answers with Error: the lost answer. A call that fails by itself
 	// answers with its own error.
 	AfterEffect bool
@@ -21,6 +25,9 @@ type Fault struct {
 	// Delay is added to the time that the answer takes, on the wall clock.
 	Delay time.Duration
 }
+
+// Always are the Times of a fault that does not end.
+const Always = math.MaxInt
 
 // Inject arms a fault. Faults for one action are used up in the order in which they were injected.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
@@ -37,15 +44,26 @@ func (s *Server) ClearFaults() { s.faults.clear() }
 
 type faults struct {
 	mu      sync.Mutex
-	armed   []Fault
+	seed    uint64
+	armed   []armed
 	weather Weather
+}
+
+// armed is a fault with the dice that say whom it meets; nil for one that meets all.
+type armed struct {
+	Fault
+	dice *rand.Rand
 }
 
 func (f *faults) add(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fault.Times = max(1, fault.Times)
-	f.armed = append(f.armed, fault)
+	a := armed{Fault: fault}
+	if fault.Share > 0 && fault.Share < 1 {
+		a.dice = rand.New(rand.NewPCG(f.seed, hash(fault.Service+"."+fault.Action)))
+	}
+	f.armed = append(f.armed, a)
 }
 
 func (f *faults) clear() {
@@ -62,11 +80,16 @@ func (f *faults) take(r *Request) (Fault, bool) {
 		if fault.Service != "" && fault.Service != r.Service || fault.Action != "" && fault.Action != r.Action {
 			continue
 		}
-		f.armed[i].Times--
+		if fault.dice != nil && fault.dice.Float64() >= fault.Share {
+			continue
+		}
+		if f.armed[i].Times != Always {
+			f.armed[i].Times--
+		}
 		if f.armed[i].Times == 0 {
 			f.armed = append(f.armed[:i:i], f.armed[i+1:]...)
 		}
-		return fault, true
+		return fault.Fault, true
 	}
 	if f.weather == nil {
 		return Fault{}, false

@@ -36,6 +36,14 @@ type Config struct {
 	Throttle bool
 	// Authorizer holds callers to their rights; nil = everybody may do everything.
 	Authorizer Authorizer
+	// Journal performs the calls that may change something; nil = nobody writes them down.
+	Journal Journal
+}
+
+// Journal writes down the calls that may change something.
+type Journal interface {
+	// Perform returns what do does, after it has written down that it was done.
+	Perform(r *Request, do func() (any, error)) (any, error)
 }
 
 // Server answers for all services of one account and region on one endpoint.
@@ -50,7 +58,7 @@ type Server struct {
 
 // NewServer returns a server without services.
 func NewServer(cfg Config) *Server {
-	return &Server{cfg: cfg, services: map[string]*Service{}}
+	return &Server{cfg: cfg, services: map[string]*Service{}, faults: faults{seed: cfg.Seed}}
 }
 
 // Register adds services; it must not be called while the server serves.
@@ -58,6 +66,12 @@ func (s *Server) Register(services ...Service) {
 	for _, svc := range services {
 		s.services[svc.Name] = &svc
 	}
+}
+
+// Serves reports whether there is a service with an action; * is any action.
+func (s *Server) Serves(service, action string) bool {
+	svc := s.services[service]
+	return svc != nil && (action == "*" || svc.Handlers[action] != nil)
 }
 
 // ServeHTTP implements http.Handler.
@@ -125,7 +139,7 @@ func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 	if err := s.permit(svc, r); err != nil {
 		return nil, Fault{Delay: fault.Delay}, err
 	}
-	out, err := handler(r)
+	out, err := s.run(handler, r)
 	if err == nil && s.cfg.Authorizer != nil && svc.asks(r.Action) && !r.asked {
 		err = fmt.Errorf("%s:%s was performed without asking for the right to it", svc.Name, r.Action)
 	}
@@ -137,6 +151,31 @@ func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 		return nil, fault, fault.Error
 	}
 	return out, fault, nil
+}
+
+// run calls the handler, and has the journal know of it if anything may come of it.
+func (s *Server) run(handler Handler, r *Request) (any, error) {
+	reads := slices.ContainsFunc([]string{"Describe", "Get", "List"}, func(verb string) bool { return strings.HasPrefix(r.Action, verb) })
+	if s.cfg.Journal == nil || reads {
+		return handler(r)
+	}
+	return s.cfg.Journal.Perform(r, func() (any, error) { return handler(r) })
+}
+
+// Redo makes a call of old again: no fault meets it, no limit holds it, nobody writes it down. An error is one of the call's
+// form; what came of it is as it was.
+func (s *Server) Redo(hr *http.Request) error {
+	r := &Request{HTTP: hr, ID: s.requestID(), server: s}
+	svc, err := s.receive(r)
+	if err != nil {
+		return err
+	}
+	handler, ok := svc.Handlers[r.Action]
+	if !ok {
+		return svc.unknownAction(r)
+	}
+	_, _ = handler(r) // a call that failed then fails again
+	return nil
 }
 
 // receive reads the request up to knowing service, action and principal. The service is nil when the request does not

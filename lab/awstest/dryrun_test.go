@@ -36,8 +36,8 @@ func poolOf(class string, requirements ...karpv1.Requirement) karpv1.NodePool {
 	return p
 }
 
-// validated resolves a class, writes down what it comes to, and returns the verdict.
-func validated(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloud.Condition, cloud.Resolution) {
+// checked resolves a class, writes down what it comes to, and returns the verdict.
+func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloud.Condition, cloud.Resolution) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
 	class.Status = r.Status
@@ -61,7 +61,7 @@ func TestDryRun(t *testing.T) {
 	w := newWorld(t)
 	c := w.rehearsing()
 	class := nodeClass("default")
-	got, r := validated(t, c, class)
+	got, r := checked(t, c, class)
 	if got.Status != metav1.ConditionTrue || r.Err != nil {
 		t.Fatalf("%+v, %v", got, r.Err)
 	}
@@ -71,14 +71,14 @@ func TestDryRun(t *testing.T) {
 	t.Run("a yes is believed for half an hour, whatever is noted on the class", func(t *testing.T) {
 		w.Clock.Advance(29 * time.Minute)
 		class.Annotations = map[string]string{"example.com/owner": "b"}
-		if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Next > time.Minute {
+		if got, r := checked(t, c, class); got.Status != metav1.ConditionTrue || r.Next > time.Minute {
 			t.Errorf("%+v, again in %v", got, r.Next)
 		}
 		if fleets, _ := w.dryRuns(); fleets != 1 {
 			t.Errorf("%d fleets", fleets)
 		}
 		w.Clock.Advance(time.Minute)
-		validated(t, c, class)
+		checked(t, c, class)
 		if fleets, _ := w.dryRuns(); fleets != 2 {
 			t.Errorf("%d fleets", fleets)
 		}
@@ -86,7 +86,7 @@ func TestDryRun(t *testing.T) {
 	t.Run("an edit is checked at once", func(t *testing.T) {
 		class.Spec.Tags = map[string]string{"more": "b"}
 		class.Generation++
-		validated(t, c, class)
+		checked(t, c, class)
 		if fleets, _ := w.dryRuns(); fleets != 3 {
 			t.Errorf("%d fleets", fleets)
 		}
@@ -102,7 +102,7 @@ func TestDryRun(t *testing.T) {
 	})
 	t.Run("aws row 177: without dry runs EC2 is not asked", func(t *testing.T) {
 		w := newWorld(t)
-		got, _ := validated(t, w.start(w.config("uid-1")), nodeClass("default"))
+		got, _ := checked(t, w.start(w.config("uid-1")), nodeClass("default"))
 		if fleets, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || fleets+runs+w.called("CreateLaunchTemplate") > 0 {
 			t.Errorf("%+v, %d fleets, %d runs", got, fleets, runs)
 		}
@@ -126,27 +126,27 @@ func TestDryRunRefused(t *testing.T) {
 				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: tc.action, Error: denied(tc.by), Times: 100})
 			}
 			deny()
-			got, r := validated(t, c, class)
+			got, r := checked(t, c, class)
 			if got.Status != metav1.ConditionFalse || got.Reason != tc.reason || !strings.Contains(got.Message, tc.says) || strings.Contains(got.Message, "RequestID") || r.Err != nil {
 				t.Fatalf("%+v, %v", got, r.Err)
 			}
 			calls := w.called(tc.action)
-			if again, _ := validated(t, c, class); again != got || w.called(tc.action) != calls {
+			if again, _ := checked(t, c, class); again != got || w.called(tc.action) != calls {
 				t.Errorf("asked again at once: %+v", again)
 			}
 			w.Clock.Advance(30 * time.Second)
-			validated(t, c, class)
+			checked(t, c, class)
 			if w.called(tc.action) == calls {
 				t.Error("not asked again after half a minute")
 			}
 			t.Run("a policy that is put right is seen within five minutes, without a restart or an edit", func(t *testing.T) {
 				for range 20 { // long wrong
 					w.Clock.Advance(r.Next)
-					validated(t, c, class)
+					checked(t, c, class)
 				}
 				w.Sim.ClearFaults()
 				w.Clock.Advance(5 * time.Minute)
-				if got, _ := validated(t, c, class); got.Status != metav1.ConditionTrue {
+				if got, _ := checked(t, c, class); got.Status != metav1.ConditionTrue {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -159,7 +159,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 	t.Run("aws row 175: one subnet fails, the next accepts", func(t *testing.T) {
 		w := newWorld(t)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy})
-		got, _ := validated(t, w.rehearsing(), nodeClass("default"))
+		got, _ := checked(t, w.rehearsing(), nodeClass("default"))
 		if _, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || runs != 2 {
 			t.Errorf("%+v, %d runs", got, runs)
 		}
@@ -168,7 +168,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: denied("")})
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy, Times: 100})
-		if got, r := validated(t, w.rehearsing(), nodeClass("default")); got.Status != "unchanged" || r.Err == nil {
+		if got, r := checked(t, w.rehearsing(), nodeClass("default")); got.Status != "unchanged" || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 	})
@@ -179,11 +179,11 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 				c := w.rehearsing()
 				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: action, Error: problem, Times: 100})
 				class := nodeClass("default")
-				if got, r := validated(t, c, class); got.Status != "unchanged" || r.Err == nil {
+				if got, r := checked(t, c, class); got.Status != "unchanged" || r.Err == nil {
 					t.Errorf("%+v, %v", got, r.Err)
 				}
 				w.Sim.ClearFaults()
-				if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
+				if got, r := checked(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
 					t.Errorf("%+v, %v", got, r.Err)
 				}
 			})
@@ -195,14 +195,14 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		class := nodeClass("default")
 		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
 		w.Sim.Inject(odd)
-		if got, r := validated(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
+		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 		class = nodeClass("default")
-		validated(t, c, class)
+		checked(t, c, class)
 		w.Clock.Advance(time.Hour)
 		w.Sim.Inject(odd)
-		if got, r := validated(t, c, class); got.Status != "unchanged" || r.Err == nil {
+		if got, r := checked(t, c, class); got.Status != "unchanged" || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		class := nodeClass("default")
 		class.Spec.UserData = "#!/bin/bash\n#" + strings.Repeat("x", 17000)
-		if got, _ := validated(t, w.rehearsing(), class); got.Status != metav1.ConditionFalse || got.Reason != "UserDataSizeLimitExceeded" {
+		if got, _ := checked(t, w.rehearsing(), class); got.Status != metav1.ConditionFalse || got.Reason != "UserDataSizeLimitExceeded" {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -223,7 +223,7 @@ func TestDryRunAndInstanceProfiles(t *testing.T) {
 		c := w.rehearsing()
 		class := nodeClass("default")
 		class.Spec.Role, class.Spec.InstanceProfile = "", "mine"
-		got, r := validated(t, c, class)
+		got, r := checked(t, c, class)
 		if got.Status != metav1.ConditionFalse || got.Reason != "InstanceProfileNotFound" || r.Next > 10*time.Second {
 			t.Errorf("%+v, again in %v", got, r.Next)
 		}
@@ -233,12 +233,12 @@ func TestDryRunAndInstanceProfiles(t *testing.T) {
 		c := w.rehearsing()
 		class := nodeClass("default")
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: unknown, Times: 100})
-		got, r := validated(t, c, class)
+		got, r := checked(t, c, class)
 		if got.Status != metav1.ConditionUnknown || r.Err != nil || r.Next > 10*time.Second {
 			t.Errorf("%+v, %v, again in %v", got, r.Err, r.Next)
 		}
 		w.Sim.ClearFaults()
-		if got, r := validated(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
+		if got, r := checked(t, c, class); got.Status != metav1.ConditionTrue || r.Err != nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 	})
@@ -277,7 +277,7 @@ func TestWhatADryRunAsksFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			class := nodeClass("default")
-			if got, r := validated(t, w.rehearsing(poolOf(tc.class, tc.pool...)), class); got.Status != metav1.ConditionTrue {
+			if got, r := checked(t, w.rehearsing(poolOf(tc.class, tc.pool...)), class); got.Status != metav1.ConditionTrue {
 				t.Fatalf("%+v, %v", got, r.Err)
 			}
 			data := w.rehearsed(t)

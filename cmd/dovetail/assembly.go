@@ -132,7 +132,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(a.addLoops(ec2, state), a.addDisruption(ec2, state), a.addMeasuring(ec2, state))
+	return errors.Join(a.addLoops(ec2, state), a.addZonalShift(ec2), a.addDisruption(ec2, state), a.addMeasuring(ec2, state))
 }
 
 // reconcilers react to single objects.
@@ -281,6 +281,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
 		Fallback:           data,
 		DisableDryRun:      a.settings.DisableDryRun,
+		ZonalShift:         a.settings.EnableZonalShift,
 		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
@@ -304,6 +305,9 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	}
 	if missing := ec2.MissingPermissions(ctx); len(missing) > 0 {
 		a.log.Error("the controller's role lacks permissions; allow them as the policy does that `dovetail iam-policy` prints", "missing", missing)
+	}
+	if err := patiently(ctx, a.log, "zonal shifts", ec2.RefreshZonalShifts); err != nil {
+		return nil, err
 	}
 	if err := patiently(ctx, a.log, "instance types", ec2.RefreshTypes); err != nil {
 		return nil, fmt.Errorf("read instance types: %w", err)

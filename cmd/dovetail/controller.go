@@ -74,9 +74,6 @@ environment variable of its name in capitals; the flag wins.`,
 		for _, name := range unreadable {
 			log.Error("environment variable cannot be read; its default is used", "name", name, "value", os.Getenv(name))
 		}
-		for _, name := range s.Idle() {
-			log.Warn("setting has no effect", "setting", name)
-		}
 		return runController(cmd.Context(), s, log)
 	}
 	return cmd

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -42,6 +43,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
@@ -82,6 +84,8 @@ type Config struct {
 	// Match finds the NodeClaim with a provider ID, where a Node of this API server has it, too. Such an
 	// instance without identity is adoptable. Nil finds none.
 	Match func(providerID string) identity.Match
+	// ZonalShift follows zonal shifts of the cluster: nothing is launched in a zone that it is to keep away from.
+	ZonalShift bool
 	// DisableDryRun leaves out asking EC2 whether instances of a class may be launched.
 	DisableDryRun bool
 	// NodePools are all of the cluster: they tell what is going to be launched from a class. Nil has none.
@@ -117,9 +121,13 @@ type Cloud struct {
 	observed     *observed.Memory
 	sightings    *sightings
 	rehearsals   *dryrun.Memory
+	// shifts is nil where zonal shifts are not followed.
+	shifts *zonalshift.Watcher
+	listed listed
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
+	arn     string // of the EKS cluster, once it is needed
 	version string
 	// versionJudged is true once it was said of version that it is not supported, if so.
 	versionJudged bool
@@ -170,13 +178,19 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	c.groups = placement.NewFinder(c.ec2, cfg.Now)
 	c.observed = observed.New(cfg.Now)
+	var shifted func(zoneID string) bool
+	if cfg.ZonalShift {
+		c.shifts = zonalshift.New(arczonalshift.NewFromConfig(cfg.AWS), cfg.Now)
+		shifted = c.shifts.Away
+	}
 	c.inventory = inventory.New(inventory.Config{
-		EC2: c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Observed: c.observed, Groups: c.groups,
+		Shifted: shifted,
+		EC2:     c.ec2, Resolver: resolver, Prices: c.prices, Scarcity: memory, Observed: c.observed, Groups: c.groups,
 		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
 	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now})
-	c.sightings = &sightings{list: c.instances.List, get: c.instances.Get, now: cfg.Now}
+	c.sightings = &sightings{list: c.List, get: c.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
@@ -254,11 +268,17 @@ func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
 // Get returns an instance; cloud.ErrNotFound when it is gone for good.
 func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
 	i, err := c.instances.Get(ctx, providerID)
-	return i, fault.Plain(err)
+	return i, fault.Plain(c.doubted(providerID, err))
 }
 
 // List returns the instances of all clusters of this name, each with its owner.
-func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) { return c.instances.List(ctx) }
+func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) {
+	found, err := c.instances.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.withMissing(ctx, found), nil
+}
 
 // FindByClaim returns our instances that were launched for a claim, whatever the claim's status says. The error says that
 // it is not known yet.
@@ -269,7 +289,7 @@ func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]clo
 // Terminate ends an instance that is ours. It returns nil while the instance is on its way out,
 // cloud.ErrNotFound once it is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
 func (c *Cloud) Terminate(ctx context.Context, providerID string) error {
-	return fault.Plain(c.instances.Terminate(ctx, providerID))
+	return fault.Plain(c.doubted(providerID, c.instances.Terminate(ctx, providerID)))
 }
 
 // Adopt gives an adoptable instance this cluster's identity.
@@ -284,7 +304,7 @@ func (c *Cloud) Release(ctx context.Context, i cloud.Instance) error {
 
 // Name gives an instance of ours the tags by which people find it, once its node has joined.
 func (c *Cloud) Name(ctx context.Context, providerID, node, claim string) error {
-	return fault.Plain(c.instances.Name(ctx, providerID, node, claim))
+	return fault.Plain(c.doubted(providerID, c.instances.Name(ctx, providerID, node, claim)))
 }
 
 // Launching reports whether a launch for the claim with this UID is in progress, or its outcome not known yet.

@@ -260,18 +260,6 @@ func (s Settings) Gate(name string) bool {
 	return on || !said && name == GateReservedCapacity
 }
 
-// Idle lists the settings in use that have no effect, so that nobody waits for one in vain.
-func (s Settings) Idle() []string {
-	var out []string
-	note := func(inUse bool, flag string) {
-		if inUse {
-			out = append(out, "--"+flag)
-		}
-	}
-	note(s.EnableZonalShift, "enable-zonal-shift")
-	return out
-}
-
 // env reads defaults from the environment.
 type env struct {
 	getenv     func(string) string

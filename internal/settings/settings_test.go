@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -90,39 +89,6 @@ func TestRefusedSettings(t *testing.T) {
 				t.Errorf("error %v, want one that names %s", err, tt.names)
 			}
 		})
-	}
-}
-
-func TestIdleSettingsAreNamed(t *testing.T) {
-	s, _, err := parse(t, nil, "--cluster-name=a", "--ignore-dra-requests=false", "--interruption-queue=q", "--enable-zonal-shift=true", "--feature-gates=SpotToSpotConsolidation=true,NodeRepair=true,Unheard=true,ReservedCapacity=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := s.Idle(), []string{"--enable-zonal-shift"}; !slices.Equal(got, want) {
-		t.Errorf("idle = %v, want %v", got, want)
-	}
-}
-
-// TestIdleSettingsAreDocumented keeps docs/compatibility.md true.
-func TestIdleSettingsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/compatibility.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _, err := parse(t, nil, "--cluster-name=a", "--enable-zonal-shift=true",
-		"--aws-feature-gates=NodeClassCEL=true",
-		"--feature-gates=SpotToSpotConsolidation=true") // which has an effect
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := len(s.Idle()); got != 1 {
-		t.Errorf("%d settings without effect, want 1", got)
-	}
-	for _, setting := range s.Idle() {
-		name := strings.TrimPrefix(setting, "--feature-gates ")
-		if !strings.Contains(string(page), name) {
-			t.Errorf("docs/compatibility.md does not mention %s", setting)
-		}
 	}
 }
 

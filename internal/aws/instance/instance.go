@@ -149,7 +149,7 @@ func (s *Instances) unknown(id string) (cloud.Instance, error) {
 	if s.Young() {
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
-	return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
+	return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
 }
 
 // alive are the states of an instance that is not gone.

@@ -49,6 +49,7 @@ type Finder struct {
 	subnets   *memo.Memo[string, []Subnet]
 	groups    *memo.Memo[string, []SecurityGroup]
 	addresses *Addresses
+	zones     zones
 }
 
 // NewFinder returns a Finder that believes an answer about subnets for the interval; addresses learns
@@ -93,6 +94,7 @@ func (f *Finder) Subnets(ctx context.Context, key string, terms []awsv1.SubnetSe
 		return cmp.Or(cmp.Compare(b.FreeAddresses, a.FreeAddresses), cmp.Compare(a.ID, b.ID))
 	})
 	f.addresses.Observe(subnets)
+	f.zones.note(subnets)
 	f.subnets.Put(key, subnets)
 	return subnets, nil
 }

@@ -1,0 +1,89 @@
+// Package zonalshift knows from which availability zones a cluster is told to keep away, by a zonal shift that somebody has started
+// or by an autoshift of AWS's.
+//
+// Each answer replaces the one before, so that a shift which is cancelled ends, whatever others there are. While there is no answer
+// the last one holds: a shift until it expires, an autoshift, which has no end, for an hour.
+package zonalshift
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
+)
+
+// autoshiftFor is how long an autoshift is believed to last after it was last seen.
+const autoshiftFor = time.Hour
+
+// API is what Watcher calls of the Application Recovery Controller.
+type API interface {
+	GetManagedResource(ctx context.Context, in *arczonalshift.GetManagedResourceInput, optFns ...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
+}
+
+// Watcher knows the shifts of one cluster. It is safe for concurrent use.
+type Watcher struct {
+	api API
+	now func() time.Time
+
+	mu    sync.Mutex
+	until map[string]time.Time // by zone ID
+}
+
+// New returns a Watcher that knows of no shift.
+func New(api API, now func() time.Time) *Watcher { return &Watcher{api: api, now: now} }
+
+// Refresh asks for the shifts of the cluster with this ARN.
+func (w *Watcher) Refresh(ctx context.Context, cluster string) error {
+	now := w.now()
+	out, err := w.api.GetManagedResource(ctx, &arczonalshift.GetManagedResourceInput{ResourceIdentifier: aws.String(cluster)})
+	if err != nil {
+		return fmt.Errorf("read the zonal shifts of %s: %w", cluster, err)
+	}
+	until := map[string]time.Time{}
+	later := func(zone *string, end time.Time) {
+		if id := aws.ToString(zone); id != "" && end.After(until[id]) {
+			until[id] = end
+		}
+	}
+	for _, s := range out.ZonalShifts {
+		if s.AppliedStatus == types.AppliedStatusApplied {
+			later(s.AwayFrom, aws.ToTime(s.ExpiryTime))
+		}
+	}
+	for _, s := range out.Autoshifts {
+		if s.AppliedStatus == types.AutoshiftAppliedStatusApplied {
+			later(s.AwayFrom, now.Add(autoshiftFor))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until = until
+	return nil
+}
+
+// Away reports whether the cluster keeps away from the zone of an ID.
+func (w *Watcher) Away(zoneID string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now().Before(w.until[zoneID])
+}
+
+// Zones are the IDs of the zones that the cluster keeps away from, sorted.
+func (w *Watcher) Zones() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(w.until)) {
+		if now.Before(w.until[id]) {
+			out = append(out, id)
+		}
+	}
+	return out
+}

@@ -44,11 +44,10 @@ func (a *assembly) interruption(ec2 *aws.Cloud) ([]manager.Runnable, error) {
 	}
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	actor := &interrupt.Actor{Client: c, Live: a.mgr.GetAPIReader(), Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now}
-	queue := &interrupt.Queue{
-		Actor: actor, Standing: &interrupt.Standing{Client: c, Events: a.events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
-	}
+	standing := &interrupt.Standing{Client: c, Events: a.events, Log: log, Now: now}
+	queue := &interrupt.Queue{Actor: actor, Standing: standing, Metrics: heard, Log: log, Now: now}
 	if name := a.settings.InterruptionQueue; name != "" {
 		queue.Source = ec2.InterruptionQueue(name)
 	}
-	return []manager.Runnable{queue, &interrupt.Status{Clinic: ec2, Actor: actor, Metrics: heard, Log: log}}, nil
+	return []manager.Runnable{queue, &interrupt.Status{Clinic: ec2, Actor: actor, Standing: standing, Metrics: heard, Log: log}}, nil
 }

@@ -96,7 +96,7 @@ func (w *ward) restart() {
 		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,
 		Standing: &interrupt.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
 	}
-	w.status = &interrupt.Status{Clinic: w.cloud, Actor: actor, Metrics: w.metrics, Log: log}
+	w.status = &interrupt.Status{Clinic: w.cloud, Actor: actor, Standing: w.queue.Standing, Metrics: w.metrics, Log: log}
 }
 
 // instance is the ID of a claim's instance.

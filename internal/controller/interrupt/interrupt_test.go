@@ -358,6 +358,43 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	}
 }
 
+// blind is an EC2 that lets nobody ask for some time.
+type blind struct{ until time.Time }
+
+func (b blind) Ailments(context.Context) ([]cloud.Ailment, error) {
+	if time.Now().Before(b.until) {
+		return nil, &cloud.UnavailableError{Reason: "AccessDenied", Message: "the role needs ec2:DescribeInstanceStatus"}
+	}
+	return []cloud.Ailment{{InstanceID: "i-a", Kinds: []cloud.InterruptionKind{cloud.SystemStatusFailed}}}, nil
+}
+
+// A permission that is missing is named, and found again within ten minutes of being granted.
+func TestStatusThatMayNotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fixture.New(t, fixture.Pool("general"), fixture.Claim("a", fixture.Initialized))
+		p := controller(t, f.API, nil, time.Now)
+		standing := &Standing{Client: f.API, Events: f.Events, Log: f.Log, Now: time.Now}
+		s := &Status{Clinic: blind{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Standing: standing, Metrics: p.queue.Metrics, Log: f.Log}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Start(ctx) }()
+		time.Sleep(59 * time.Minute)
+		synctest.Wait()
+		if said := f.Said(); len(said) == 0 || said[0] != "Warning InstanceStatusUnreadable the role needs ec2:DescribeInstanceStatus" {
+			t.Errorf("events %q", said)
+		}
+		time.Sleep(12 * time.Minute)
+		synctest.Wait()
+		if f.Claim("a").DeletionTimestamp == nil {
+			t.Error("the claim of an instance that has failed lives on")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Without a queue nothing is read, and what was said of one before is taken back.
 func TestNoQueue(t *testing.T) {
 	f := fixture.New(t, fixture.Pool("general", func(p *karpv1.NodePool) {

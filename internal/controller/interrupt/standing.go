@@ -52,6 +52,14 @@ func (s *Standing) Fine(ctx context.Context) {
 	})
 }
 
+// Blind says on every pool, by an event only, that the status of instances cannot be read: all that is lost is the time until
+// other signs show.
+func (s *Standing) Blind(ctx context.Context, unavailable *cloud.UnavailableError) {
+	s.report(ctx, func(pool *karpv1.NodePool) {
+		s.Events.WarnEvery(remindEvery, pool, "InstanceStatusUnreadable", "%s", unavailable.Message)
+	})
+}
+
 // report changes the conditions of every pool, and reports whether that has worked for all.
 func (s *Standing) report(ctx context.Context, change func(*karpv1.NodePool)) bool {
 	var pools karpv1.NodePoolList

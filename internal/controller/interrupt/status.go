@@ -27,10 +27,11 @@ type clinic interface {
 
 // Status ends NodeClaims whose instances have fallen ill, or will be stopped by EC2.
 type Status struct {
-	Clinic  clinic
-	Actor   *Actor
-	Metrics *Metrics
-	Log     *slog.Logger
+	Clinic   clinic
+	Actor    *Actor
+	Standing *Standing
+	Metrics  *Metrics
+	Log      *slog.Logger
 
 	// counted are the ailments that were counted, until they are over.
 	counted map[ailment]bool
@@ -53,6 +54,7 @@ func (s *Status) Start(ctx context.Context) error {
 			var unavailable *cloud.UnavailableError
 			if errors.As(err, &unavailable) {
 				wait = lookAgain
+				s.Standing.Blind(ctx, unavailable)
 			}
 		}
 		select {

@@ -102,7 +102,11 @@ func TestHash(t *testing.T) {
 	}
 	before := hash(t, pool())
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		row := "lifecycle row 74: "
+		if tt.changes {
+			row = "lifecycle row 73: "
+		}
+		t.Run(row+tt.name, func(t *testing.T) {
 			p := pool()
 			tt.change(p)
 			if changed := hash(t, p) != before; changed != tt.changes {

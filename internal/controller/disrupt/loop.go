@@ -165,6 +165,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 		r.rooms[reason] = r.Room(allowances)
 	}
 	l.tellBlocked(r.View)
+	l.tellPods(r.View)
 	l.Queue.remember(func(a *disrupt.Attempts) { a.Forget(r.View) })
 	for _, step := range []func(context.Context, *round) error{l.carryOut, l.proposeEmpty, l.replaceFixed, l.replaceDrifted, l.proposeMoves} {
 		errs = append(errs, step(ctx, r))

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // proposal is a command that must hold until it is due.
@@ -82,10 +85,22 @@ func (l *Loop) renew(r *round, cmd *disrupt.Command, now []*disrupt.Candidate, d
 		}
 		fresh.Candidates = append(fresh.Candidates, now[at])
 	}
+	for i := range cmd.Plan.Launches {
+		if l := &cmd.Plan.Launches[i]; !r.launches(l.Pool) {
+			return nil, &consolidate.Invalid{Kind: consolidate.Scheduling, Why: fmt.Sprintf("NodePool %q launches other nodes now", l.Pool.Name)}
+		}
+	}
 	if due && !r.rooms[cmd.Reason].Holds(fresh.Candidates) {
 		return nil, &consolidate.Invalid{Kind: overBudget, Why: "the budgets allow it no more"}
 	}
 	return &fresh, nil
+}
+
+// launches tells whether a pool still launches what it did.
+func (r *round) launches(pool *karpv1.NodePool) bool {
+	return slices.ContainsFunc(r.Snapshot.Pools, func(p snapshot.Pool) bool {
+		return p.NodePool.UID == pool.UID && (p.NodePool == pool || equality.Semantic.DeepEqual(p.NodePool.Spec.Template, pool.Spec.Template))
+	})
 }
 
 // reject drops a command that did not hold until it was due.

@@ -47,6 +47,29 @@ func (l *Loop) tellBlocked(v *disrupt.View) {
 	}
 }
 
+// tellPods says of pods that are protected for a while how that stands, and of those whose wish cannot be read that it is ignored.
+func (l *Loop) tellPods(v *disrupt.View) {
+	for i := range v.Snapshot.Nodes {
+		n := &v.Snapshot.Nodes[i]
+		if n.Claim == "" {
+			continue
+		}
+		for _, p := range n.Pods {
+			if _, asks := p.Annotations[karpv1.AnnotationDoNotDisrupt]; !asks || !snapshot.Active(p) {
+				continue
+			}
+			switch state, until := snapshot.DoNotDisrupt(p, v.Snapshot.Now); {
+			case state == snapshot.ProtectionInvalid && p.Annotations[karpv1.AnnotationDoNotDisrupt] != "false":
+				l.Events.Warn(p, "InvalidDoNotDisruptAnnotation", "Annotation %s is ignored: %q is neither \"true\" nor a positive duration such as 30m", karpv1.AnnotationDoNotDisrupt, p.Annotations[karpv1.AnnotationDoNotDisrupt])
+			case state == snapshot.ProtectedUntil && !until.IsZero():
+				l.Events.Normal(p, "DoNotDisruptUntil", "Pod is protected from disruption until %s", until.UTC().Format(time.RFC3339))
+			case state == snapshot.ProtectionElapsed:
+				l.Events.Normal(p, "DoNotDisruptGracePeriodElapsed", "The time for which the pod was protected from disruption has passed")
+			}
+		}
+	}
+}
+
 func (l *Loop) tellNode(n *snapshot.Node, message string) {
 	l.onBoth(n, func(o event.Object) { l.Events.Normal(o, "DisruptionBlocked", "%s", upperFirst(message)) })
 }

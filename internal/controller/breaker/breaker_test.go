@@ -185,6 +185,7 @@ func TestClaimsThatAreGone(t *testing.T) {
 		end := fixture.Start.Add(time.Minute)
 		fixture.Deleting(claim)
 		claim.DeletionTimestamp.Time = end
+		condition.SetUnknown(claim, karpv1.ConditionRegistered, "InstanceEnded", "", end)
 		r.changed(claim, true, q)
 	}
 	if q.Len() != 1 {

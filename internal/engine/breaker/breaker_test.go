@@ -76,7 +76,18 @@ func TestOutcomes(t *testing.T) {
 		}), 10, true, "not initialized (NodeNotReady)", 0},
 		{"came up", replacement("a", 0, up(3)), 4, true, "", 0},
 		{"came up late", replacement("a", 0, up(14)), 15, true, "", 0},
-		{"its instance ended before it came up", replacement("a", 0, deleted(2)), 3, true, "not registered", 0},
+		{"its instance ended before it came up", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
+			condition.SetUnknown(c, karpv1.ConditionRegistered, "InstanceEnded", "", at(1))
+		}), 3, true, "not registered (InstanceEnded)", 0},
+		{"given back, another of its command having failed: says nothing", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
+			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeNotFound", "", at(1))
+		}), 3, false, "", 0},
+		{"given back when it was as good as late", replacement("a", 0, func(c *karpv1.NodeClaim) {
+			c.DeletionTimestamp = &metav1.Time{Time: at(10).Add(-2 * time.Second)}
+		}), 10, true, "not registered", 0},
+		{"given back while it was starting up: says nothing", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
+			condition.SetTrue(c, karpv1.ConditionRegistered, at(1))
+		}), 3, false, "", 0},
 		{"no capacity: says nothing", replacement("a", 0, without(karpv1.ConditionLaunched), deleted(1)), 2, false, "", 0},
 		{"launch timed out", replacement("a", 0, without(karpv1.ConditionLaunched), deleted(5)), 6, true, "not launched (LaunchFailed)", 0},
 		{"taken back by spot: says nothing", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
@@ -252,7 +263,7 @@ func TestWhatIsSaid(t *testing.T) {
 	for n, claim := range []*karpv1.NodeClaim{
 		replacement("a", 0, image("ami-good"), up(2)),
 		replacement("b", 1, func(c *karpv1.NodeClaim) { c.Labels[corev1.LabelTopologyZone] = "us-east-1b" }),
-		replacement("c", 2, deleted(4)),
+		replacement("c", 2),
 		replacement("d", 3, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionRegistered, at(4)) }),
 	} {
 		o, _, _ := OutcomeOf(claim, at(20+n))

@@ -3,6 +3,7 @@ package breaker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,12 @@ func Reason(claim *karpv1.NodeClaim) karpv1.DisruptionReason {
 	return karpv1.DisruptionReason(claim.Annotations[karpv1.AnnotationLaunchReason])
 }
 
+// slack is how much earlier than we whoever waits for a claim may give it up: their watch starts before the claim exists.
+const slack = 30 * time.Second
+
 // OutcomeOf tells what has become of a claim. While that is open, decided is false, and next is when it is late at the latest;
-// zero if nothing will come of it. A claim for which there was no capacity, and one whose instance the cloud has taken
-// back, tell nothing of a cause.
+// zero if nothing will come of it. A claim that went before its time decides nothing unless it is known why its node would
+// not have come: there was no capacity, the cloud has taken the instance back, or nobody needs it any more.
 func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool, next time.Time) {
 	o = Outcome{
 		Claim: claim.Name, UID: claim.UID, Created: second(claim.CreationTimestamp.Time), At: second(now),
@@ -37,13 +41,11 @@ func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool,
 		o.At = second(initialized.LastTransitionTime.Time)
 		return o, true, time.Time{}
 	}
-	launched := condition.IsTrue(claim, karpv1.ConditionLaunched)
 	late := claim.CreationTimestamp.Add(InitializeWithin)
 	ended := claim.DeletionTimestamp
 	switch {
 	case ended != nil && ended.Time.Before(late):
-		early := !launched && ended.Sub(claim.CreationTimestamp.Time) < LaunchWithin
-		if early || condition.IsTrue(claim, karpv1.ConditionDisruptionReason) {
+		if !failedEarly(claim, ended.Sub(claim.CreationTimestamp.Time)) {
 			return o, false, time.Time{}
 		}
 		o.At = second(ended.Time)
@@ -54,6 +56,21 @@ func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool,
 	}
 	o.Why = why(claim)
 	return o, true, time.Time{}
+}
+
+// failedEarly reports whether a claim that was deleted at an age, before it was late, has failed.
+func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
+	if condition.IsTrue(claim, karpv1.ConditionDisruptionReason) {
+		return false // it was taken back, or disrupted like any other
+	}
+	if age >= InitializeWithin-slack {
+		return true
+	}
+	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
+		return age >= LaunchWithin
+	}
+	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
+	return registered.Status != metav1.ConditionTrue && !slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
 }
 
 // why names the first step that a claim has not made.

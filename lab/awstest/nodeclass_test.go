@@ -1,6 +1,7 @@
 package awstest
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,7 @@ func TestConditionsOfANodeClass(t *testing.T) {
 		{"no subnet", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0123456789abcdef0"}}
 		}, "SubnetsReady", "False", "SubnetsNotFound"},
-		{"no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
+		{"aws row 173: a dependency is False: no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"no": "such"}}}
 		}, "ValidationSucceeded", "False", "DependenciesNotReady"},
 		{"no security group", func(c *awsv1.EC2NodeClass) {
@@ -98,6 +99,23 @@ func TestConditionsOfANodeClass(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDependencyIsUnknown(t *testing.T) {
+	t.Run("aws row 173: of a dependency nothing is known yet", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.start(w.config("uid-1"))
+		class := nodeClass("default")
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		r := c.ResolveNodeClass(t.Context(), class)
+		got := conditionOf(r, awsv1.ConditionValidationSucceeded)
+		if got.Status != metav1.ConditionUnknown || got.Reason != "DependenciesNotReady" || !strings.Contains(got.Message, "SecurityGroupsReady") {
+			t.Errorf("%+v", got)
+		}
+		if got := conditionOf(c.ResolveNodeClass(t.Context(), class), awsv1.ConditionValidationSucceeded); got.Status != metav1.ConditionTrue {
+			t.Errorf("once it is known: %+v", got)
+		}
+	})
 }
 
 func TestEditedClassIsLookedUpAnew(t *testing.T) {

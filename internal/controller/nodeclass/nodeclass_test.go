@@ -138,7 +138,7 @@ func TestFinalize(t *testing.T) {
 		{"nothing refers to it", []client.Object{fixture.Class(deleting)}, nil, true, true, ""},
 		{"a claim still does", []client.Object{fixture.Class(deleting), fixture.Claim("a")}, nil, false, false, "WaitingOnNodeClaimTermination"},
 		{"another class's claim", []client.Object{fixture.Class(deleting), fixture.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" })}, nil, true, true, ""},
-		{"the cloud says no", []client.Object{fixture.Class(deleting)}, errors.New("denied"), false, true, ""},
+		{"aws row 185: what was made for it cannot be deleted", []client.Object{fixture.Class(deleting)}, errors.New("denied"), false, true, ""},
 		{"not ours to finalize", []client.Object{fixture.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })}, nil, false, false, ""},
 	}
 	for _, tt := range tests {

@@ -136,11 +136,20 @@ func (m machine) gpus(manufacturer string) int64 {
 	if m.GpuInfo != nil {
 		for _, g := range m.GpuInfo.Gpus {
 			if aws.ToString(g.Manufacturer) == manufacturer {
-				n += int64(aws.ToInt32(g.Count))
+				n += gpuCount(g)
 			}
 		}
 	}
 	return n
+}
+
+// gpuCount is how many GPUs a node shows. EC2 counts whole ones: of a part of one, as g6f has, it says that there are none, and
+// how many devices there are all the same.
+func gpuCount(g ec2types.GpuDeviceInfo) int64 {
+	if whole := aws.ToInt32(g.Count); whole > 0 {
+		return int64(whole)
+	}
+	return int64(aws.ToInt32(g.LogicalGpuCount))
 }
 
 func (m machine) neuronDevices() int64 {

@@ -225,7 +225,7 @@ func (m machine) gpuLabels() []requirement.Requirement {
 	name, manufacturer, count, memory := "", "", "", ""
 	if m.GpuInfo != nil && len(m.GpuInfo.Gpus) == 1 {
 		gpu := m.GpuInfo.Gpus[0]
-		name, manufacturer, count = kebab(gpu.Name), kebab(gpu.Manufacturer), number(int64(aws.ToInt32(gpu.Count)))
+		name, manufacturer, count = kebab(gpu.Name), kebab(gpu.Manufacturer), number(gpuCount(gpu))
 		if gpu.MemoryInfo != nil {
 			memory = number(int64(aws.ToInt32(gpu.MemoryInfo.SizeInMiB)))
 		}

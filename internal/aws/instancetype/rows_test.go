@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -182,6 +183,17 @@ func TestPlacementGroups(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Half a GPU is a GPU to the pods that ask for one.
+func TestFractionalGPU(t *testing.T) {
+	i := info(t, "g4dn.xlarge")
+	i.GpuInfo.Gpus[0].Count, i.GpuInfo.Gpus[0].LogicalGpuCount, i.GpuInfo.Gpus[0].GpuPartitionSize = aws.Int32(0), aws.Int32(1), aws.Float64(0.5)
+	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
+	gpus := it.Allocatable[awsv1.ResourceNVIDIAGPU]
+	if label, _ := it.Requirements.Get(awsv1.LabelInstanceGPUCount).Single(); gpus.Value() != 1 || label != "1" {
+		t.Errorf("%d GPUs, label %q", gpus.Value(), label)
+	}
 }
 
 // Every offering that cannot be had says why, and no other does.

@@ -52,7 +52,7 @@ type world struct {
 	now      time.Time
 }
 
-func newWorld(t *testing.T, sold ...string) *world {
+func newWorld(t testing.TB, sold ...string) *world {
 	t.Helper()
 	data, err := offline.Load()
 	if err != nil {
@@ -94,7 +94,7 @@ func class(change ...func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	return c
 }
 
-func (w *world) list(t *testing.T, c *awsv1.EC2NodeClass) []*catalog.InstanceType {
+func (w *world) list(t testing.TB, c *awsv1.EC2NodeClass) []*catalog.InstanceType {
 	t.Helper()
 	all, err := w.Types(t.Context(), c)
 	if err != nil {

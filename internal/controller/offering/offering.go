@@ -70,7 +70,7 @@ func (l *Loop) look(ctx context.Context) error {
 	}
 	slices.SortFunc(pools.Items, func(a, b karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	state := l.Cloud.PriceState()
-	view := newView(l.Reserved)
+	view, seen := newView(l.Reserved), map[**catalog.InstanceType]bool{}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
 		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
@@ -82,7 +82,10 @@ func (l *Loop) look(ctx context.Context) error {
 			l.Log.Debug("instance types of a node pool are not measured", "NodePool", pool.Name, "error", err)
 			continue
 		}
-		view.add(types)
+		if len(types) > 0 && !seen[&types[0]] { // pools of one class share one list
+			seen[&types[0]] = true
+			view.add(types)
+		}
 	}
 	l.Collector.show(view, state)
 	return nil

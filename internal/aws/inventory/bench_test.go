@@ -1,0 +1,45 @@
+package inventory_test
+
+import (
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+)
+
+// everything is a world that sells every type of the catalog that can be used.
+func everything(b *testing.B) *world {
+	b.Helper()
+	data, err := offline.Load()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var names []string
+	for _, t := range data.Types() {
+		names = append(names, t.Name)
+	}
+	return newWorld(b, names...)
+}
+
+// Listing all types: as long as nothing changes, and after a type has become scarce.
+func BenchmarkTypes(b *testing.B) {
+	w, c := everything(b), class()
+	w.list(b, c)
+	b.Run("unchanged", func(b *testing.B) {
+		for b.Loop() {
+			w.list(b, c)
+		}
+	})
+	b.Run("one type scarce", func(b *testing.B) {
+		for b.Loop() {
+			w.scarcity.MarkOffering(scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+			w.list(b, c)
+		}
+	})
+	b.Run("a subnet full", func(b *testing.B) {
+		for b.Loop() {
+			w.scarcity.MarkSubnet("subnet-a")
+			w.list(b, c)
+		}
+	})
+}

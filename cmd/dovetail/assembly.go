@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -231,11 +232,13 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 
 // cloud prepares AWS and refuses to start on the wrong cluster.
 func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
-	cfg, err := loadSDK(ctx, a.log, a.awsCalls)
-	if err != nil {
-		return nil, err
-	}
-	if err := patiently(ctx, a.log, "credentials", func(ctx context.Context) error { return access.Authenticate(ctx, cfg, os.Getenv) }); err != nil {
+	var cfg awssdk.Config
+	if err := patiently(ctx, a.log, "region and credentials", func(ctx context.Context) (err error) {
+		if cfg, err = loadSDK(ctx, a.log, a.awsCalls); err != nil {
+			return err
+		}
+		return access.Authenticate(ctx, cfg, os.Getenv)
+	}); err != nil {
 		return nil, err
 	}
 	system, err := a.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})

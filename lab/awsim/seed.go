@@ -36,7 +36,7 @@ type ClusterSpec struct {
 	// the authentication mode knows no access entries.
 	NodeRoleMapping string
 	// OIDCIssuer is the URL of the issuer of service account tokens; the controller role trusts its tokens for the
-	// service account karpenter in kube-system. Optional.
+	// service accounts dovetail and karpenter in kube-system. Optional.
 	OIDCIssuer string
 	// TakeOver lets a cluster that exists already point to this Endpoint and CA.
 	TakeOver bool
@@ -145,7 +145,10 @@ func (s *Sim) seedRoles(spec ClusterSpec) (string, error) {
 		issuer := strings.TrimPrefix(spec.OIDCIssuer, "https://")
 		controllerTrust = append(controllerTrust, trust{
 			federated: "arn:aws:iam::" + s.options.AccountID + ":oidc-provider/" + issuer, actions: []string{"sts:AssumeRoleWithWebIdentity"},
-			equals: map[string]string{issuer + ":aud": "sts.amazonaws.com", issuer + ":sub": "system:serviceaccount:kube-system:karpenter"},
+			equals: map[string][]string{
+				issuer + ":aud": {"sts.amazonaws.com"},
+				issuer + ":sub": {"system:serviceaccount:kube-system:dovetail", "system:serviceaccount:kube-system:karpenter"},
+			},
 		})
 	}
 	nodePolicies := []string{
@@ -183,7 +186,7 @@ func (s *Sim) seedRole(name string, policies []string, trusts ...trust) (string,
 type trust struct {
 	service, federated string
 	actions            []string
-	equals             map[string]string // condition keys
+	equals             map[string][]string // values that condition keys may have
 }
 
 func trustPolicy(trusts []trust) (string, error) {
@@ -191,7 +194,7 @@ func trustPolicy(trusts []trust) (string, error) {
 		Effect    string
 		Principal map[string]string
 		Action    []string
-		Condition map[string]map[string]string `json:",omitempty"`
+		Condition map[string]map[string][]string `json:",omitempty"`
 	}
 	policy := struct {
 		Version   string
@@ -203,7 +206,7 @@ func trustPolicy(trusts []trust) (string, error) {
 			st.Principal = map[string]string{"Federated": t.federated}
 		}
 		if len(t.equals) > 0 {
-			st.Condition = map[string]map[string]string{"StringEquals": t.equals}
+			st.Condition = map[string]map[string][]string{"StringEquals": t.equals}
 		}
 		policy.Statement = append(policy.Statement, st)
 	}

@@ -6,6 +6,9 @@ import (
 )
 
 // The components, by the names they have as programs, in log files and in messages.
+// Issuer is who issues the tokens of service accounts.
+const Issuer = "https://kubernetes.default.svc.cluster.local"
+
 const (
 	etcd              = "etcd"
 	apiServer         = "kube-apiserver"
@@ -16,7 +19,6 @@ const (
 const (
 	tokenWebhookFile = "token-webhook.kubeconfig"
 	schedulerFile    = "scheduler.yaml"
-	issuer           = "https://kubernetes.default.svc.cluster.local"
 )
 
 // The lab's clients wait for controllers all the time, and nobody shares the API server with them:
@@ -57,7 +59,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + s.cert(clusterCA),
-		"--service-account-issuer=" + issuer,
+		"--service-account-issuer=" + Issuer,
 		"--service-account-key-file=" + s.cert(serviceAccount),
 		"--service-account-signing-key-file=" + s.key(serviceAccount),
 

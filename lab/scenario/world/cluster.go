@@ -77,7 +77,8 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	}
 	err = c.world.AWS.SeedCluster(awsim.ClusterSpec{
 		Name: c.Name, Version: c.controlPlane.Version(), Endpoint: c.controlPlane.Endpoint(), CA: c.controlPlane.CA(),
-		TakeOver: c.ID == clusterName(0, c.world.cfg.Clusters), // clusters that share a name boot at the same time
+		OIDCIssuer: controlplane.Issuer,
+		TakeOver:   c.ID == clusterName(0, c.world.cfg.Clusters), // clusters that share a name boot at the same time
 	})
 	if err != nil {
 		return err

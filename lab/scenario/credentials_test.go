@@ -1,0 +1,131 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// serviceAccount is what the controller runs as.
+const serviceAccount = "dovetail"
+
+// tokenFile writes a token that the cluster has issued for the controller's service account, as a projected volume does.
+func tokenFile(ctx context.Context, t *testing.T, w *World, audience string) (string, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: serviceAccount}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+	if err := w.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", err
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	return file, os.WriteFile(file, []byte(request.Status.Token), 0o600)
+}
+
+// set sets variables of the controller's environment, in pairs of name and value.
+func set(w *World, pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		w.Set(pairs[i], pairs[i+1])
+	}
+}
+
+// buysAs waits until count pods of the sample run, and one of their instances was launched in the session that is named.
+func buysAs(ctx context.Context, w *World, count int, session string) error {
+	if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": fmt.Sprint(count)}); err != nil {
+		return err
+	}
+	if err := podsRun(ctx, w, "sample", count); err != nil {
+		return err
+	}
+	var sessions []string
+	for _, call := range w.AWS.Calls() {
+		if call.Action == "CreateFleet" {
+			sessions = append(sessions, call.Principal)
+		}
+	}
+	if last := sessions[len(sessions)-1]; !strings.Contains(last, awsim.ControllerRole(w.Name)+"/"+session) {
+		return fmt.Errorf("the node was bought as %s, want a session %s", last, session)
+	}
+	return nil
+}
+
+// The controller itself, not only its parts, gets its role by each way that EKS has, and says what is missing if it does not.
+func TestControllerGetsItsRole(t *testing.T) {
+	t.Parallel()
+	binary := labtest.Binary(t)
+	begin := func(name string, prepare func(context.Context, *World) error) Step {
+		return Step{Name: name, Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+			if err := w.StopController(ctx); err != nil {
+				return err
+			}
+			if err := prepare(ctx, w); err != nil {
+				return err
+			}
+			return w.StartController(ctx)
+		}}
+	}
+	story := Scenario{
+		Name: "credentials", Summary: "the controller's role comes by Pod Identity and by its service account",
+		Steps: []Step{
+			{
+				Name: "without credentials it ends and says what to do", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					set(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
+					said, err := w.RunController(ctx)
+					if err == nil && (!strings.Contains(said, "eks.amazonaws.com/role-arn") || !strings.Contains(said, "pod identity association")) {
+						err = fmt.Errorf("it said: %s", said)
+					}
+					return err
+				},
+			},
+			begin("start it with EKS Pod Identity", func(ctx context.Context, w *World) error {
+				agent := w.AWS.PodIdentityAgent()
+				agent.Associate(metav1.NamespaceSystem, serviceAccount, awsim.ControllerRole(w.Name))
+				server := httptest.NewServer(agent)
+				t.Cleanup(server.Close)
+				token, err := tokenFile(ctx, t, w, "pods.eks.amazonaws.com")
+				set(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", server.URL+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token)
+				return err
+			}),
+			installPool(manifests.Default, nil),
+			{Name: "it buys a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return buysAs(ctx, w, 1, "eks-") }},
+			begin("start it with the role of its service account", func(ctx context.Context, w *World) error {
+				token, err := tokenFile(ctx, t, w, "sts.amazonaws.com")
+				set(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "", "AWS_WEB_IDENTITY_TOKEN_FILE", token,
+					"AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/"+awsim.ControllerRole(w.Name), "AWS_ROLE_SESSION_NAME", "by-service-account")
+				return err
+			}),
+			{Name: "it buys more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return buysAs(ctx, w, 40, "by-service-account") }},
+			{
+				Name: "its calls of AWS are counted", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					text, err := w.Metrics(ctx)
+					if err == nil && !strings.Contains(text, `aws_sdk_go_request_total{action="CreateFleet",code="200",service="EC2"}`) {
+						err = fmt.Errorf("there is no count of CreateFleet")
+					}
+					return err
+				},
+			},
+			endAll("sample", manifests.Default),
+		},
+	}
+	result := Run(t.Context(), story, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
+	for _, step := range result.Steps {
+		t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
+		if !step.Passed {
+			t.Errorf("step %q: %s", step.Name, step.Error)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +128,7 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 	defer func() {
 		// In order even when the story was interrupted: nothing may be left.
 		t.step(context.WithoutCancel(ctx), Step{Name: "end the world", Timeout: endTimeout, Run: func(ctx context.Context, w *World) error {
-			return w.Close(ctx)
+			return errors.Join(w.Close(ctx), beyondItsRights(w))
 		}})
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
@@ -157,6 +158,14 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		}
 		return
 	}
+}
+
+// beyondItsRights is an error if a controller has called what its policy does not allow.
+func beyondItsRights(w *World) error {
+	if refused := w.Refused(); len(refused) > 0 {
+		return fmt.Errorf("calls that the controller's policy does not allow:\n%s", strings.Join(refused, "\n"))
+	}
+	return nil
 }
 
 // errLate is why a step that takes too long is ended.

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,4 +66,18 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, notes.Bytes())
 	}
 	return out.String(), nil
+}
+
+// Refused names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
+func (w *World) Refused() []string {
+	if w.AWS == nil {
+		return nil
+	}
+	found := map[string]bool{}
+	for _, c := range w.AWS.Calls() {
+		if c.ErrorCode != "" && strings.Contains(c.ErrorMessage, "no identity-based policy allows") {
+			found[c.Service+":"+c.Action+": "+c.ErrorMessage] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }

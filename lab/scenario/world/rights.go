@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
@@ -54,8 +53,12 @@ func (c *Cluster) grant(ctx context.Context) error {
 
 // policy is what the product says that it needs.
 func (c *Cluster) policy(ctx context.Context) (string, error) {
-	var system corev1.Namespace
-	if err := Until(ctx, func() error { return c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system) }); err != nil {
+	var system *corev1.Namespace
+	err := Until(ctx, func() (err error) {
+		system, err = c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
 		return "", fmt.Errorf("identity of cluster %s: %w", c.ID, err)
 	}
 	var out, notes bytes.Buffer

@@ -52,6 +52,35 @@ func rights(t testing.TB, uid string) policy.Document {
 	return d
 }
 
+// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As the tests
+// have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any of these.
+func (w *world) controllerKeys() awsim.Credentials {
+	w.t.Helper()
+	d, err := policy.New(policy.Params{
+		Cluster: clusterName, Region: "us-east-1", NodeRoles: []string{"arn:aws:iam::111122223333:role/*"}, Queues: []string{"arn:aws:sqs:us-east-1:111122223333:*"},
+		Parameters: []string{"arn:aws:ssm:us-east-1:111122223333:parameter/*"},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d = append(d, policy.Statement{Sid: "Any", Resources: []string{"*"}, Grants: []policy.Grant{
+		{Action: "iam:TagInstanceProfile"}, {Action: "iam:RemoveRoleFromInstanceProfile"}, {Action: "iam:DeleteInstanceProfile"}, {Action: "eks:DescribeCluster"},
+	}})
+	text, err := d.JSON()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	role := awsim.ControllerRole(clusterName)
+	if err := w.Sim.IAM().PutRolePolicy(role, "controller", string(text)); err != nil {
+		w.t.Fatal(err)
+	}
+	keys, err := w.Sim.RoleCredentials(role)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return keys
+}
+
 // enforcing is an account that holds everybody to their policies.
 func enforcing(t testing.TB) *world {
 	t.Helper()
@@ -76,8 +105,8 @@ func (w *world) as(role, document string) awssdk.Config {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cfg := w.As(keys)
-	cfg.Retryer = w.config(blueUID).AWS.Retryer
+	cfg := w.config(blueUID).AWS
+	cfg.Credentials = w.As(keys).Credentials
 	return cfg
 }
 
@@ -399,7 +428,7 @@ func TestTwinsCannotTouchEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle()
-	victim := w.living()[0].ID
+	victim, image, typ := w.living()[0].ID, w.living()[0].ImageID, w.living()[0].Type
 	profile := class.Status.InstanceProfile
 	admin := ec2.NewFromConfig(w.Config)
 	template := awsimtest.OK(admin.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{}))(t).LaunchTemplates[0].LaunchTemplateId
@@ -432,7 +461,7 @@ func TestTwinsCannotTouchEachOther(t *testing.T) {
 		},
 		"launch from its launch template": func() error {
 			_, err := theirs.RunInstances(ctx, &ec2.RunInstancesInput{
-				MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), InstanceType: "m5.large", LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: template},
+				MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), ImageId: &image, InstanceType: ec2types.InstanceType(typ), LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: template},
 				NetworkInterfaces: []ec2types.InstanceNetworkInterfaceSpecification{{DeviceIndex: awssdk.Int32(0), SubnetId: &class.Status.Subnets[0].ID}},
 			})
 			return err

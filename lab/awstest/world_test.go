@@ -46,7 +46,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return seeded(t, awsimtest.Start(t))
+	return enforcing(t)
 }
 
 // seeded sets an account up for the cluster.
@@ -80,7 +80,7 @@ func (w *world) config(uid string) aws.Config {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	sdk := w.Config
+	sdk := w.As(w.controllerKeys())
 	sdk.Retryer = func() awssdk.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) {
 			o.Retryables = []retry.IsErrorRetryable{retry.RetryableConnectionError{}} // answers are for the adapter to judge

@@ -59,11 +59,21 @@ func (r *resolver) rehearse(ctx context.Context, remark string) {
 	r.set(condition, metav1.ConditionTrue, condition, remark, min(left, validatedAgain))
 }
 
+// undecided reports whether nothing is known yet about a condition of the class as it is now.
+func (r *resolver) undecided(condition string) bool {
+	for _, c := range r.class.Status.Conditions {
+		if c.Type == condition {
+			return c.Status == metav1.ConditionUnknown || c.ObservedGeneration != r.class.Generation
+		}
+	}
+	return true
+}
+
 // noVerdict leaves the condition as it is. A class of which nothing is known yet says why.
 func (r *resolver) noVerdict(err error) {
 	const condition = awsv1.ConditionValidationSucceeded
 	said := fault.Plain(err).Error()
-	switch unknown := r.status(condition) == metav1.ConditionUnknown; {
+	switch unknown := r.undecided(condition); {
 	case errors.Is(err, dryrun.ErrProfileNotSeen):
 		r.out.Next = min(r.out.Next, profileAgain)
 		if unknown {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -40,10 +41,12 @@ func poolOf(class string, requirements ...karpv1.Requirement) karpv1.NodePool {
 func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloud.Condition, cloud.Resolution) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
+	conditions := class.Status.Conditions
 	class.Status = r.Status
-	for _, condition := range r.Conditions {
-		class.Status.Conditions = append(class.Status.Conditions, metav1.Condition{Type: condition.Type, Status: condition.Status, Reason: condition.Reason})
+	for _, c := range r.Conditions {
+		meta.SetStatusCondition(&conditions, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, ObservedGeneration: class.Generation})
 	}
+	class.Status.Conditions = conditions
 	return conditionOf(r, awsv1.ConditionValidationSucceeded), r
 }
 
@@ -204,6 +207,11 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w.Sim.Inject(odd)
 		if got, r := checked(t, c, class); got.Status != "unchanged" || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
+		}
+		class.Generation++
+		w.Sim.Inject(odd)
+		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || r.Err == nil {
+			t.Errorf("after an edit: %+v, %v", got, r.Err)
 		}
 	})
 	t.Run("user data that is too long", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -110,20 +111,20 @@ type day struct {
 	r    *rand.Rand
 	find func(*snapshot.Snapshot) []disrupt.Command
 
-	pods                     int // so far
-	pending                  []*corev1.Pod
-	event                    map[string]time.Time // last pod that came or went, by node
-	launched, replaced       int
-	moved, ended, mostNodes  int
-	dollars, nodeHours, want float64
+	pods               int // so far
+	pending            []*corev1.Pod
+	until              map[types.UID]time.Time // when pods leave
+	launched, replaced int
+	moved, mostNodes   int
+	dollars, nodeHours float64
 	// least is what no nodes could have cost less than.
 	least float64
 }
 
-const tick = 10 * time.Minute
+const tick = 15 * time.Minute
 
-// leaving is the share of pods that leave in each tick: they live for four hours on average.
-const leaving = 1.0 / 24
+// lifetime is how long pods live on average.
+const lifetime = 4 * time.Hour
 
 // run lets the day pass.
 func (d *day) run() {
@@ -143,24 +144,25 @@ func (d *day) run() {
 	}
 }
 
-// come has pods leave, and others come until there are as many as are wanted at this hour.
+// come has pods leave, and others come until there are as many as are wanted at this hour. Who comes and goes when depends on
+// nothing but the seed.
 func (d *day) come(hours float64) {
+	over := func(p *corev1.Pod) bool { return !d.until[p.UID].After(d.s.Now) }
+	d.pending = slices.DeleteFunc(d.pending, over)
 	count := len(d.pending)
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
-		before := len(n.Pods)
-		n.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(*corev1.Pod) bool { return d.r.Float64() < leaving })
-		if len(n.Pods) < before {
-			d.event[n.Name] = d.s.Now
-		}
+		n.Pods = slices.DeleteFunc(slices.Clone(n.Pods), over)
 		count += len(n.Pods)
 	}
-	d.want = 250 * (1 + 0.7*math.Sin(hours/24*2*math.Pi)) * (0.9 + 0.2*d.r.Float64())
-	for ; float64(count) < d.want; count++ {
+	want := 250 * (1 + 0.7*math.Sin(hours/24*2*math.Pi)) * (0.9 + 0.2*d.r.Float64())
+	for ; float64(count) < want; count++ {
 		d.pods++
 		cpu := []string{"100m", "250m", "500m", "1", "2"}[d.r.IntN(5)]
 		memory := []string{"256Mi", "1Gi", "2Gi", "4Gi"}[d.r.IntN(4)]
-		d.pending = append(d.pending, Pod(fmt.Sprintf("pod-%06d", d.pods), Asks("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet")))
+		p := Pod(fmt.Sprintf("pod-%06d", d.pods), Asks("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet"))
+		d.until[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(lifetime)))
+		d.pending = append(d.pending, p)
 	}
 }
 
@@ -205,7 +207,6 @@ func (d *day) schedule() {
 func (d *day) bind(p *corev1.Pod, i int) {
 	n := &d.s.Nodes[i]
 	n.Pods = append(slices.Clone(n.Pods), Bound(p, n.Name))
-	d.event[n.Name] = d.s.Now
 }
 
 // buy launches nodes for pods that have no place.
@@ -235,10 +236,8 @@ func (d *day) consolidate() {
 	gone := map[string]bool{}
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
-		n.Consolidatable = d.s.Now.Sub(d.event[n.Name]) >= 0
 		if len(n.Pods) == 0 {
 			gone[n.Name] = true
-			d.ended++
 		}
 	}
 	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return gone[n.Name] })
@@ -249,7 +248,6 @@ func (d *day) consolidate() {
 			if len(c.Plan.Launches) > 0 {
 				d.replaced++
 			}
-			d.ended++
 		}
 		for _, pl := range c.Plan.Placements {
 			d.pending = append(d.pending, pl.Pods...)
@@ -288,7 +286,7 @@ func TestDay(t *testing.T) {
 	}{{"search", ours}, {"first fit", plainly}} {
 		list := ec2(t)
 		s := workload.Cluster([]snapshot.Pool{workload.General("general", list)}, nil, true)
-		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, event: map[string]time.Time{}}
+		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, until: map[types.UID]time.Time{}}
 		d.run()
 		days[tt.name] = d
 		t.Logf("%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved", tt.name, d.dollars, d.dollars/d.least, d.launched,
@@ -298,7 +296,8 @@ func TestDay(t *testing.T) {
 	if search.dollars > plain.dollars {
 		t.Errorf("the day costs $%.2f, $%.2f by first fit", search.dollars, plain.dollars)
 	}
-	if search.replaced > plain.replaced {
+	// Plainly, one node in a pass is looked at, and most stay half empty. Much more than that must not be replaced for the rest.
+	if float64(search.replaced) > 1.25*float64(plain.replaced) {
 		t.Errorf("%d nodes are replaced, %d by first fit", search.replaced, plain.replaced)
 	}
 }

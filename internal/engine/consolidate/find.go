@@ -53,8 +53,8 @@ type search struct {
 	// devices tells that a move gives out devices: which are left is only known when it is done.
 	devices bool
 	moves   []*move
-	// spare is what the free room of a node could hold, in $/h.
-	spare func(index int) float64
+	// spare is what the free room of nodes could hold, in $/h.
+	spare []float64
 	names map[[2]string]int
 	// base is how many plans hold before any move does.
 	base     int
@@ -76,9 +76,7 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 		x.seat()
 		x.appraise()
 		x.order()
-		x.retail(only(x.interleaved(), func(n *node) bool { return slices.Contains(st.First, n.Pool.Name) }))
-		x.wholesale()
-		x.retail(x.interleaved())
+		x.attempts()
 	}
 	x.result.Commands = x.commands()
 	x.result.Left = append(left, x.stays()...)
@@ -188,9 +186,14 @@ func (x *search) appraise() {
 		for _, p := range n.Pods {
 			n.worth += w.Pod(p)
 		}
-		n.room = w.Room(n.Index)
 	}
-	x.spare = w.Room
+	x.spare = make([]float64, len(x.s.Nodes))
+	for i := range x.s.Nodes {
+		x.spare[i] = w.Room(i)
+	}
+	for _, n := range x.nodes {
+		n.room = x.spare[n.Index]
+	}
 }
 
 // order sorts candidates by what they cost for each pod. Of destinations, those come first that are there to stay.

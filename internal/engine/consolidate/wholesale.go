@@ -20,14 +20,14 @@ const (
 // groupSize is how many of n doomed nodes are asked about together, and how many nodes one command ends at most: more than the
 // few after which the last replacement of a group still matters, and so many that the number of commands and the size of each
 // grow alike.
-func groupSize(n int) int { return max(30, int(4*math.Sqrt(float64(n)))) }
+func groupSize(n int) int { return max(50, int(4*math.Sqrt(float64(n)))) }
 
-// doomed are the candidates that should go now, those first that save most for what they disturb.
+// doomed are the candidates that should go by what prices say.
 func (x *search) doomed() []*node {
 	supply, wanting := 0.0, 0.0
 	for _, i := range x.open {
 		if x.byIndex[i] == nil {
-			supply += x.spare(i)
+			supply += x.spare[i]
 		}
 	}
 	var keep, out []*node
@@ -48,7 +48,7 @@ func (x *search) doomed() []*node {
 		}
 		out = append(out, n)
 	}
-	return x.affordable(out)
+	return out
 }
 
 // irreplaceable tells whether the node can only be ended, not replaced.
@@ -62,7 +62,7 @@ func (x *search) affordable(doomed []*node) []*node {
 	free := 0.0
 	for _, i := range x.open {
 		if n := x.byIndex[i]; n == nil {
-			free += x.spare(i)
+			free += x.spare[i]
 		} else {
 			free += n.room
 		}
@@ -94,8 +94,7 @@ func (x *search) affordable(doomed []*node) []*node {
 }
 
 // wholesale ends the doomed in groups.
-func (x *search) wholesale() {
-	doomed := x.doomed()
+func (x *search) wholesale(doomed []*node) {
 	closed := map[int]bool{}
 	for _, n := range doomed {
 		closed[n.Index] = true

@@ -29,6 +29,7 @@ type Problem struct {
 	guests  map[*node][]*queued
 	waiting map[*corev1.Pod]*queued
 	byName  map[placeName]*node
+	reach   []*node // memory of destinations
 }
 
 type reshaped struct {

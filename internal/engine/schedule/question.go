@@ -26,10 +26,7 @@ func (p *Problem) Ask(q Question) Plan {
 	if q.Into != nil {
 		all := p.sv.nodes
 		defer func() { p.sv.nodes = all }()
-		p.sv.nodes = make([]*node, len(q.Into))
-		for k, i := range q.Into {
-			p.sv.nodes[k] = p.nodes[i]
-		}
+		p.sv.nodes = p.destinations(q.Into, queue)
 	}
 	if q.Here {
 		all := p.sv.templates
@@ -54,6 +51,32 @@ func (p *Problem) queue(q Question) []*queued {
 	}
 	slices.SortFunc(queue, queueOrder)
 	return queue
+}
+
+// destinations are those of the nodes that have room for the least that any pod of the queue asks for, which in a large cluster
+// that is well used are few. Nodes that pods are promised to are there whatever room they have.
+func (p *Problem) destinations(into []int, queue []*queued) []*node {
+	var least vec
+	for _, asked := range queue {
+		if len(asked.class.refused) > 0 {
+			continue
+		}
+		if least == nil {
+			least = slices.Clone(asked.class.requests)
+			continue
+		}
+		for axis, r := range asked.class.requests {
+			least[axis] = min(least[axis], r)
+		}
+	}
+	out := p.reach[:0]
+	for _, i := range into {
+		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.fits(n.free) {
+			out = append(out, n)
+		}
+	}
+	p.reach = out
+	return out
 }
 
 // held is what a plan that holds has changed, as it was before.

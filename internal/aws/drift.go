@@ -58,7 +58,7 @@ func (c *Cloud) drifted(ctx context.Context, class *awsv1.EC2NodeClass, claim *k
 		return drift.Dynamic(facts)
 	}
 	// The reservation may have ended since EC2 was last asked, and the instance be on-demand now.
-	if facts.Instance, err = c.instances.Get(ctx, claim.Status.ProviderID); err != nil {
+	if facts.Instance, err = c.Get(ctx, claim.Status.ProviderID); err != nil {
 		return "", err
 	}
 	return drift.Dynamic(facts)

@@ -98,17 +98,19 @@ func TestNeverIdleAndNeverFull(t *testing.T) {
 }
 
 func TestKeysDoNotMix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &counter{}
-		b := newBatcher(c)
-		var done sync.WaitGroup
-		for n, key := range []string{"a", "b", "a"} {
-			done.Go(func() { _, _ = b.Do(t.Context(), key, fmt.Sprint(n)) })
-		}
-		done.Wait()
-		if len(c.calls) != 2 || !strings.Contains(c.said(), "a:2") || !strings.Contains(c.said(), "b:1") {
-			t.Errorf("calls %s", c.said())
-		}
+	t.Run("aws row 11: requests of different kinds are separate calls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &counter{}
+			b := newBatcher(c)
+			var done sync.WaitGroup
+			for n, key := range []string{"a", "b", "a"} {
+				done.Go(func() { _, _ = b.Do(t.Context(), key, fmt.Sprint(n)) })
+			}
+			done.Wait()
+			if len(c.calls) != 2 || !strings.Contains(c.said(), "a:2") || !strings.Contains(c.said(), "b:1") {
+				t.Errorf("calls %s", c.said())
+			}
+		})
 	})
 }
 

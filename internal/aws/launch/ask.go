@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/middleware"
 
@@ -69,17 +68,7 @@ func refusedWhole(in *request, err error) []Failure {
 	if !fault.Unfulfillable(code) && code != fault.SpotRoleDenied {
 		return all
 	}
-	for _, config := range in.LaunchTemplateConfigs {
-		for _, o := range config.Overrides {
-			f := Failure{
-				Code: code, CapacityType: in.capacityType, InstanceType: string(o.InstanceType), Zone: aws.ToString(o.AvailabilityZone),
-				ZoneID: in.zones[aws.ToString(o.AvailabilityZone)], implied: true,
-			}
-			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
-			all = append(all, f)
-		}
-	}
-	return all
+	return append(all, in.everywhere(Failure{Code: code, CapacityType: in.capacityType, Placement: in.placement})...)
 }
 
 // attempts watches the SDK repeat a call. A refusal of the last attempt says nothing about one before it, whose answer may

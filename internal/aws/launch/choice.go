@@ -56,12 +56,16 @@ var errNothingFits = errors.New("no instance type that fits the claim has an ava
 func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests corev1.ResourceList, strictMinValues bool) ([]candidate, error) {
 	var found []candidate
 	for _, t := range types {
-		if !reqs.Overlaps(t.Requirements) || !fits(requests, t.Allocatable) {
+		if !reqs.Overlaps(t.Requirements) {
 			continue
 		}
 		c := candidate{InstanceType: t}
+		plain := fits(requests, t.Allocatable)
 		for _, o := range t.Offerings {
-			if o.Available && reqs.Overlaps(o.Requirements) {
+			if !o.Available || !reqs.Overlaps(o.Requirements) {
+				continue
+			}
+			if plain && len(o.Allocatable) == 0 || fits(requests, catalog.Overridden(t.Allocatable, o.Allocatable)) {
 				c.offerings = append(c.offerings, o)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -30,7 +31,8 @@ type fleet struct {
 	// instances is how many to buy; 0 means one.
 	instances int
 	// zones are the IDs of the zones that overrides are in, by name.
-	zones map[string]string
+	zones     map[string]string
+	placement cloud.Placement
 	// places are where reservations are asked for; all are of one market, that of sample.
 	places map[place]cloud.Reservation
 	sample cloud.Reservation
@@ -42,10 +44,11 @@ type request struct {
 	capacityType string
 	places       map[place]cloud.Reservation
 	zones        map[string]string // IDs by name
+	placement    cloud.Placement
 }
 
 func (f fleet) request() *request {
-	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places, zones: f.zones}
+	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places, zones: f.zones, placement: f.placement}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -155,7 +158,9 @@ type Failure struct {
 	CapacityType string
 	// Reservation that was asked for; empty if none was.
 	Reservation string
-	// implied by a refusal of the whole call.
+	// Placement that was asked for.
+	Placement cloud.Placement
+	// implied by another failure.
 	implied bool
 }
 
@@ -166,6 +171,7 @@ func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 			Code:         aws.ToString(e.ErrorCode),
 			Message:      aws.ToString(e.ErrorMessage),
 			CapacityType: in.capacityType,
+			Placement:    in.placement,
 		}
 		if o := overrideOf(e.LaunchTemplateAndOverrides); o != nil {
 			f.InstanceType = string(o.InstanceType)
@@ -176,7 +182,42 @@ func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 		}
 		all = append(all, f)
 	}
+	for _, f := range all {
+		if spreadFull(f) {
+			all = append(all, in.everywhere(f)...)
+		}
+	}
 	return all
+}
+
+// spreadFull tells whether a failure says that a spread placement group takes no more instances in a zone, of whatever type.
+func spreadFull(f Failure) bool {
+	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" && strings.Contains(f.Message, "limit of instances in this spread placement group")
+}
+
+// everywhere is the failure of everything that was asked for in the zone of f, or, if that is empty, in any.
+func (in *request) everywhere(f Failure) (all []Failure) {
+	f.implied = true
+	zone := f.Zone
+	for _, config := range in.LaunchTemplateConfigs {
+		for _, o := range config.Overrides {
+			if name := aws.ToString(o.AvailabilityZone); zone == "" || zone == name {
+				f.InstanceType, f.Zone, f.ZoneID = string(o.InstanceType), name, in.zones[name]
+				f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// offering is what a mark about the failure is about.
+func (f Failure) offering() scarcity.Offering {
+	o := scarcity.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, PlacementGroup: f.Placement.GroupID}
+	if f.Placement.Partition > 0 {
+		o.Partition = strconv.Itoa(f.Placement.Partition)
+	}
+	return o
 }
 
 // mark notes what the failures say about capacity. full is told each reservation without room, exhausted each subnet
@@ -186,12 +227,12 @@ func mark(all []Failure, memory *scarcity.Memory, full, exhausted func(id string
 		switch {
 		case f.Code == fault.SpotRoleDenied:
 			memory.MarkCapacityType(karpv1.CapacityTypeSpot)
-		case !fault.Unfulfillable(f.Code):
+		case !fault.Unfulfillable(f.Code) && !f.implied:
 		default:
 			if f.Reservation != "" {
 				full(f.Reservation)
 			} else if f.InstanceType != "" && f.Zone != "" {
-				memory.MarkOffering(scarcity.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
+				memory.MarkOffering(f.offering())
 			}
 			if f.Code == fault.SubnetFull && f.SubnetID != "" {
 				memory.MarkSubnet(f.SubnetID)

@@ -93,7 +93,7 @@ func (l *Launcher) outcome(j *joint, a answer) {
 		j.settled, j.lost, j.err = true, false, refusal(a.failed)
 		for n := range min(len(a.bought), len(j.orders)) {
 			i := a.bought[n]
-			l.complete(&i, j.orders[n], j.request.CreateFleetInput)
+			l.complete(&i, j.orders[n], j.request)
 			l.cfg.Instances.Remember(i)
 			j.bought = append(j.bought, i)
 		}
@@ -104,7 +104,7 @@ func (l *Launcher) outcome(j *joint, a answer) {
 func (l *Launcher) endSurplus(ctx context.Context, j *joint, a answer) {
 	for n := len(j.orders); n < len(a.bought); n++ {
 		i := a.bought[n]
-		l.complete(&i, j.orders[0], j.request.CreateFleetInput)
+		l.complete(&i, j.orders[0], j.request)
 		i.NodeClaim, i.NodeClaimUID = "", ""
 		l.cfg.Instances.Remember(i)
 		if err := l.cfg.Instances.Terminate(ctx, i.ProviderID); err != nil {

@@ -316,7 +316,7 @@ func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *netwo
 		choice.Settle(bought.SubnetID)
 	}
 	l.tell(o, a, bought.ID)
-	l.complete(&bought, o, in.CreateFleetInput)
+	l.complete(&bought, o, in)
 	return bought, nil
 }
 
@@ -334,7 +334,7 @@ func (l *Launcher) full(id string) {
 }
 
 // complete adds what the answer does not say about an instance.
-func (l *Launcher) complete(i *cloud.Instance, o Order, in *ec2.CreateFleetInput) {
+func (l *Launcher) complete(i *cloud.Instance, o Order, in *request) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
 	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
@@ -342,8 +342,8 @@ func (l *Launcher) complete(i *cloud.Instance, o Order, in *ec2.CreateFleetInput
 	i.Tenancy = awsv1.TenancyDefault
 	if reqs, err := Requirements(o.Claim); err == nil {
 		i.Tenancy = tenancy(reqs)
-		i.Placement = o.placement(reqs)
 	}
+	i.Placement = in.placement
 	i.Tags = map[string]string{}
 	for _, t := range in.TagSpecifications[0].Tags {
 		i.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -9,22 +10,43 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // placement is where in the order's group its instance goes: into the lowest partition that the claim allows, if it names any,
-// else into the one that EC2 chooses.
-func (o Order) placement(reqs requirement.Set) cloud.Placement {
+// and that has something to be had; else into the one that EC2 chooses.
+func (o Order) placement(reqs requirement.Set, all []candidate) cloud.Placement {
 	out := cloud.Placement{GroupID: o.Group.ID}
-	if o.Group.Strategy == placement.Partition && reqs.Defines(awsv1.LabelPlacementGroupPartition) {
-		for n := range o.Group.Partitions {
-			if reqs.Get(awsv1.LabelPlacementGroupPartition).Has(strconv.Itoa(n + 1)) {
-				out.Partition = n + 1
-				break
-			}
+	if o.Group.Strategy != placement.Partition || !reqs.Defines(awsv1.LabelPlacementGroupPartition) {
+		return out
+	}
+	for n := range o.Group.Partitions {
+		partition := strconv.Itoa(n + 1)
+		if !reqs.Get(awsv1.LabelPlacementGroupPartition).Has(partition) {
+			continue
+		}
+		if out.Partition == 0 {
+			out.Partition = n + 1
+		}
+		if slices.ContainsFunc(all, func(c candidate) bool { return c.inPartition(partition) }) {
+			out.Partition = n + 1
+			break
 		}
 	}
 	return out
+}
+
+// inPartition tells whether one of the offerings can be had in a partition.
+func (c candidate) inPartition(partition string) bool {
+	return slices.ContainsFunc(c.offerings, func(o catalog.Offering) bool {
+		return o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Has(partition)
+	})
+}
+
+// suits tells whether an offering is one of the partition that is launched into, if one is.
+func (p plan) suits(o *catalog.Offering) bool {
+	return p.placement.Partition == 0 || o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Has(strconv.Itoa(p.placement.Partition))
 }
 
 func (b Blueprint) placement() *ec2types.LaunchTemplatePlacementRequest {

@@ -28,6 +28,8 @@ type plan struct {
 	capacityType string
 	tenancy      string
 	candidates   []candidate
+	// placement is where in the class's placement group to launch.
+	placement cloud.Placement
 	// choice has the subnet of each zone that a candidate has an offering in.
 	choice *network.Choice
 }
@@ -44,7 +46,7 @@ func (l *Launcher) plan(o Order) (plan, error) {
 	if err != nil {
 		return plan{}, &cloud.InsufficientCapacityError{Err: err}
 	}
-	p := plan{requirements: reqs, capacityType: capacityType(found, reqs), tenancy: tenancy(reqs), candidates: found}
+	p := plan{requirements: reqs, capacityType: capacityType(found, reqs), tenancy: tenancy(reqs), candidates: found, placement: o.placement(reqs, found)}
 	subnets := make([]network.Subnet, len(o.Class.Status.Subnets))
 	for i, s := range o.Class.Status.Subnets {
 		subnets[i] = network.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID}
@@ -90,6 +92,7 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 		capacityType: p.capacityType,
 		tags:         l.sharedTags(o),
 		zones:        zonesOf(o.Class),
+		placement:    p.placement,
 		context:      o.Class.Spec.Context,
 		overlaid:     o.Claim.Annotations[karpv1.AnnotationPriceOverlayApplied] == "true" || p.overlaid(),
 	}
@@ -159,6 +162,8 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 	var order []group
 	total := 0
 	overrides := map[group][]ec2types.FleetLaunchTemplateOverridesRequest{}
+	type pool struct{ instanceType, zone, reservation string }
+	listed := map[pool]bool{} // an offering is there once for each partition of a placement group
 	for _, c := range p.candidates {
 		imageID, ok := images.suiting(c.InstanceType)
 		if !ok {
@@ -174,10 +179,12 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		}
 		for _, offering := range c.offerings {
 			subnet, ok := p.choice.Subnets[offering.Zone]
-			if !ok || offering.CapacityType != p.capacityType || total == maxOverrides {
+			from := pool{c.Name, offering.Zone, offering.ReservationID}
+			if !ok || offering.CapacityType != p.capacityType || total == maxOverrides || listed[from] || !p.suits(&offering) {
 				continue
 			}
 			total++
+			listed[from] = true
 			g.reservation = reservationOf(&offering)
 			if _, seen := overrides[g]; !seen {
 				order = append(order, g)
@@ -246,7 +253,7 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 		UserData:         userData,
 		CapacityType:     p.capacityType,
 		Tenancy:          p.tenancy,
-		Placement:        o.placement(p.requirements),
+		Placement:        p.placement,
 		Reservation:      g.reservation,
 		EFAs:             g.efas,
 		Enclave:          enclave || slots,

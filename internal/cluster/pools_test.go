@@ -79,6 +79,9 @@ func TestWhichPoolsMayLaunch(t *testing.T) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/keep"}
 		}), []client.Object{classOf()}, nil, false, true},
 		{"row 6: not ready", poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }), []client.Object{classOf()}, nil, false, true},
+		{"aws row 78: one whose class selects nothing does not keep another from launching", poolOf("p", func(p *karpv1.NodePool) {
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "UnhealthyDependents", "", start)
+		}), []client.Object{classOf(), poolOf("q")}, nil, true, true},
 		{"row 8: of a fixed size", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), []client.Object{classOf()}, nil, false, true},
 		{"its class is not there", poolOf("p"), nil, nil, false, true},
 		{"another provider's", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" }), []client.Object{classOf()}, nil, false, false},

@@ -133,6 +133,7 @@ func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance,
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
 	found := s.read(described)
+	s.shown.Put(id, struct{}{})
 	if found.State == cloud.Terminated {
 		s.fresh.Drop(id)
 		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)

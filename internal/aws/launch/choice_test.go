@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -50,7 +52,7 @@ func TestCandidates(t *testing.T) {
 		{"what is not to be had is not asked for", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			machine("a", nil, unavailable), machine("b", nil, offer("on-demand", 0.1, a)),
 		}, "b:on-demand@0.1"},
-		{"nothing fits", []requirement.Requirement{od}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}, []*catalog.InstanceType{
+		{"aws row 35: nothing fits", []requirement.Requirement{od}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}, []*catalog.InstanceType{
 			machine("a", nil, offer("on-demand", 0.1, a)),
 		}, ""},
 		{"a nitro sandbox is no capacity", []requirement.Requirement{od}, corev1.ResourceList{awsv1.ResourceNitroSandbox: resource.MustParse("1")}, []*catalog.InstanceType{
@@ -59,22 +61,32 @@ func TestCandidates(t *testing.T) {
 		{"another zone", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, "us-east-1b")}, nil, []*catalog.InstanceType{
 			machine("a", nil, offer("on-demand", 0.1, a), offer("on-demand", 0.3, "us-east-1b")),
 		}, "a:on-demand@0.3"},
-		{"metal and GPUs are left to those who ask", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
+		{"aws row 45: metal and GPUs are left to those who ask", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			machine("g5.xlarge", gpus("1"), offer("on-demand", 0.1, a)), machine("m5.metal", nil, offer("on-demand", 0.1, a)), machine("m5.xlarge", nil, offer("on-demand", 0.2, a)),
 		}, "m5.xlarge:on-demand@0.2"},
-		{"GPUs where nothing else fits", []requirement.Requirement{od}, gpus("1"), []*catalog.InstanceType{
+		{"aws row 46: GPUs where nothing else fits", []requirement.Requirement{od}, gpus("1"), []*catalog.InstanceType{
 			machine("g5.xlarge", gpus("1"), offer("on-demand", 0.1, a)), machine("m5.xlarge", nil, offer("on-demand", 0.2, a)),
 		}, "g5.xlarge:on-demand@0.1"},
-		{"with minValues nothing is left out", []requirement.Requirement{both, manyTypes}, nil, []*catalog.InstanceType{
+		{"aws row 47: with minValues nothing is left out", []requirement.Requirement{both, manyTypes}, nil, []*catalog.InstanceType{
 			machine("g5.xlarge", gpus("1"), offer("spot", 0.9, a)), machine("m5.xlarge", nil, offer("on-demand", 0.2, a)),
 		}, "m5.xlarge:on-demand@0.2 g5.xlarge:spot@0.9"},
-		{"spot dearer than the cheapest on-demand offering", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
+		{"aws row 48: spot dearer than the cheapest on-demand offering", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
 			machine("a", nil, offer("spot", 0.3, a), offer("on-demand", 0.4, a)), machine("b", nil, offer("spot", 0.1, a), offer("on-demand", 0.2, a)),
 		}, "b:spot@0.1,on-demand@0.2 a:on-demand@0.4"},
-		{"spot as dear as on-demand", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
+		{"aws row 54: a type with a dear spot offering keeps the other", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
+			machine("a", nil, offer("spot", 0.5, a), offer("on-demand", 0.4, a)),
+		}, "a:on-demand@0.4"},
+		{"aws row 36: what an overlay adds to an offering counts", []requirement.Requirement{od}, corev1.ResourceList{"example.com/x": resource.MustParse("1")}, []*catalog.InstanceType{
+			machine("a", nil, with("example.com/x", offer("on-demand", 0.1, a))),
+		}, "a:on-demand@0.1"},
+		{"aws row 37: but not for another zone's, or one that is not to be had", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, a)}, corev1.ResourceList{"example.com/x": resource.MustParse("1")}, []*catalog.InstanceType{
+			machine("a", nil, with("example.com/x", offer("on-demand", 0.1, "us-east-1b")), offer("on-demand", 0.1, a)),
+			machine("b", nil, with("example.com/x", unavailable), offer("on-demand", 0.1, a)),
+		}, ""},
+		{"aws row 49: spot as dear as on-demand", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
 			machine("a", nil, offer("spot", 0.2, a), offer("on-demand", 0.2, a)),
 		}, "a:spot@0.2,on-demand@0.2"},
-		{"only spot is allowed", []requirement.Requirement{requirement.In(karpv1.LabelCapacityType, "spot")}, nil, []*catalog.InstanceType{
+		{"aws row 50: only spot is allowed", []requirement.Requirement{requirement.In(karpv1.LabelCapacityType, "spot")}, nil, []*catalog.InstanceType{
 			machine("a", nil, offer("spot", 0.9, a), offer("on-demand", 0.2, a)),
 		}, "a:spot@0.9"},
 	} {
@@ -87,22 +99,44 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
+// with is an offering whose node has one of a resource.
+func with(name corev1.ResourceName, o catalog.Offering) catalog.Offering {
+	o.Allocatable = corev1.ResourceList{name: resource.MustParse("1")}
+	return o
+}
+
 func TestSixtyCheapestTypes(t *testing.T) {
 	var types []*catalog.InstanceType
 	for n := range 100 {
 		types = append(types, machine(fmt.Sprintf("t%03d", n), nil, offer("on-demand", float64(100-n), "us-east-1a")))
 	}
-	got, err := candidates(types, requirement.Set{}, nil, true)
-	if err != nil || len(got) != 60 || got[0].Name != "t099" || got[59].Name != "t040" {
-		t.Errorf("%d types, %v", len(got), err)
-	}
 	reqs := requirement.NewSet(requirement.Exists(corev1.LabelInstanceTypeStable).WithMinValues(61))
-	if _, err := candidates(types, reqs, nil, true); err == nil {
-		t.Error("61 different types were asked for, 60 are left, and nobody minds")
-	}
-	if _, err := candidates(types, reqs, nil, false); err != nil {
-		t.Errorf("best effort: %v", err)
-	}
+	t.Run("aws row 51: a hundred fit, the sixty cheapest are asked for", func(t *testing.T) {
+		got, err := candidates(types, requirement.Set{}, nil, true)
+		if err != nil || len(got) != 60 || got[0].Name != "t099" || got[59].Name != "t040" {
+			t.Errorf("%d types, %v", len(got), err)
+		}
+	})
+	t.Run("aws row 52: 61 different ones are needed, and the policy is strict", func(t *testing.T) {
+		if _, err := candidates(types, reqs, nil, true); err == nil {
+			t.Error("60 are left, and nobody minds")
+		}
+		l := newEC2World().start(newOrder()).Launcher
+		l.cfg.StrictMinValues = true
+		o := newOrder(types...)
+		sixtyOne := 61
+		o.Claim.Spec.Requirements = append(o.Claim.Spec.Requirements, karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: &sixtyOne})
+		_, err := l.Launch(t.Context(), o)
+		var scarce *cloud.InsufficientCapacityError
+		if !errors.As(err, &scarce) {
+			t.Errorf("want insufficient capacity, got %v", err)
+		}
+	})
+	t.Run("aws row 53: best effort", func(t *testing.T) {
+		if got, err := candidates(types, reqs, nil, false); err != nil || len(got) != 60 {
+			t.Errorf("%d types, %v", len(got), err)
+		}
+	})
 }
 
 func TestCapacityTypeAndTenancy(t *testing.T) {

@@ -253,6 +253,9 @@ func refusal(all []Failure) error {
 	})
 	text := describe(all)
 	if scarce {
+		if slices.ContainsFunc(all, func(f Failure) bool { return f.Code == fault.SpotRoleDenied }) {
+			text = fault.ReasonOf(fault.SpotRoleDenied).Hint + ": " + text
+		}
 		return &cloud.InsufficientCapacityError{Err: errors.New(text)}
 	}
 	return createError(errors.New(text))
@@ -284,6 +287,9 @@ func describe(all []Failure) string {
 	var order []string
 	where := map[string][]string{}
 	for _, f := range all {
+		if f.implied {
+			continue
+		}
 		what := fmt.Sprintf("%s: %s", f.Code, f.Message)
 		if _, seen := where[what]; !seen {
 			order = append(order, what)

@@ -3,8 +3,12 @@ package launch
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
@@ -27,7 +31,7 @@ func TestRefusal(t *testing.T) {
 		{"no capacity, and not authorized", []string{"InsufficientInstanceCapacity", "UnauthorizedOperation"}, false, "Unauthorized"},
 		{"throttled", []string{"RequestLimitExceeded"}, false, "RequestLimitExceeded"},
 		{"unheard of", []string{"New"}, false, "LaunchFailed"},
-		{"neither instance nor error", nil, false, "LaunchFailed"},
+		{"aws row 34: neither instance nor error", nil, false, "LaunchFailed"},
 		{"an error without code", []string{""}, false, "LaunchFailed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,6 +72,44 @@ func TestMarks(t *testing.T) {
 			}
 			if m.Scarce(elsewhere, []string{"subnet-a"}) != (tc.exhausted || tc.allSpot) {
 				t.Error("what the subnet's zone yields does not follow from the subnet")
+			}
+		})
+	}
+}
+
+// counted notes what a Meter is told of launches.
+type counted struct {
+	cloud.Unmeasured
+	said []string
+}
+
+func (c *counted) LaunchFailed(zone, zoneID, capacityType, reason string) {
+	c.said = append(c.said, strings.Join([]string{zone, zoneID, capacityType, reason}, "/"))
+}
+
+func TestFailuresAreCounted(t *testing.T) {
+	in := &request{CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "spot", zones: map[string]string{"a": "az1"}}
+	fleetError := func(code, message, zone string) ec2types.CreateFleetError {
+		return ec2types.CreateFleetError{ErrorCode: &code, ErrorMessage: &message, LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
+			Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: &zone},
+		}}
+	}
+	for _, tc := range []struct {
+		name string
+		err  ec2types.CreateFleetError
+		want string
+	}{
+		{"a zone of the class's", fleetError("VcpuLimitExceeded", "no", "a"), "a/az1/spot/VCPULimitExceeded"},
+		{"aws row 31: an unknown zone and an odd code", fleetError("Odd", "?", "z"), "z//spot/LaunchFailed"},
+		{"an error that says nothing at all", ec2types.CreateFleetError{}, "//spot/LaunchFailed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &counted{}
+			l := newEC2World().start(newOrder()).Launcher
+			l.cfg.Meter = c
+			l.note(failures(in, &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{tc.err}}))
+			if got := strings.Join(c.said, " "); got != tc.want {
+				t.Errorf("counted %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -47,18 +47,21 @@ func TestWhichReservations(t *testing.T) {
 		{"reserved comes first, and alone", all, []*catalog.InstanceType{
 			machine("x", nil, offer("on-demand", 0.1, a), offer("spot", 0.05, a)), machine("y", nil, offer("on-demand", 0.2, a), within(plain("cr-1"), 1e-8, a, 1)),
 		}, "y us-east-1a cr-1"},
-		{"both zones of a type", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, b, 1))}, "x us-east-1a cr-1, x us-east-1b cr-2"},
-		{"in a zone the one with most room", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, a, 5))}, "x us-east-1a cr-2"},
-		{"one kind only: the cheapest", all, []*catalog.InstanceType{
+		{"aws row 43: both zones of a type", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, b, 1))}, "x us-east-1a cr-1, x us-east-1b cr-2"},
+		{"aws row 42: in a zone the one with most room", all, []*catalog.InstanceType{machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, a, 5))}, "x us-east-1a cr-2"},
+		{"aws row 40: one kind only, the cheapest: here one that is lent", all, []*catalog.InstanceType{
 			machine("x", nil, within(plain("cr-1"), 2e-8, a, 1)), machine("y", nil, within(lent("cr-2"), 1e-8, a, 1)),
 		}, "y us-east-1a cr-2"},
-		{"at one price plain ones, then blocks", all, []*catalog.InstanceType{
+		{"aws row 38: at one price plain ones before blocks", all, []*catalog.InstanceType{
 			machine("x", nil, within(block("cr-1"), 1e-8, a, 1), within(lent("cr-2"), 1e-8, a, 1), within(plain("cr-3"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-3"},
-		{"a single block", all, []*catalog.InstanceType{
+		{"aws row 39: at one price blocks before those that are lent", all, []*catalog.InstanceType{
+			machine("x", nil, within(lent("cr-1"), 1e-8, a, 1)), machine("y", nil, within(block("cr-2"), 1e-8, a, 1)),
+		}, "y us-east-1a cr-2"},
+		{"aws row 41: a single block", all, []*catalog.InstanceType{
 			machine("x", nil, within(block("cr-1"), 1e-8, a, 1), within(block("cr-2"), 1e-8, b, 1)), machine("y", nil, within(block("cr-3"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-1"},
-		{"row 44: none is left", all, []*catalog.InstanceType{
+		{"aws row 44: none is left", all, []*catalog.InstanceType{
 			machine("x", nil, offer("on-demand", 0.1, a), func() catalog.Offering { o := within(plain("cr-1"), 1e-8, a, 0); o.Available = false; return o }()),
 		}, "x us-east-1a "},
 		{"not allowed", []requirement.Requirement{requirement.In("karpenter.sh/capacity-type", "on-demand")}, []*catalog.InstanceType{
@@ -84,6 +87,19 @@ func TestWhichReservations(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTemplatePerReservation(t *testing.T) {
+	t.Run("aws row 43: reservations of one type in two zones have a launch template each", func(t *testing.T) {
+		const a, b = "us-east-1a", "us-east-1b"
+		o := newOrder(machine("x", nil, within(plain("cr-1"), 1e-8, a, 1), within(plain("cr-2"), 1e-8, b, 1)))
+		o.Class.Status.Subnets = append(o.Class.Status.Subnets, awsv1.Subnet{ID: "subnet-b", Zone: b, ZoneID: "use1-az2"})
+		f := fleetFor(t, o)
+		if len(f.configs) != 2 || *f.configs[0].LaunchTemplateSpecification.LaunchTemplateName == *f.configs[1].LaunchTemplateSpecification.LaunchTemplateName ||
+			len(f.configs[0].Overrides) != 1 || len(f.configs[1].Overrides) != 1 {
+			t.Errorf("%+v", f.configs)
+		}
+	})
 }
 
 func TestFleetOfReservations(t *testing.T) {

@@ -123,7 +123,7 @@ func TestTemplateContent(t *testing.T) {
 			return d.CapacityReservationSpecification.CapacityReservationPreference == "none"
 		}},
 		{"reservations unheard of with the gate off", func(b *Blueprint) { b.ReservedCapacity = false }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.CapacityReservationSpecification == nil }},
-		{"a region without IPv6 metadata", func(b *Blueprint) { b.Region = "us-iso-east-1" }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpProtocolIpv6 == "" }},
+		{"aws row 73: a region without IPv6 metadata", func(b *Blueprint) { b.Region = "us-iso-east-1" }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpProtocolIpv6 == "" }},
 		{"metadata", nil, func(d *ec2types.RequestLaunchTemplateData) bool {
 			m := d.MetadataOptions
 			return m.HttpTokens == "required" && *m.HttpPutResponseHopLimit == 1 && m.HttpProtocolIpv6 == "disabled" && m.InstanceMetadataTags == "disabled"

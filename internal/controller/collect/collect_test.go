@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -60,6 +62,9 @@ func TestStrays(t *testing.T) {
 		{"lifecycle row 55: younger than 30 s", instance("i-1", cloud.Ours, 29*time.Second), nil, false},
 		{"lifecycle row 55: another cluster's", instance("i-1", cloud.Foreign, time.Hour), nil, false},
 		{"lifecycle row 55: nobody's mark on it", instance("i-1", cloud.Unknown, time.Hour), nil, false},
+		{"aws row 155: ours, without a claim, 20 s old", instance("i-1", cloud.Ours, 20*time.Second), nil, false},
+		{"aws row 155: ours, without a claim, a minute old", instance("i-1", cloud.Ours, time.Minute), nil, true},
+		{"aws row 157: young, and its claim does not know its provider ID", instance("i-1", cloud.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
 		{"to be adopted first", instance("i-1", cloud.Adoptable, time.Hour), nil, false},
 		{"its claim has its provider ID", instance("i-1", cloud.Ours, time.Hour), []karpv1.NodeClaim{claim("a", "aws:///a/i-1")}, false},
 		{"its claim does not know yet that it has it", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
@@ -167,6 +172,21 @@ func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {
 	if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
 		t.Errorf("ended %v, %v", fleet.ended, err)
 	}
+}
+
+func TestNodeGoesWithItsInstance(t *testing.T) {
+	t.Run("aws row 155: the instance is ended, and its Node deleted", func(t *testing.T) {
+		fleet, _ := fleetOf(1, 1)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stray"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-0"}}
+		c, f := collector(t, fleet, node)
+		if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
+			t.Fatalf("ended %v, %v", fleet.ended, err)
+		}
+		err := f.API.Get(t.Context(), client.ObjectKeyFromObject(node), node)
+		if err == nil && node.DeletionTimestamp == nil {
+			t.Error("the Node stays")
+		}
+	})
 }
 
 // A claim that gets its instance while EC2 is being listed is seen, because claims are read afterwards.

@@ -222,15 +222,15 @@ func TestFailures(t *testing.T) {
 		{"lifecycle row 5: reason and message", ready, &cloud.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
 		{"lifecycle row 6: anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
 		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
-		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
+		{"aws row 74: class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
+		{"aws row 74: class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: fixture.Start}, []string{awsv1.FinalizerTermination}
 		}), nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
+		{"aws row 75: class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", fixture.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
-		{"class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
+		{"aws row 75: class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
+		{"aws row 76: class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

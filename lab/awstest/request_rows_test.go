@@ -1,0 +1,198 @@
+package awstest
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func gone(err error) bool { return errors.Is(err, cloud.ErrNotFound) }
+
+// ordered is one launch: what was asked of EC2, and what came of it.
+type ordered struct {
+	fleet, template url.Values
+	got             cloud.Launched
+	err             error
+}
+
+// overrides counts what the fleet asks for.
+func (o ordered) overrides() (n int) {
+	for key := range o.fleet {
+		if strings.HasSuffix(key, ".InstanceType") {
+			n++
+		}
+	}
+	return n
+}
+
+const data = "LaunchTemplateData."
+
+func TestWhatIsAskedOfEC2(t *testing.T) {
+	type (
+		class  = awsv1.EC2NodeClass
+		claims = karpv1.NodeClaim
+	)
+	annotated := func(key string) func(*claims) {
+		return func(c *claims) { c.Annotations = map[string]string{key: "true"} }
+	}
+	requesting := func(name corev1.ResourceName) func(*claims) {
+		return func(c *claims) { c.Spec.Resources.Requests[name] = resource.MustParse("1") }
+	}
+	only := func(requirements ...karpv1.Requirement) func(*claims) {
+		return func(c *claims) { c.Spec.Requirements = requirements }
+	}
+	all := func(changes ...func(*claims)) func(*claims) {
+		return func(c *claims) {
+			for _, change := range changes {
+				change(c)
+			}
+		}
+	}
+	said := func(c *class) { c.Spec.Context = "my-context" }
+	cards := func(kinds ...string) func(*class) {
+		return func(c *class) {
+			for n, kind := range kinds {
+				c.Spec.NetworkInterfaces = append(c.Spec.NetworkInterfaces, awsv1.NetworkInterface{DeviceIndex: int32(n), InterfaceType: kind})
+			}
+		}
+	}
+	efa := func(o ordered) string {
+		q := o.got.Capacity[awsv1.ResourceEFA]
+		return q.String()
+	}
+	withEFA := only(onDemand, instanceTypes("c5n.9xlarge"))
+	for _, tt := range []struct {
+		name  string
+		class func(*class)
+		claim func(*claims)
+		cfg   func(*aws.Config)
+		// want is compared with what see returns.
+		see  func(o ordered) string
+		want string
+		// fails where the simulated EC2 has no use for what it is asked for; what it is asked is what counts.
+		fails bool
+	}{
+		{name: "aws row 55: the class's context is sent", class: said, see: func(o ordered) string { return o.fleet.Get("Context") }, want: "my-context"},
+		{name: "aws row 56: but not where minValues were relaxed", class: said, claim: annotated("karpenter.sh/nodeclaim-min-values-relaxed"), see: func(o ordered) string { return o.fleet.Get("Context") }},
+		{name: "aws row 57: a price overlay, on demand", claim: annotated("karpenter.sh/price-overlay-applied"), see: func(o ordered) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "prioritized"},
+		{name: "aws row 57: a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")), see: func(o ordered) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized"},
+		{name: "no price overlay, on demand", see: func(o ordered) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "lowest-price"},
+		{name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")), see: func(o ordered) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized"},
+		{name: "aws row 58: no tenancy is asked for", see: func(o ordered) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{name: "aws row 58: both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")), see: func(o ordered) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{name: "aws row 59: only dedicated", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated")), see: func(o ordered) string {
+			return o.template.Get(data+"Placement.Tenancy") + " " + o.got.Labels[awsv1.LabelInstanceTenancy]
+		}, want: "dedicated dedicated"},
+		{name: "aws row 61: EFA that is asked for", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o ordered) string {
+			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
+		}, want: "efa 1"},
+		{name: "aws row 62: EFA that is not", claim: withEFA, see: func(o ordered) string {
+			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
+		}, want: " 0"},
+		{name: "aws row 63: a class with one efa-only interface", class: cards("interface", "efa-only"), claim: withEFA, see: efa, want: "1"},
+		{name: "aws row 64: a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
+		{name: "aws row 65: a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox), see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true"},
+		{name: "aws row 65: no nitro sandbox", see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
+		{name: "aws row 66: reserved capacity is switched off", cfg: func(c *aws.Config) { c.ReservedCapacity = false }, see: func(o ordered) string {
+			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
+		}},
+		{name: "aws row 67: no reservation is asked for", see: func(o ordered) string {
+			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
+		}, want: "none"},
+		{name: "aws row 69: 20G are 19 GiB", class: func(c *class) {
+			c.Spec.BlockDeviceMappings = []awsv1.BlockDeviceMapping{{DeviceName: "/dev/xvdb", EBS: &awsv1.BlockDevice{VolumeSize: ptr(resource.MustParse("20G"))}}}
+		}, see: func(o ordered) string { return o.template.Get(data + "BlockDeviceMapping.1.Ebs.VolumeSize") }, want: "19"},
+		{name: "aws row 70: the family Custom has no disks of ours, and is taken to have 20Gi", class: func(c *class) { c.Spec.AMIFamily = "Custom" }, see: func(o ordered) string {
+			return o.template.Get(data+"BlockDeviceMapping.1.DeviceName") + " " + o.got.Capacity.StorageEphemeral().String()
+		}, want: " 20Gi"},
+		{name: "aws row 71: no public address on an efa-only interface", class: func(c *class) {
+			cards("interface", "efa-only")(c)
+			c.Spec.AssociatePublicIPAddress = ptr(true)
+		}, claim: withEFA, fails: true, see: func(o ordered) string {
+			return o.template.Get(data+"NetworkInterface.1.AssociatePublicIpAddress") + " " + o.template.Get(data+"NetworkInterface.2.AssociatePublicIpAddress")
+		}, want: "true "},
+		{name: "aws row 72: prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *aws.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o ordered) string {
+			nic := data + "NetworkInterface.1."
+			return o.template.Get(nic+"Ipv6PrefixCount") + " " + o.template.Get(nic+"PrimaryIpv6") + " " + o.template.Get(nic+"Ipv6AddressCount") + " " + o.template.Get(nic+"Ipv4PrefixCount")
+		}, want: "2 true 1 "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			cfg := w.config("uid-1")
+			if tt.cfg != nil {
+				tt.cfg(&cfg)
+			}
+			c := w.start(cfg)
+			class, one := nodeClass("default"), claim("general-1", onDemand)
+			if tt.class != nil {
+				tt.class(class)
+			}
+			if tt.claim != nil {
+				tt.claim(one)
+			}
+			resolve(t, c, class)
+			var o ordered
+			o.got, o.err = c.Launch(t.Context(), one, class)
+			if (o.err != nil) != tt.fails {
+				t.Fatal(o.err)
+			}
+			o.fleet, o.template = w.sent("CreateFleet")[0], w.sent("CreateLaunchTemplate")[0]
+			if got := tt.see(o); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOnePoolOnceWithPartitions(t *testing.T) {
+	t.Run("aws row 60: a group of seven partitions makes no more overrides", func(t *testing.T) {
+		s := opened(t, 1)
+		s.group("parts", "partition", 7)
+		s.class = placing(awsv1.PlacementGroupSelector{Name: "parts"})
+		resolve(t, s.Cloud, s.class)
+		if b := s.buy("x", onDemand, instanceTypes("m5.large", "c5.large"), zones("us-east-1a", "us-east-1b")); b.err != nil {
+			t.Fatal(b.err)
+		}
+		if n := (ordered{fleet: s.sent("CreateFleet")[0]}).overrides(); n != 4 {
+			t.Errorf("%d overrides for two types in two zones", n)
+		}
+	})
+}
+
+func TestLaunchesThatAreNotMade(t *testing.T) {
+	t.Run("aws row 77: a tag that is not the user's", func(t *testing.T) {
+		s := opened(t, 1)
+		s.class.Spec.Tags["karpenter.sh/nodepool"] = "other"
+		b := s.buy("x", onDemand)
+		var unready *cloud.NodeClassNotReadyError
+		if !errors.As(b.err, &unready) || s.called("CreateFleet") != 0 {
+			t.Errorf("%v, %d calls", b.err, s.called("CreateFleet"))
+		}
+		r := s.ResolveNodeClass(t.Context(), s.class)
+		if got := conditionOf(r, awsv1.ConditionValidationSucceeded); got.Reason != "TagValidationFailed" {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("aws row 68: a Name of the user's is the instance's", func(t *testing.T) {
+		s := opened(t, 1, func(c *awsv1.EC2NodeClass) { c.Spec.Tags["Name"] = "mine" })
+		b := s.buy("x", onDemand)
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		s.settle()
+		if err := s.Name(t.Context(), b.ProviderID, "node-1", "x"); err != nil || s.living()[0].Tags["Name"] != "mine" {
+			t.Errorf("%v, tags %v", err, s.living()[0].Tags)
+		}
+	})
+}

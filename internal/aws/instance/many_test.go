@@ -79,17 +79,17 @@ func (f *failures) TerminationFailed(string, string) {
 func TestEndingTogether(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		region region
+		region *region
 		calls  string
 		failed string
 	}{
-		{"all at once", region{}, "3", ""},
-		{"aws row 10: one that is said to be running is ended alone", region{stubborn: "i-1"}, "3 1", ""},
-		{"one that EC2 refuses to end does not keep the others", region{refused: "i-1"}, "3 1 1 1", "i-1"},
+		{"all at once", &region{}, "3", ""},
+		{"aws row 10: one that is said to be running is ended alone", &region{stubborn: "i-1"}, "3 1", ""},
+		{"one that EC2 refuses to end does not keep the others", &region{refused: "i-1"}, "3 1 1 1", "i-1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			counted := &failures{}
-			s := New(Config{EC2: &tt.region, Identity: blue, Meter: counted, Now: time.Now, Window: batch.Window{Idle: 5 * time.Second, Max: 10 * time.Second, Items: 3}})
+			s := New(Config{EC2: tt.region, Identity: blue, Meter: counted, Now: time.Now, Window: batch.Window{Idle: 5 * time.Second, Max: 10 * time.Second, Items: 3}})
 			var done sync.WaitGroup
 			for n := range 3 {
 				done.Go(func() {

@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/labtest"
@@ -41,6 +43,29 @@ func set(w *World, pairs ...string) {
 	}
 }
 
+// chartEnvironment is what the Helm chart gives the controller beside what differs between clusters, in pairs of name and value.
+func chartEnvironment(t *testing.T) (pairs []string) {
+	text, err := os.ReadFile(filepath.Join(labtest.Root, "tools", "chart", "testdata", "default.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(text), "---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(doc), &d); err != nil || d.Kind != "Deployment" {
+			continue
+		}
+		for _, v := range d.Spec.Template.Spec.Containers[0].Env {
+			if v.Value != "" && v.Name != "CLUSTER_NAME" && !strings.HasSuffix(v.Name, "_PORT") {
+				pairs = append(pairs, v.Name, v.Value)
+			}
+		}
+	}
+	if len(pairs) < 2*15 {
+		t.Fatalf("the chart sets %v", pairs)
+	}
+	return pairs
+}
+
 // buysAs waits until count pods of the sample run, and one of their instances was launched in the session that is named.
 func buysAs(ctx context.Context, w *World, count int, session string) error {
 	if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": fmt.Sprint(count)}); err != nil {
@@ -61,10 +86,11 @@ func buysAs(ctx context.Context, w *World, count int, session string) error {
 	return nil
 }
 
-// The controller itself, not only its parts, gets its role by each way that EKS has, and says what is missing if it does not.
+// The controller itself, not only its parts, gets its role by each way that EKS has, and says what is missing if it does
+// not. Its settings are the Helm chart's.
 func TestControllerGetsItsRole(t *testing.T) {
 	t.Parallel()
-	binary := labtest.Binary(t)
+	binary, settings := labtest.Binary(t), chartEnvironment(t)
 	begin := func(name string, prepare func(context.Context, *World) error) Step {
 		return Step{Name: name, Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := w.StopController(ctx); err != nil {
@@ -82,6 +108,7 @@ func TestControllerGetsItsRole(t *testing.T) {
 			{
 				Name: "without credentials it ends and says what to do", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
+					set(w, settings...)
 					set(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
 					said, err := w.RunController(ctx)
 					if err == nil && (!strings.Contains(said, "eks.amazonaws.com/role-arn") || !strings.Contains(said, "pod identity association")) {

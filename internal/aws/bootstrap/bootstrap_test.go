@@ -1,11 +1,12 @@
 package bootstrap
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -52,7 +53,7 @@ any = "1"
 		"settings.kubernetes.eviction-minimum", "settings.kubernetes.no-such-key",
 		"settings.kubernetes.static-pods.mine.manifst", "settings.kubernetes.topology-manager-policy-options.prefer-far",
 	}
-	if diff := cmp.Diff(want, got.Dropped); diff != "" {
+	if diff := gocmp.Diff(want, got.Dropped); diff != "" {
 		t.Error(diff)
 	}
 	for _, kept := range []string{"log-level = 3", "enabled = true", "max-allowable-numa-nodes = 4", "anything.goes/here"} {
@@ -94,7 +95,7 @@ func TestWhatCannotBeRendered(t *testing.T) {
 	}
 }
 
-// aws row 136: what is in Kubernetes' own domains is not for a kubelet to ask for.
+// What is in Kubernetes' own domains is not for a kubelet to ask for.
 func TestNodeLabels(t *testing.T) {
 	got := NodeLabels(map[string]string{
 		"kubernetes.io/arch": "x", "foo.kubernetes.io/bar": "x", "k8s.io/a": "x", "topology.k8s.io/b": "x",
@@ -102,36 +103,38 @@ func TestNodeLabels(t *testing.T) {
 		"topology.k8s.aws/zone-id": "kept", "notkubernetes.io/e": "kept", "plain": "kept", "karpenter.sh/nodepool": "kept",
 	})
 	want := map[string]string{"topology.k8s.aws/zone-id": "kept", "notkubernetes.io/e": "kept", "plain": "kept", "karpenter.sh/nodepool": "kept"}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// aws row 141: a startup taint equal to the one of every start is not doubled.
+// A startup taint equal to the one of every start is not doubled.
 func TestUnregisteredTaintIsThereOnce(t *testing.T) {
 	unregistered := corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}
 	other := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}
 	for name, startup := range map[string][]corev1.Taint{"not given": nil, "given as startup taint": {unregistered}} {
-		if diff := cmp.Diff([]corev1.Taint{other, unregistered}, NodeTaints([]corev1.Taint{other}, startup)); diff != "" {
+		if diff := gocmp.Diff([]corev1.Taint{other, unregistered}, NodeTaints([]corev1.Taint{other}, startup)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
 
-// aws row 139: from which version on the image knows by itself what to put on the instance store.
+// From which version on the image knows by itself what to put on the instance store.
 func TestBottlerocketBindsDirs(t *testing.T) {
 	for version, want := range map[string]bool{
 		"latest": true, "v1.46.0": true, "1.46.1": true, "v2.0.0": true,
 		"v1.45.0": false, "1.46": false, "": false, "v1.x.0": false,
 	} {
-		bind := BottlerocketBindsDirs(version)
-		got, err := Render(awsv1.AMIFamilyBottlerocket, with(plain(), func(in *Input) { in.RAID0, in.BottlerocketBindsDirs = true, bind }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if named := strings.Contains(got.Text, "'bind', '--dirs', '/var/lib/containerd'"); bind != want || named == want {
-			t.Errorf("%q: binds by itself %v, want %v; directories named: %v", version, bind, want, named)
-		}
+		t.Run("aws row 139: Bottlerocket "+cmp.Or(version, "unknown"), func(t *testing.T) {
+			binds := BottlerocketBindsDirs(version)
+			got, err := Render(awsv1.AMIFamilyBottlerocket, with(plain(), func(in *Input) { in.RAID0, in.BottlerocketBindsDirs = true, binds }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if named := strings.Contains(got.Text, "'bind', '--dirs', '/var/lib/containerd'"); binds != want || named == want {
+				t.Errorf("binds by itself: %v, want %v; directories named: %v", binds, want, named)
+			}
+		})
 	}
 }
 

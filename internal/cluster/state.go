@@ -168,7 +168,7 @@ func (s *State) Primed() bool {
 func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	created := s.createdNow()
 	var list karpv1.NodeClaimList
-	if err := s.cfg.Cache.List(ctx, &list); err != nil {
+	if err := s.list(ctx, &list); err != nil {
 		return nil, err
 	}
 	out := make([]*karpv1.NodeClaim, 0, len(list.Items)+len(created))

@@ -182,7 +182,7 @@ func (v *View) candidate(i int) *Candidate {
 		if snapshot.Reschedulable(pod) {
 			c.Cost += max(0, EvictionCost(pod))
 		}
-		if snapshot.CurrentlyReschedulable(pod, v.guards.all[pod.Namespace], v.Snapshot.Now) {
+		if snapshot.CurrentlyReschedulable(pod, v.guards.selecting(pod), v.Snapshot.Now) {
 			c.Pods = append(c.Pods, pod)
 		}
 	}

@@ -196,8 +196,11 @@ func (w *world) volumeLimits() map[string]map[string]int32 {
 func (w *world) cutPods() {
 	for _, pod := range w.Pods {
 		if pod.Spec.NodeName == "" {
-			if snapshot.Provisionable(pod) {
+			switch {
+			case snapshot.Provisionable(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
+			case snapshot.Arriving(pod):
+				w.snap.Arriving = append(w.snap.Arriving, pod)
 			}
 			continue
 		}
@@ -208,6 +211,7 @@ func (w *world) cutPods() {
 		node := &w.snap.Nodes[at]
 		node.Pods = append(node.Pods, pod)
 	}
+	slices.SortFunc(w.snap.Arriving, byNamespacedName)
 	for i := range w.snap.Nodes {
 		slices.SortFunc(w.snap.Nodes[i].Pods, byNamespacedName)
 	}

@@ -263,6 +263,9 @@ func TestPodsToPlace(t *testing.T) {
 			if got := len(s.Pods) == 1; got != tt.want {
 				t.Errorf("to be placed: %v, want %v", got, tt.want)
 			}
+			if arrives := tt.pod.Spec.NodeName == "" && !tt.want; arrives != (len(s.Arriving) == 1) {
+				t.Errorf("%d pods arrive", len(s.Arriving))
+			}
 		})
 	}
 }

@@ -140,3 +140,16 @@ func (c *NodeClaim) Nominated(annotation string) []types.UID {
 	}
 	return out
 }
+
+// LetGo strikes pods from those that the claim was bought for.
+func (c *NodeClaim) LetGo(pods map[types.UID]bool) {
+	var kept []string
+	for _, uid := range c.Nominated(AnnotationNominatedPods) {
+		if !pods[uid] {
+			kept = append(kept, string(uid))
+		}
+	}
+	if _, listed := c.Annotations[AnnotationNominatedPods]; listed {
+		c.Annotations[AnnotationNominatedPods] = strings.Join(kept, ",")
+	}
+}

@@ -253,6 +253,31 @@ func reopened(t *testing.T, f *fixture.Fixture, name string) {
 	}
 }
 
+// A pod has one claim at a time, however it came to where it is.
+func TestPodHasOneClaim(t *testing.T) {
+	objects := append(outOfDate("a"), fixture.Claim("other", fixture.Initialized), fixture.Up("other", machine("m.small")), fixture.Pod("full", "node-other", asks("1500m")))
+	f := fixture.New(t, objects...)
+	for _, name := range []string{"a", "other"} {
+		c := f.Claim(name)
+		c.Annotations = map[string]string{karpv1.AnnotationNominatedPods: "uid-x,uid-pod-a"}
+		f.Do(f.API.Update(t.Context(), c))
+	}
+	l := shopLoop(f)
+	pass(t, l)
+	for _, c := range claims(f) {
+		got, want := c.Annotations[karpv1.AnnotationNominatedPods], "uid-x"
+		if c.Annotations[karpv1.AnnotationReplacementOf] != "" {
+			want = "uid-pod-a"
+		}
+		if got != want {
+			t.Errorf("claim %s was bought for %q, want %q", c.Name, got, want)
+		}
+	}
+	if len(replacements(f)) != 1 {
+		t.Errorf("%d replacements", len(replacements(f)))
+	}
+}
+
 func TestReplacementFails(t *testing.T) {
 	t.Run("lifecycle row 172: it is deleted", func(t *testing.T) {
 		f := fixture.New(t, outOfDate("a")...)

@@ -290,3 +290,21 @@ func TestPodSlipsInBeforeReplacement(t *testing.T) {
 		t.Errorf("%d replacements", n)
 	}
 }
+
+// A pod that the scheduler has not looked at yet will take the room that it was driven off its node for: nobody else counts on it.
+func TestRoomOfArrivingPods(t *testing.T) {
+	for arriving, want := range map[bool]int{false: 0, true: 1} {
+		objects := append(outOfDate("a"), fixture.Claim("free", fixture.Initialized), fixture.Up("free", machine("m.small")))
+		if arriving {
+			objects = append(objects, fixture.Pod("moved", "", asks("1500m"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
+		}
+		f := fixture.New(t, objects...)
+		l := shopLoop(f)
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(replacements(f)); n != want || !closed(f, "node-a") {
+			t.Errorf("a pod arrives %v: %d replacements, want %d; closed %v", arriving, n, want, closed(f, "node-a"))
+		}
+	}
+}

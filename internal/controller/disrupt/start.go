@@ -70,9 +70,15 @@ func replacementName(pool, id string, i int) string {
 
 func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) error {
 	l.announce(cmd, e)
+	moved := map[types.UID]bool{}
+	for i := range cmd.Plan.Launches {
+		for _, p := range cmd.Plan.Launches[i].Pods {
+			moved[p.UID] = true
+		}
+	}
 	for _, c := range cmd.Candidates {
 		l.State.Disrupt(c.Node.ClaimUID, e.Replacements)
-		if err := l.close(ctx, c, e); err != nil {
+		if err := l.close(ctx, c, e, moved); err != nil {
 			return fmt.Errorf("close node %q: %w", c.Node.Name, err)
 		}
 	}
@@ -84,6 +90,9 @@ func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending)
 	if len(e.Replacements) == 0 {
 		return l.endAll(ctx, e)
 	}
+	if err := l.revoke(ctx, e, moved); err != nil {
+		return err
+	}
 	if err := l.buy(ctx, cmd, e); err != nil {
 		return err
 	}
@@ -94,14 +103,16 @@ func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending)
 	return nil
 }
 
-// close makes the claim remember its end, keeps new pods off its node, and says why.
-func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending) error {
+// close makes the claim remember its end and let go of the pods that a replacement is bought for, keeps new pods off its node,
+// and says why.
+func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending, moved map[types.UID]bool) error {
 	claim := &karpv1.NodeClaim{}
 	claim.Name = c.Node.Claim
 	err := change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
 		if claim.UID != c.Node.ClaimUID || claim.DeletionTimestamp != nil {
 			return errSlipped
 		}
+		claim.LetGo(moved)
 		return claim.SetEnding(&e)
 	}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })
 	if err != nil {
@@ -114,6 +125,33 @@ func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending)
 		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, string(e.Reason), string(e.Reason), l.Now())
 		return nil
 	}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Status().Patch(ctx, o, p) })
+}
+
+// revoke takes pods that replacements are bought for off whatever other claim still names them: a pod has one claim at a time.
+func (l *Loop) revoke(ctx context.Context, e karpv1.Ending, moved map[types.UID]bool) error {
+	if len(moved) == 0 {
+		return nil
+	}
+	var list karpv1.NodeClaimList
+	if err := l.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		names := list.Items[i].Nominated(karpv1.AnnotationNominatedPods)
+		if slices.Contains(e.Candidates, list.Items[i].Name) || !slices.ContainsFunc(names, func(uid types.UID) bool { return moved[uid] }) {
+			continue
+		}
+		claim := &karpv1.NodeClaim{}
+		claim.Name = list.Items[i].Name
+		err := change(ctx, l.Client, l.Live, claim, func(c *karpv1.NodeClaim) error {
+			c.LetGo(moved)
+			return nil
+		}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take pods off node claim %q: %w", claim.Name, err)
+		}
+	}
+	return nil
 }
 
 // unchanged asks the API server whether the pods on the node are those that the command was made for.

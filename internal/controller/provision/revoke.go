@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,13 +55,7 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 // letGo strikes pods from what a claim was bought for, unless it has changed since it was read.
 func (p *Provisioner) letGo(ctx context.Context, claim *karpv1.NodeClaim, pods map[types.UID]bool) error {
 	before := claim.DeepCopy()
-	var kept []string
-	for _, uid := range claim.Nominated(karpv1.AnnotationNominatedPods) {
-		if !pods[uid] {
-			kept = append(kept, string(uid))
-		}
-	}
-	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(kept, ",")
+	claim.LetGo(pods)
 	err := p.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return client.IgnoreNotFound(err)
 }

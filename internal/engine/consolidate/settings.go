@@ -1,6 +1,8 @@
 package consolidate
 
 import (
+	"slices"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -33,13 +35,13 @@ type Result struct {
 	Examined, Questions int
 }
 
-// Compile prepares a snapshot for a search. It is schedule.Compile but for virtual pods: the room that they stand for is kept,
-// as if they were pending.
+// Compile prepares a snapshot for a search. It is schedule.Compile but for pods that are arriving, and virtual ones: the room
+// that they will take, or stand for, is kept, as if they were pending.
 func Compile(s *snapshot.Snapshot) *schedule.Problem {
-	if len(s.Virtual) == 0 {
+	if len(s.Virtual)+len(s.Arriving) == 0 {
 		return schedule.Compile(s)
 	}
 	with := *s
-	with.Pods = append(s.Pods[:len(s.Pods):len(s.Pods)], s.Virtual...)
+	with.Pods = slices.Concat(s.Pods, s.Arriving, s.Virtual)
 	return schedule.Compile(&with)
 }

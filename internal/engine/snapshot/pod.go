@@ -52,6 +52,19 @@ func Provisionable(p *corev1.Pod) bool {
 	return false
 }
 
+// Arriving tells whether the pod is one that the scheduler has not looked at yet.
+func Arriving(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) || len(p.Spec.SchedulingGates) > 0 {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return false
+		}
+	}
+	return true
+}
+
 // Reschedulable tells whether the pod will need another node when its own goes: it is active, or about to
 // be re-created under its name by a StatefulSet.
 func Reschedulable(p *corev1.Pod) bool {

@@ -36,6 +36,9 @@ type Snapshot struct {
 	// Virtual are pods that stand for the room which CapacityBuffers keep. They are planned after Pods and around them, see
 	// package buffer.
 	Virtual []*corev1.Pod
+	// Arriving are pods that the scheduler has not looked at yet. Nothing is bought for them, but they will take room: whoever
+	// counts on room must leave them theirs.
+	Arriving []*corev1.Pod
 	// DaemonSets weigh on every node that they would run on.
 	DaemonSets []DaemonSet
 	// What pods refer to. Keys are namespace/name for namespaced objects.

@@ -13,7 +13,7 @@ import (
 )
 
 // FaultHelp explains the form of a fault to people.
-const FaultHelp = `CALL=ERROR[,OPTION...] or pool:TYPE/ZONE/LIFECYCLE=N|ERROR
+const FaultHelp = `CALL=ERROR[,OPTION...], pool:TYPE/ZONE/LIFECYCLE=N|ERROR, or quota:LIFECYCLE/CLASS=VCPUS
 
 CALL is SERVICE.ACTION, with * for any: ec2.CreateFleet, ssm.*, *
 ERROR is an error code of AWS, such as RequestLimitExceeded, or one of
@@ -28,7 +28,10 @@ OPTION is one of
   message=TEXT  the error message; the last option, as it may hold commas
 
 pool: leaves N instances in a pool, or has launches from it fail: pool:m5.large/us-east-1a/spot=0,
-pool:*/us-east-1b/*=InsufficientInstanceCapacity. LIFECYCLE is spot or on-demand.`
+pool:*/us-east-1b/*=InsufficientInstanceCapacity. LIFECYCLE is spot or on-demand.
+
+quota: limits the vCPUs that run at a time: quota:on-demand/standard=64. CLASS is standard (families A, C, D, H, I, M, R, T,
+Z), dl, f, g, hpc, inf, p, trn, u or x.`
 
 // statuses of errors that are not the caller's.
 var statuses = map[string]int{
@@ -53,9 +56,13 @@ func (s *Sim) Disturb(spec string) error {
 		return fmt.Errorf("fault %q: CALL=ERROR is expected", spec)
 	}
 	var err error
-	if pool, ok := strings.CutPrefix(target, "pool:"); ok {
-		err = s.disturbPool(pool, what)
-	} else {
+	kind, name, _ := strings.Cut(target, ":")
+	switch kind {
+	case "pool":
+		err = s.disturbPool(name, what)
+	case "quota":
+		err = s.setQuota(name, what)
+	default:
 		err = s.disturbCalls(target, what)
 	}
 	if err != nil {
@@ -90,6 +97,15 @@ func (s *Sim) disturbPool(name, what string) error {
 	}
 	s.FailPool(pool, apiError(what))
 	return nil
+}
+
+func (s *Sim) setQuota(name, what string) error {
+	lifecycle, class, _ := strings.Cut(name, "/")
+	vcpus, err := strconv.Atoi(what)
+	if err != nil || vcpus < 0 {
+		return fmt.Errorf("%q is not a number of vCPUs", what)
+	}
+	return s.ec2.SetQuota(lifecycle, class, vcpus)
 }
 
 func (s *Sim) disturbCalls(target, what string) error {

@@ -124,6 +124,9 @@ func TestWrongFaults(t *testing.T) {
 		"pool:m5.large/us-east-1a/reserved=0":   "neither spot nor on-demand",
 		"pool:m5.large/us-east-1a/spot=-1":      "-1 instances",
 		"pool:m5.large/us-east-1a/spot=A,times": "no options",
+		"quota:on-demand/standard=many":         "not a number of vCPUs",
+		"quota:on-demand/m5=1":                  `class "m5" is none of standard`,
+		"quota:reserved/p=1":                    "neither spot nor on-demand",
 	} {
 		if err := w.Sim.Disturb(spec); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v, want %q", spec, err, says)

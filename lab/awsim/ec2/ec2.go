@@ -74,6 +74,7 @@ type EC2 struct {
 	templates templates
 	fleet     instances
 	pools     pools
+	quotas    map[quota]int // vCPUs
 	volumes   map[string]*volume
 	// reservations of capacity, in the order in which they were added.
 	reservations []*reservation

@@ -104,6 +104,9 @@ func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
 
 // shortage says why the pool of an order does not yield n more instances.
 func (e *EC2) shortage(o *order, n int) error {
+	if err := e.withinQuota(o, n); err != nil {
+		return err
+	}
 	if err := e.pools.failure(o.pool()); err != nil {
 		return err
 	}

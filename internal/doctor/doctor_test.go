@@ -191,6 +191,9 @@ var breaks = map[string]struct {
 	"operations-other-controller": {func(f *Facts) {
 		f.Pods = append(f.Pods, rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f"))
 	}, "Deployment kube-system/ca", "kubectl -n kube-system scale deployment ca --replicas 0"},
+	"operations-missing-permission": {
+		func(f *Facts) { f.MissingPermissions = []string{"ec2:DescribeInstanceStatus"} }, "IAM statement AllowRegionalReadActions", "dovetail iam-policy --cluster shop",
+	},
 }
 
 func joins(cause string) func(*Facts) {

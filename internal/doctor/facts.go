@@ -34,6 +34,7 @@ const (
 	InstanceTypes     Fact = "EC2 instance types"
 	Joining           Fact = "what keeps nodes from joining"
 	Identity          Fact = "the identity of the cluster"
+	Permissions       Fact = "permissions in AWS"
 )
 
 // Facts are what the checks judge. They are shared with whoever read them, and only read.
@@ -62,6 +63,8 @@ type Facts struct {
 	Types map[string][]*catalog.InstanceType
 	// Joining are the findings about nodes that cannot join, by node class.
 	Joining map[string][]cloud.Finding
+	// MissingPermissions are actions that the role may not do, such as "ec2:DescribeImages".
+	MissingPermissions []string
 }
 
 // missing says why the needs are not met; empty if they are.

@@ -13,6 +13,9 @@ func operationChecks() []Check {
 	return []Check{{
 		ID: "operations-other-controller", Area: "operations", Severity: Warning, Title: "another controller does part of the same work",
 		Why: "two that act on the same pods or nodes buy twice, and drain against each other", needs: []Fact{Pods}, run: otherControllers,
+	}, {
+		ID: "operations-missing-permission", Area: "operations", Severity: Warning, Title: "the role may not make all calls of EC2 that it has to",
+		Why: "what needs them fails, or goes by what was known before", needs: []Fact{Permissions}, run: missingPermissions,
 	}}
 }
 

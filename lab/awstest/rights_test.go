@@ -615,3 +615,20 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 		t.Errorf("%d instances live", len(w.living()))
 	}
 }
+
+// What the role may not read is named, as the doctor and the controller's start say it.
+func TestMissingPermissionsAreNamed(t *testing.T) {
+	w := enforcing(t)
+	if missing := w.start(w.controller(blueUID, rights(t, blueUID))).MissingPermissions(t.Context()); len(missing) > 0 {
+		t.Errorf("with the whole policy: %v", missing)
+	}
+	less := slices.DeleteFunc(rights(t, blueUID), func(s policy.Statement) bool { return s.Sid == "AllowRegionalReadActions" })
+	less = append(less, policy.Statement{Sid: "Few", Resources: []string{"*"}, Grants: []policy.Grant{{Action: "ec2:DescribeInstanceT*"}, {Action: "ec2:DescribeI*s"}}})
+	missing := w.start(w.controller(greenUID, less)).MissingPermissions(t.Context())
+	if diff := cmp.Diff([]string{
+		"ec2:DescribeCapacityReservations", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups", "ec2:DescribeSecurityGroups",
+		"ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets",
+	}, missing); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+}

@@ -24,6 +24,7 @@ type Cloud interface {
 	List(ctx context.Context) ([]cloud.Instance, error)
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 	CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloud.Finding
+	MissingPermissions(ctx context.Context) []string
 }
 
 // Sources are where facts come from.
@@ -81,7 +82,7 @@ func Facts(ctx context.Context, s Sources) *doctor.Facts {
 
 func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 	if s.Cloud == nil {
-		facts := []doctor.Fact{doctor.Instances, doctor.InstanceTypes, doctor.Joining}
+		facts := []doctor.Fact{doctor.Instances, doctor.InstanceTypes, doctor.Joining, doctor.Permissions}
 		if s.Mismatch == "" {
 			facts = append(facts, doctor.Identity)
 		}
@@ -94,6 +95,7 @@ func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 	if f.Instances, err = s.Cloud.List(ctx); err != nil {
 		f.Miss(doctor.Instances, err.Error())
 	}
+	f.MissingPermissions = s.Cloud.MissingPermissions(ctx)
 	f.Types, f.Joining = map[string][]*catalog.InstanceType{}, map[string][]cloud.Finding{}
 	for i := range f.NodeClasses {
 		class := &f.NodeClasses[i]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -147,6 +148,12 @@ func (x *search) settling(n *snapshot.Node, pools map[string]*karpv1.NodePool) b
 	return after.Duration != nil && *after.Duration > 0 && !after.IsNever()
 }
 
+// vacant tells whether the node is about to be ended for having nothing to do: to move pods there would be to keep it.
+func vacant(n *snapshot.Node, now time.Time) bool {
+	return n.Claim != "" && n.Initialized && n.Consolidatable && n.Virtual == 0 && n.Annotations[karpv1.AnnotationDoNotDisrupt] != "true" &&
+		!now.Before(n.NominatedUntil) && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, now) })
+}
+
 // seat gives pending pods their places first: what they will take is taken.
 func (x *search) seat() {
 	q := schedule.Question{Budget: schedule.Budget{Plain: true}}
@@ -209,7 +216,7 @@ func (x *search) order() {
 		pools[np.Name] = np
 	}
 	for i := range x.s.Nodes {
-		if !x.settling(&x.s.Nodes[i], pools) {
+		if n := &x.s.Nodes[i]; !x.settling(n, pools) && !vacant(n, x.s.Now) {
 			x.open = append(x.open, i)
 		}
 	}

@@ -239,6 +239,18 @@ func TestRowsOfDestinations(t *testing.T) {
 			t.Errorf("found %s, want the pod to move to the other node", told(r))
 		}
 	})
+	t.Run("nobody moves to a node that is about to end for being empty", func(t *testing.T) {
+		s := world(list)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		vacant := add(s, 0, "vacant", "xl", onDemand)
+		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		vacant.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+		r := find(s, none())
+		wantEnded(t, r, "node")
+		if len(launched(r)) > 0 {
+			t.Errorf("found %s, want the pod to move to the node that stays", told(r))
+		}
+	})
 	t.Run("lifecycle row 133: a node that is not initialized takes nobody", func(t *testing.T) {
 		s := world(list)
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))

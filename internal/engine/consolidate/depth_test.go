@@ -2,6 +2,7 @@ package consolidate_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -90,6 +91,34 @@ func TestDepth(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDepthOfWhatWasBought consolidates fleets that were bought for their pods, of which two thirds are gone: nodes are of the
+// types that they should be, but there are too many of them.
+func TestDepthOfWhatWasBought(t *testing.T) {
+	for _, kind := range []string{"replicas", "batch"} {
+		t.Run(kind, func(t *testing.T) {
+			list := ec2(t)
+			small := slices.DeleteFunc(slices.Clone(list), func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 8 })
+			s, err := workload.World(kind, 2200, 1, small, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s = unbounded(bought(s))
+			s.Pools[0].InstanceTypes = list
+			r := rand.New(rand.NewPCG(1, 5))
+			for i := range s.Nodes {
+				s.Nodes[i].Pods = slices.DeleteFunc(s.Nodes[i].Pods, func(*corev1.Pod) bool { return r.IntN(100) < 66 })
+			}
+			s.Nodes = slices.DeleteFunc(s.Nodes, func(n snapshot.Node) bool { return len(n.Pods) == 0 })
+			least := bound(s)
+			after, took := settle(t, s, consolidate.Settings{})
+			t.Logf("%d nodes: %d commands, $%.2f/h -> $%.2f/h, %.4f x the bound", len(s.Nodes), took.commands, bill(s), bill(after), bill(after)/least)
+			if took.commands > 10 || bill(after) > 1.05*least {
+				t.Errorf("it took %d commands to %.4f x the bound, want at most 10 and 1.05", took.commands, bill(after)/least)
+			}
+		})
 	}
 }
 

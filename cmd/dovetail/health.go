@@ -31,6 +31,7 @@ func (a *assembly) health() ([]registrar, error) {
 		}
 		out = append(out, &repair.Reconciler{
 			Client: a.mgr.GetClient(), Policies: aws.RepairPolicies(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: a.log, Now: time.Now,
+			Settle: repair.SettleTime,
 		})
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -35,6 +36,9 @@ const (
 	lookAgain = 5 * time.Minute
 	// remindEvery is how often people are told that nothing is repaired.
 	remindEvery = 15 * time.Minute
+	// SettleTime is how long a decision must hold before it is acted upon: of many nodes that fail at once, and of which
+	// somebody reports that they have done so for long, some show first.
+	SettleTime = 10 * time.Second
 	// share is the share of nodes, in percent and rounded up, that may be unhealthy for any to be repaired.
 	share = 20
 	// reason of the deletion in metrics, and for the pods that are driven off.
@@ -50,6 +54,12 @@ type Reconciler struct {
 	Repairs  *Metrics
 	Log      *slog.Logger
 	Now      func() time.Time
+	// Settle is SettleTime in production.
+	Settle time.Duration
+
+	mu sync.Mutex
+	// decided is since when a node, by its name, has been found to be repaired.
+	decided map[string]time.Time
 }
 
 // Register adds the reconciler to mgr.
@@ -85,6 +95,7 @@ func changed(before, after client.Object) bool {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		r.undecide(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed {
@@ -97,9 +108,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	claim := &claims[0]
 	ill, due, found := diagnose(node, r.Policies)
 	if !found || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+		r.undecide(node.Name)
 		return reconcile.Result{}, nil
 	}
 	if wait := due.Sub(r.Now()); wait > 0 {
+		r.undecide(node.Name)
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	ward, err := r.ward(ctx, claim)
@@ -107,10 +120,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if !ward.repairs() {
+		r.undecide(node.Name)
 		r.block(ctx, node, claim, ward)
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
+	if wait := r.settling(node.Name); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	return reconcile.Result{}, client.IgnoreNotFound(r.repair(ctx, node, claim, ill))
+}
+
+// settling notes that a node is to be repaired, and returns for how long that has to hold yet.
+func (r *Reconciler) settling(node string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Now()
+	since, noted := r.decided[node]
+	if !noted {
+		if r.decided == nil {
+			r.decided = map[string]time.Time{}
+		}
+		r.decided[node], since = now, now
+	}
+	return since.Add(r.Settle).Sub(now)
+}
+
+func (r *Reconciler) undecide(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.decided, node)
 }
 
 // diagnose returns the condition of a node that first calls for its repair, and when it does.

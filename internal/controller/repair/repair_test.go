@@ -170,6 +170,44 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// Nodes that have failed together, long ago, are reported one after another.
+func TestSicknessThatShowsByAndBy(t *testing.T) {
+	objects := []client.Object{fixture.Pool("general")}
+	for n := range 10 {
+		name := fmt.Sprint("n", n)
+		objects = append(objects, fixture.Claim(name, fixture.Initialized), fixture.Up(name, has(ready, corev1.ConditionTrue, time.Hour)))
+	}
+	f := fixture.New(t, objects...)
+	r := reconciler(t, f)
+	r.Settle = SettleTime
+	sick := func(status corev1.ConditionStatus, names ...string) {
+		for _, name := range names {
+			node := f.Node(name)
+			has(ready, status, time.Hour)(node)
+			f.Do(f.API.Status().Update(f.Context(), node))
+		}
+	}
+	sick(corev1.ConditionFalse, "node-n0", "node-n1")
+	if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != SettleTime {
+		t.Errorf("looks again after %v", got.RequeueAfter)
+	}
+	f.Clock = f.Clock.Add(SettleTime)
+	sick(corev1.ConditionFalse, "node-n2")
+	if f.Reconcile(r, "node-n0"); f.Claim("n0").DeletionTimestamp != nil {
+		t.Fatal("one of three of ten is repaired")
+	}
+	sick(corev1.ConditionTrue, "node-n2")
+	for _, wait := range []time.Duration{SettleTime, 0} { // what was decided before does not count any more
+		if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != wait {
+			t.Errorf("looks again after %v, want %v", got.RequeueAfter, wait)
+		}
+		f.Clock = f.Clock.Add(SettleTime)
+	}
+	if f.Claim("n0").DeletionTimestamp == nil {
+		t.Error("not repaired when the third is well again")
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	for _, tt := range []struct{ name, before, want string }{
 		{"lifecycle row 209: annotation 2 h ahead", "2026-03-14T14:00:00Z", "2026-03-14T12:00:00Z"},

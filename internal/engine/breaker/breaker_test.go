@@ -70,6 +70,12 @@ func TestOutcomes(t *testing.T) {
 		{"late to register, for a known cause", replacement("a", 0, func(c *karpv1.NodeClaim) {
 			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeRoleNotMapped", "", at(2))
 		}), 10, true, "not registered (NodeRoleNotMapped)", 0},
+		{"a cause is known early", replacement("a", 0, func(c *karpv1.NodeClaim) {
+			condition.SetUnknown(c, karpv1.ConditionRegistered, "BootFailed", "", at(1))
+		}), 2, false, "", 3},
+		{"a cause is known, and some time has passed", replacement("a", 0, func(c *karpv1.NodeClaim) {
+			condition.SetUnknown(c, karpv1.ConditionRegistered, "BootFailed", "", at(1))
+		}), 3, true, "not registered (BootFailed)", 0},
 		{"registered, late to initialize", replacement("a", 0, func(c *karpv1.NodeClaim) {
 			condition.SetTrue(c, karpv1.ConditionRegistered, at(1))
 			condition.SetUnknown(c, karpv1.ConditionInitialized, "NodeNotReady", "", at(1))

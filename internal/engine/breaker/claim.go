@@ -18,6 +18,9 @@ import (
 const (
 	LaunchWithin     = 5 * time.Minute
 	InitializeWithin = 10 * time.Minute
+	// LateAfter is from when on a claim of which a cause is known why its node does not join counts as one that will not. If it
+	// comes up after all, it counts as one that did.
+	LateAfter = 3 * time.Minute
 )
 
 // Reason is why a claim was bought to replace others; empty if it was not.
@@ -50,7 +53,14 @@ func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool,
 		}
 		o.At = second(ended.Time)
 	case now.Before(late):
-		return o, false, late
+		suspect := claim.CreationTimestamp.Add(LateAfter)
+		if ended != nil || !diagnosed(claim) {
+			return o, false, late
+		}
+		if now.Before(suspect) {
+			return o, false, suspect
+		}
+		o.At = second(suspect)
 	default: // whatever has become of it since, it was late
 		o.At = second(late)
 	}
@@ -69,8 +79,13 @@ func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
 		return age >= LaunchWithin
 	}
+	return diagnosed(claim)
+}
+
+// diagnosed reports whether somebody has looked into why the claim's instance does not become a node, and has said so.
+func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
-	return registered.Status != metav1.ConditionTrue && !slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
+	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue && !slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
 }
 
 // why names the first step that a claim has not made.

@@ -81,10 +81,10 @@ func (w *world) controllerKeys() awsim.Credentials {
 	return keys
 }
 
-// enforcing is an account that holds everybody to their policies.
+// enforcing is newWorld, where that is what matters: the account holds everybody to their policies.
 func enforcing(t testing.TB) *world {
 	t.Helper()
-	return seeded(t, awsimtest.StartEnforcing(t))
+	return newWorld(t)
 }
 
 // as is the SDK's configuration of a controller whose role has this policy and no other.

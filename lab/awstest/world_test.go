@@ -46,13 +46,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return enforcing(t)
-}
-
-// seeded sets an account up for the cluster.
-func seeded(t testing.TB, account *awsimtest.World) *world {
-	t.Helper()
-	w := &world{World: account, t: t, ca: certificate(t)}
+	w := &world{World: awsimtest.Start(t), t: t, ca: certificate(t)}
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: clusterName, Version: "1.32", Endpoint: endpoint, CA: w.ca}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,16 +31,12 @@ type World struct {
 }
 
 // Start serves an empty account in us-east-1, without latency, until the test ends.
-func Start(t testing.TB) *World { return start(t, awsim.Options{}) }
-
-// StartEnforcing is Start of an account that holds role sessions to their policies.
-func StartEnforcing(t testing.TB) *World { return start(t, awsim.Options{EnforceIAM: true}) }
-
-func start(t testing.TB, o awsim.Options) *World {
+//
+// It holds role sessions to their policies, as AWS does; the administrator may do everything.
+func Start(t testing.TB) *World {
 	t.Helper()
 	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))
-	o.Seed, o.Clock, o.Latency = 1, fake, -1
-	sim, err := awsim.New(o)
+	sim, err := awsim.New(awsim.Options{Seed: 1, Clock: fake, Latency: -1, EnforceIAM: true})
 	if err != nil {
 		t.Fatal(err)
 	}

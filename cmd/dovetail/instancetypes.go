@@ -205,10 +205,15 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err := printed(stdout); err != nil {
 		return err
 	}
-	if len(report.Entries) == 0 {
-		return exitUnplaced
+	if len(report.Entries) > 0 {
+		return nil
 	}
-	return nil
+	excluded := f.query
+	excluded.Excluded = true
+	if n := len(excluded.List(types)); n > 0 {
+		fmt.Fprintf(stderr, "note: the NodePool rules out %d that are; --all lists them\n", n)
+	}
+	return exitUnplaced
 }
 
 // onlyOfTypes leaves out what a pool gives its nodes by itself: no type has it, and none can contradict it.

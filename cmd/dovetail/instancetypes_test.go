@@ -157,6 +157,10 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 			}
 		}
 	}
+	_, stderr, err := command("", "instance-types", "-f", path, "c5.large")
+	if codeOf(err) != exitUnplaced || !strings.Contains(stderr, "rules out 1 that are; --all") {
+		t.Errorf("%q, %v", stderr, err)
+	}
 	all := read("--all", "c5.large", "m5.large")
 	if len(all.InstanceTypes) != 2 || !strings.Contains(all.InstanceTypes[0].Why, "the NodePool requires karpenter.k8s.aws/instance-family In") {
 		t.Errorf("%+v", all.InstanceTypes)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// every is how often is looked.
-	every = time.Minute
+	// every is how often is looked, soon how soon again when a pool could not be: its node class is new, as a rule.
+	every, soon = time.Minute, 10 * time.Second
 	// remindFailed and remindUnasked are how often it is said again where prices come from.
 	remindFailed, remindUnasked = time.Hour, 24 * time.Hour
 )
@@ -49,25 +49,30 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 
 // Start looks until ctx ends.
 func (l *Loop) Start(ctx context.Context) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	for {
-		if err := l.look(ctx); err != nil && ctx.Err() == nil {
+		all, err := l.look(ctx)
+		if err != nil && ctx.Err() == nil {
 			l.Log.Error("measuring instance types", "error", err)
+		}
+		wait := every
+		if !all {
+			wait = soon
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(wait):
 		}
 	}
 }
 
-func (l *Loop) look(ctx context.Context) error {
+// look measures, and reports whether it could for all pools.
+func (l *Loop) look(ctx context.Context) (all bool, err error) {
 	var pools karpv1.NodePoolList
 	if err := l.Client.List(ctx, &pools); err != nil {
-		return err
+		return false, err
 	}
+	all = true
 	slices.SortFunc(pools.Items, func(a, b karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	state := l.Cloud.PriceState()
 	view, seen := newView(l.Reserved), map[**catalog.InstanceType]bool{}
@@ -80,6 +85,7 @@ func (l *Loop) look(ctx context.Context) error {
 		types, err := l.types(ctx, pool)
 		if err != nil { // the others are shown nevertheless; the condition of the pool or its class says why
 			l.Log.Debug("instance types of a node pool are not measured", "NodePool", pool.Name, "error", err)
+			all = false
 			continue
 		}
 		if len(types) > 0 && !seen[&types[0]] { // pools of one class share one list
@@ -88,7 +94,7 @@ func (l *Loop) look(ctx context.Context) error {
 		}
 	}
 	l.Collector.show(view, state)
-	return nil
+	return all, nil
 }
 
 func (l *Loop) types(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {

@@ -89,7 +89,9 @@ func TestWhatPoolsSee(t *testing.T) {
 	if got := scraped(t, l.Collector); len(got) != 0 {
 		t.Errorf("before the first look: %q", got)
 	}
-	f.Do(l.look(t.Context()))
+	if all, err := l.look(t.Context()); all || err != nil {
+		t.Errorf("all pools are measured: %v, %v", all, err)
+	}
 	want := []string{
 		"cpu_cores m5.large 2",
 		"memory_bytes m5.large 1.073741824e+09",
@@ -113,7 +115,11 @@ func TestWhatPoolsSee(t *testing.T) {
 	l.Lay = func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
 		return m5(sold("on-demand", "z1", 0.07, true)), pool.Name == "b"
 	}
-	f.Do(l.look(t.Context()))
+	s.types["other"], s.types["broken"] = nil, nil
+	f.Do(f.API.Delete(t.Context(), fixture.Pool("d")))
+	if all, err := l.look(t.Context()); !all || err != nil {
+		t.Errorf("all pools are measured: %v, %v", all, err)
+	}
 	want = []string{
 		"cpu_cores m5.large 2", "memory_bytes m5.large 1.073741824e+09", "offering_available on-demand m5.large z1 1",
 		"offering_price_estimate on-demand m5.large z1 0.07",
@@ -142,8 +148,10 @@ func TestWherePricesComeFrom(t *testing.T) {
 			f := fixture.New(t, fixture.Class(), fixture.Pool("a"))
 			tt.state.CapacityType = "on-demand"
 			l := &Loop{Client: f.API, Cloud: &shop{state: []cloud.PriceState{tt.state}}, Collector: NewCollector(), Events: f.Events, Log: f.Log}
-			f.Do(l.look(t.Context()))
-			f.Do(l.look(t.Context())) // says it once
+			for range 2 { // says it once
+				_, err := l.look(t.Context())
+				f.Do(err)
+			}
 			said := f.Said()
 			if (tt.said == "") != (len(said) == 0) || len(said) > 1 || tt.said != "" && !strings.Contains(said[0], tt.said) {
 				t.Errorf("said %q, want %q", said, tt.said)

@@ -192,6 +192,15 @@ func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType
 	}, err
 }
 
+// Renew returns what has become of a type that was resolved for the same class, where nothing but the availability of its
+// offerings may have changed.
+func (s *Session) Renew(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
+	m, _ := s.machine(info) // an expression that fails is told by the offerings
+	renewed := *known
+	renewed.Offerings = m.offerings(s.market, s.labels)
+	return &renewed
+}
+
 // machine is the type in the hands of the session's class, whose expressions are evaluated for it.
 func (s *Session) machine(info ec2types.InstanceTypeInfo) (machine, error) {
 	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}

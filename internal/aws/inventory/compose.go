@@ -87,7 +87,7 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	return fresh.types, nil
 }
 
-// renewed composes those types anew of which something has become scarce, or is not scarce any more.
+// renewed looks anew at those types of which something has become scarce, or is not scarce any more.
 func (s *Source) renewed(key composedKey, known composed, of subject, stock stock, users map[string]float64) ([]*catalog.InstanceType, error) {
 	var session *instancetype.Session
 	fresh := known
@@ -103,7 +103,7 @@ func (s *Source) renewed(key composedKey, known composed, of subject, stock stoc
 			}
 			fresh = composed{types: slices.Clone(known.types), scarcity: slices.Clone(known.scarcity)}
 		}
-		fresh.types[i], _ = session.Resolve(stock.types[i]) // an expression that fails is told by the type's offerings
+		fresh.types[i] = session.Renew(stock.types[i], known.types[i])
 		fresh.scarcity[i] = number
 	}
 	if session != nil {

@@ -175,6 +175,30 @@ func TestMemoryThatWasSeen(t *testing.T) {
 	})
 }
 
+// Prices that were read show at once.
+func TestNewPricesShow(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	resolve(t, c, class)
+	spot := func() float64 {
+		types, err := c.InstanceTypes(t.Context(), class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return offering(t, typeNamed(t, types, "m5.large"), "us-east-1a", "spot").Price
+	}
+	if got := spot(); got != 0.096 {
+		t.Errorf("before the first answer spot costs %v, want what on-demand does", got)
+	}
+	if err := c.RefreshPrices(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := spot(); got >= 0.096 {
+		t.Errorf("spot still costs %v", got)
+	}
+}
+
 // Without the Pricing API plans are made with what ships with the program, and that is known.
 func TestWherePricesComeFrom(t *testing.T) {
 	w := newWorld(t)

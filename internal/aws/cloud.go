@@ -37,6 +37,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 	"github.com/dovetail-k8s/dovetail/internal/aws/joincheck"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
@@ -120,7 +121,9 @@ type Cloud struct {
 	groups       *placement.Finder
 	observed     *observed.Memory
 	sightings    *sightings
-	rehearsals   *dryrun.Memory
+	// missed is when a reservation was first missed in which an instance is, by its ID.
+	missed     *memo.Memo[string, time.Time]
+	rehearsals *dryrun.Memory
 	// shifts is nil where zonal shifts are not followed.
 	shifts *zonalshift.Watcher
 	listed listed
@@ -190,6 +193,7 @@ func New(cfg Config) (*Cloud, error) {
 	})
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
 	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now})
+	c.missed = memo.New[string, time.Time](missedFor, cfg.Now)
 	c.sightings = &sightings{list: c.List, get: c.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{

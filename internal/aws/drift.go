@@ -61,7 +61,29 @@ func (c *Cloud) drifted(ctx context.Context, class *awsv1.EC2NodeClass, claim *k
 	if facts.Instance, err = c.Get(ctx, claim.Status.ProviderID); err != nil {
 		return "", err
 	}
+	if c.justEnded(facts.Instance) {
+		facts.Instance.Reservation = cloud.Reservation{}
+	}
 	return drift.Dynamic(facts)
+}
+
+const (
+	// endedFor is how long an instance may be shown in a reservation that is not there any more.
+	endedFor = 2 * time.Minute
+	// missedFor is how long it is remembered since when a reservation is missed; claims are compared every few minutes.
+	missedFor = time.Hour
+)
+
+// justEnded reports whether an instance is in a reservation that was first missed a moment ago. A reservation that ends is not
+// listed from that second on, and EC2 needs a while to say that its instances are on-demand: replacing them all would be a waste.
+func (c *Cloud) justEnded(i cloud.Instance) bool {
+	now := c.cfg.Now()
+	first, known := c.missed.Get(i.Reservation.ID)
+	if !known {
+		first = now
+	}
+	c.missed.Put(i.Reservation.ID, first) // as long as it is missed
+	return now.Sub(first) < endedFor
 }
 
 func reasonIf(is bool, reason string) string {

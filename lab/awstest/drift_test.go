@@ -198,7 +198,14 @@ func TestDriftOfAReservation(t *testing.T) {
 	drifts(t, c, class, node, "")
 	elsewhere := class.DeepCopy()
 	elsewhere.Status.CapacityReservations = nil
-	drifts(t, c, elsewhere, node, "CapacityReservationDrift")
+	t.Run("a reservation that is missed for the first time may have ended just now", func(t *testing.T) {
+		drifts(t, c, elsewhere, node, "")
+		w.Clock.Advance(2*time.Minute - time.Second)
+		drifts(t, c, elsewhere, node, "")
+		w.Clock.Advance(time.Second)
+		drifts(t, c, elsewhere, node, "CapacityReservationDrift")
+		drifts(t, c, class, node, "")
+	})
 	t.Run("gate off", func(t *testing.T) {
 		cfg := w.config("uid-1")
 		cfg.ReservedCapacity = false

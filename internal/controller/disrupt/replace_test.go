@@ -124,7 +124,7 @@ func comeUpAs(ctx context.Context, api client.Client, claim *karpv1.NodeClaim, n
 	if err := api.Status().Update(ctx, claim); err != nil {
 		return err
 	}
-	return api.Create(ctx, fixture.Up(name, machine("m.small")))
+	return api.Create(ctx, fixture.Up(name, machine("m.small"), func(n *corev1.Node) { n.UID = types.UID(n.Name) }))
 }
 
 // look lets the queue look at every command once.
@@ -464,4 +464,51 @@ func oneStays(t *testing.T, w *killtest.World) {
 	if len(stay) != 1 || stay[0] == "a" {
 		t.Errorf("there are claims %v", stay)
 	}
+}
+
+// A node that needs two replacements: killed between the two, the first is given back.
+func TestTwoReplacementsKilled(t *testing.T) {
+	bought := func(t *testing.T, w *killtest.World) (out []karpv1.NodeClaim, ended bool) {
+		var list karpv1.NodeClaimList
+		if err := w.API.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list.Items {
+			switch {
+			case c.Name == "a":
+				ended = c.DeletionTimestamp != nil
+			case c.DeletionTimestamp == nil:
+				out = append(out, c)
+			}
+		}
+		slices.SortFunc(out, func(a, b karpv1.NodeClaim) int { // names are of no two tellings
+			return strings.Compare(a.Annotations[karpv1.AnnotationNominatedPods], b.Annotations[karpv1.AnnotationNominatedPods])
+		})
+		return out, ended
+	}
+	killtest.Run(t, killtest.Story{
+		Objects: two,
+		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
+			return actors(newLoop(fixture.New(t), c, shopState(c, w.Now), w.Now))
+		},
+		Others: func(t *testing.T, w *killtest.World) {
+			out, ended := bought(t, w)
+			for i := range out {
+				up := condition.IsTrue(&out[i], karpv1.ConditionInitialized)
+				if ended && !up {
+					t.Fatalf("round %d: the node is ended before both are up", w.Round)
+				}
+				if len(out) == 2 && !up && w.Round%2 == 1 {
+					if err := comeUpAs(t.Context(), w.API, &out[i], fmt.Sprintf("new-%d", i), w.Now()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		},
+		Check: func(t *testing.T, w *killtest.World) {
+			if out, ended := bought(t, w); len(out) != 2 || !ended {
+				t.Errorf("%d replacements, the old node ended %v", len(out), ended)
+			}
+		},
+	})
 }

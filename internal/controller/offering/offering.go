@@ -158,7 +158,9 @@ func (v *view) add(types []*catalog.InstanceType) {
 			v.places[at] = v.places[at].with(o)
 			if v.reserved {
 				at.capacityType = karpv1.CapacityTypeReserved
-				v.places[at] = v.places[at] // there in any case
+				if _, there := v.places[at]; !there {
+					v.places[at] = market{}
+				}
 			}
 		}
 	}

@@ -32,6 +32,18 @@ type Settings struct {
 	EnforceIAM bool   `json:",omitempty"`
 }
 
+// String names the settings as people choose them.
+func (s Settings) String() string {
+	text := "region " + s.Region
+	if s.Cluster != "" {
+		text += ", cluster " + s.Cluster
+	}
+	if s.EnforceIAM {
+		text += ", IAM enforced"
+	}
+	return text
+}
+
 const format = 1
 
 // entry is a call.
@@ -105,7 +117,7 @@ func (j *Journal) read(s Settings) error {
 			then := j.Settings
 			then.Opened = s.Opened
 			if then != s {
-				return fmt.Errorf("it is of an account with other settings: %+v, not %+v", j.Settings, s)
+				return fmt.Errorf("it is of an account with other settings: %s; this one has %s (choose the same, or another file)", j.Settings, s)
 			}
 			continue
 		}

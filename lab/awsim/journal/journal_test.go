@@ -191,7 +191,7 @@ func TestAnotherAccountsFile(t *testing.T) {
 	end()
 	other := settings()
 	other.EnforceIAM = true
-	if _, err := journal.Open(path, other); err == nil || !strings.Contains(err.Error(), "other settings") {
+	if _, err := journal.Open(path, other); err == nil || !strings.Contains(err.Error(), "other settings: region us-east-1, cluster shop; this one has region us-east-1, cluster shop, IAM enforced") {
 		t.Errorf("other settings: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("hello\n"), 0o600); err != nil {

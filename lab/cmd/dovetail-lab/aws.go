@@ -37,7 +37,7 @@ It prints the environment by which any AWS client finds it, as the account's adm
 interrupted.
 
 --enforce-iam holds role sessions to the policies of their roles, as AWS does; the administrator may do everything.
-With --cluster there is a role KarpenterControllerRole-CLUSTER, without policies: give it one, then assume it.
+Make a role that trusts the account, give it a policy, and assume it.
 
 --fault SPEC, where SPEC is ` + strings.ReplaceAll(awsim.FaultHelp, "\n", "\n  ") + `
 

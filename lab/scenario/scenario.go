@@ -51,7 +51,7 @@ func (w *World) Note(format string, args ...any) {
 func All(m Mixes) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), zonalShift(),
 		emptyFast(), expire(), chaos(m),
 	}
 }

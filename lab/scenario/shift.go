@@ -1,0 +1,156 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// zonalShift is a cluster that is told to keep away from one of its zones for a while.
+func zonalShift() Scenario {
+	const (
+		app    = "training" // of manifests.ReservedWorkload
+		pinned = "pinned"
+		nodes  = 4
+	)
+	var shift shifted
+	return Scenario{
+		Name:    "zonal-shift",
+		Summary: "a cluster is shifted away from a zone, where nothing is launched then, and back",
+		Steps: []Step{
+			{
+				Name: "start the controller: it follows zonal shifts", Timeout: 30 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					w.Set("ENABLE_ZONAL_SHIFT", "true")
+					return w.StartController(ctx)
+				},
+			},
+			installPool(manifests.Reserved, nil),
+			{
+				Name: "the cluster is shifted away from a zone: the NodePool is told", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := shift.begin(w); err != nil {
+						return err
+					}
+					w.Note("away from %s (%s)", shift.zone, shift.zoneID)
+					return shift.told(ctx, w, "ZonalShiftActive")
+				},
+			},
+			{
+				Name: "pods get their nodes elsewhere; one that has to be in the zone waits", Timeout: 90 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Client.Create(ctx, podInZone(pinned, shift.zone)); err != nil {
+						return err
+					}
+					if err := apply(ctx, w, manifests.ReservedWorkload, nil); err != nil {
+						return err
+					}
+					if err := w.Scale(ctx, app, nodes); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, app, nodes); err != nil {
+						return err
+					}
+					if n := shift.instances(w); n > 0 {
+						return fmt.Errorf("%d instances were launched in %s", n, shift.zone)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "the shift is cancelled: the NodePool is told, and the pod gets its node in the zone", Timeout: 2 * time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					w.AWS.ZonalShifts().Cancel(shift.cluster)
+					if err := shift.told(ctx, w, "ZonalShiftCleared"); err != nil {
+						return err
+					}
+					if err := podsRun(ctx, w, pinned, 1); err != nil {
+						return err
+					}
+					if n := shift.instances(w); n != 1 {
+						return fmt.Errorf("%d instances were launched in %s, want one", n, shift.zone)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "all nodes and instances go", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Client.Delete(ctx, podInZone(pinned, shift.zone)); err != nil {
+						return err
+					}
+					if err := w.Scale(ctx, app, 0); err != nil {
+						return err
+					}
+					return empty(ctx, w, app)
+				},
+			},
+			removePool(manifests.Reserved, nil),
+		},
+	}
+}
+
+// shifted is a shift of a cluster away from a zone.
+type shifted struct{ cluster, zone, zoneID string }
+
+func (s *shifted) begin(w *World) error {
+	cluster, ok := w.AWS.EKS().Cluster(w.Name)
+	if !ok {
+		return fmt.Errorf("no EKS cluster %s", w.Name)
+	}
+	zone := w.AWS.EC2().Zones()[0]
+	s.cluster, s.zone, s.zoneID = cluster.ARN, zone.Name, zone.ID
+	return w.AWS.ZonalShifts().Start(s.cluster, s.zoneID, time.Hour)
+}
+
+// told waits until a NodePool has an event with this reason that names the zone.
+func (s *shifted) told(ctx context.Context, w *World, reason string) error {
+	return world.Until(ctx, func() error {
+		var events corev1.EventList
+		if err := list(ctx, w, &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reason && e.InvolvedObject.Kind == "NodePool" && strings.Contains(e.Message, s.zone) && strings.Contains(e.Message, s.zoneID) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s on a NodePool", reason)
+	})
+}
+
+// instances is how many instances have ever been launched in the zone.
+func (s *shifted) instances(w *World) (n int) {
+	for _, i := range w.Instances() {
+		if i.Zone == s.zone {
+			n++
+		}
+	}
+	return n
+}
+
+// podInZone is a pod of an app of its own that has to be in a zone, and takes a machine of 2 CPUs.
+func podInZone(name, zone string) *corev1.Pod {
+	none := int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  map[string]string{corev1.LabelTopologyZone: zone},
+			TerminationGracePeriodSeconds: &none,
+			Containers: []corev1.Container{{
+				Name: "app", Image: "registry.k8s.io/pause:3.10",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+				}},
+			}},
+		},
+	}
+}

@@ -18,6 +18,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
+	"github.com/dovetail-k8s/dovetail/internal/aws/kubeletconfig"
 )
 
 // Problem is why a node class is not valid; without a Reason there is none.
@@ -34,6 +35,9 @@ var everywhere = []string{
 func CheckKubelet(class *awsv1.EC2NodeClass, family string, expressions bool) Problem {
 	if class.Spec.Kubelet == nil || len(class.Spec.Kubelet.Raw) == 0 {
 		return Problem{}
+	}
+	if err := kubeletconfig.Check(class.Spec.Kubelet.Raw); err != nil {
+		return Problem{"InvalidKubeletConfiguration", "spec.kubelet: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	kubelet, err := class.KubeletConfiguration()
 	if err != nil {

@@ -56,6 +56,8 @@ func TestCheckKubelet(t *testing.T) {
 		{"empty", "AL2", `{}`, ""},
 		{"plain", "Bottlerocket", `{"maxPods": 42, "kubeReserved": {"cpu": "80m"}, "clusterDNS": ["10.0.0.1"]}`, ""},
 		{"wrong type", "AL2023", `{"podsPerCore": "many"}`, "InvalidKubeletConfiguration"},
+		{"misspelt field, with which no kubelet starts", "AL2023", `{"maxPod": 20}`, "InvalidKubeletConfiguration"},
+		{"misspelt field", "AL2", `{"maxPod": 20}`, "InvalidKubeletConfiguration"},
 		{"negative maxPods", "AL2023", `{"maxPods": -1}`, "InvalidKubeletConfiguration"},
 		{"taints", "AL2023", `{"registerWithTaints": []}`, "InvalidKubeletConfiguration"},
 		{"unknown reserved resource", "AL2023", `{"kubeReserved": {"gpu": "1"}}`, "InvalidKubeletConfiguration"},

@@ -162,25 +162,25 @@ func TestLaunchingTogether(t *testing.T) {
 		}
 	})
 	t.Run("aws row 2: claims that ask for something else get a call of their own", func(t *testing.T) {
-		for what, change := range map[string]func(*karpv1.NodeClaim){
-			"zone":          func(c *karpv1.NodeClaim) { c.Spec.Requirements[2] = in(corev1.LabelTopologyZone, "us-east-1b") },
-			"pool":          func(c *karpv1.NodeClaim) { c.Labels = map[string]string{karpv1.LabelNodePool: "other"} },
-			"capacity type": func(c *karpv1.NodeClaim) { c.Spec.Requirements[0] = in(karpv1.LabelCapacityType, "spot") },
-			"taint": func(c *karpv1.NodeClaim) {
+		s := opened(t, 100)
+		claims := alike(6)
+		for n, change := range []func(*karpv1.NodeClaim){
+			func(c *karpv1.NodeClaim) { c.Spec.Requirements[2] = in(corev1.LabelTopologyZone, "us-east-1b") },
+			func(c *karpv1.NodeClaim) { c.Labels = map[string]string{karpv1.LabelNodePool: "other"} },
+			func(c *karpv1.NodeClaim) { c.Spec.Requirements[0] = in(karpv1.LabelCapacityType, "spot") },
+			func(c *karpv1.NodeClaim) {
 				c.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 			},
 		} {
-			s := opened(t, 100)
-			claims := alike(3)
-			change(claims[2])
-			for _, b := range s.together(claims...) {
-				if b.err != nil {
-					t.Errorf("%s: %v", what, b.err)
-				}
+			change(claims[n])
+		}
+		for n, b := range s.together(claims...) {
+			if b.err != nil {
+				t.Errorf("%s: %v", claims[n].Name, b.err)
 			}
-			if n := s.called("CreateFleet"); n != 2 || len(s.living()) != 3 {
-				t.Errorf("%s: %d calls, %d instances", what, n, len(s.living()))
-			}
+		}
+		if n := s.called("CreateFleet"); n != 5 || len(s.living()) != 6 {
+			t.Errorf("%d calls, %d instances", n, len(s.living()))
 		}
 	})
 	t.Run("aws row 3: two instances for three claims: the third is told why, and it is counted once", func(t *testing.T) {

@@ -61,10 +61,15 @@ type Cloud struct {
 }
 
 // LaunchTogether buys an instance for the claim, or returns the one that was bought before.
-func (c *Cloud) LaunchTogether(_ context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, _ func(context.Context, string) error) (cloud.Launched, error) {
+func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloud.Launched, error) {
 	for _, i := range c.machines.All {
 		if i.Claim.UID == claim.UID && i.State == cloud.Running {
 			return launched(i), nil
+		}
+	}
+	if claim.Annotations[karpv1.AnnotationLaunch] == cloud.Unlaunched {
+		if err := enroll(ctx, ""); err != nil {
+			return cloud.Launched{}, err
 		}
 	}
 	var out cloud.Launched

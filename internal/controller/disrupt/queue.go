@@ -180,11 +180,8 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(c.candidates) == 0 { // over
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.whole, req.Name)
-		return reconcile.Result{}, nil
+	if len(c.candidates) == 0 {
+		return reconcile.Result{}, q.over(ctx, req.Name)
 	}
 	progress, err := q.progress(ctx, c)
 	if err != nil {
@@ -207,6 +204,51 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)))
 	}
 	return reconcile.Result{RequeueAfter: min(late, poll)}, nil
+}
+
+// over forgets a command that no claim is to be ended by any more, and gives back what was bought for it in vain: a process that
+// has lost its lease may have created a replacement after the next one has taken the command back.
+func (q *Queue) over(ctx context.Context, id string) error {
+	q.mu.Lock()
+	delete(q.whole, id)
+	q.mu.Unlock()
+	claims, err := cluster.ClaimsOfCommand(ctx, q.Client, id)
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		r := &claims[i]
+		if r.DeletionTimestamp != nil || r.Annotations[karpv1.AnnotationReplacementOf] != id {
+			continue
+		}
+		if wanted, err := q.wanted(ctx, r, id); wanted || err != nil {
+			return err
+		}
+		if err := q.giveBack(ctx, r.Name, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wanted tells whether a claim that a replacement was bought for has been ended, or is to be.
+func (q *Queue) wanted(ctx context.Context, replacement *karpv1.NodeClaim, id string) (bool, error) {
+	for _, name := range replacement.Replaces() {
+		for _, from := range []client.Reader{q.Client, q.Live} { // that it is gone shows in the cache, too; that it stays does not
+			claim := &karpv1.NodeClaim{}
+			err := from.Get(ctx, client.ObjectKey{Name: name}, claim)
+			if client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+			if err != nil || claim.DeletionTimestamp != nil {
+				return true, nil
+			}
+			if e, ok, err := claim.Ending(); ok && err == nil && e.ID == id {
+				return true, nil
+			}
+		}
+	}
+	return len(replacement.Replaces()) == 0, nil
 }
 
 // progress is how far the replacements of a command are.
@@ -316,6 +358,7 @@ func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.En
 
 // fail takes back a command whose replacements did not come up.
 func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
+	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.Ending), "reason", strings.ToLower(string(c.Reason)), "error", why)
 	if err := q.takeBack(ctx, c.Ending, why); err != nil {
 		return err
 	}
@@ -370,7 +413,7 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 			errs = append(errs, fmt.Errorf("open node %q again: %w", claim.Status.NodeName, err))
 		}
 	}
-	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(e), "reason", strings.ToLower(string(e.Reason)), "error", why)
+	q.Log.Info("took a disruption command back", "command", describe(e), "reason", strings.ToLower(string(e.Reason)), "why", why)
 	return errors.Join(errs...)
 }
 

@@ -383,6 +383,24 @@ func TestReplacementFails(t *testing.T) {
 	})
 }
 
+// A process that has lost its lease creates a replacement after the next one has taken its command back.
+func TestReplacementThatNobodyWants(t *testing.T) {
+	late := func(c *karpv1.NodeClaim) {
+		c.Annotations = map[string]string{karpv1.AnnotationReplacementOf: "gone", karpv1.AnnotationReplaces: "a"}
+	}
+	f := fixture.New(t, append(outOfDate("a"), fixture.Claim("late", late))...)
+	look(t, shopLoop(f))
+	if f.Claim("late").DeletionTimestamp == nil || len(ending(f)) != 1 {
+		t.Errorf("ending %v, want late", ending(f))
+	}
+	t.Run("its node was ended after all", func(t *testing.T) {
+		f := fixture.New(t, fixture.Class(), fixture.Pool("general"), fixture.Claim("late", late))
+		if look(t, shopLoop(f)); len(ending(f)) > 0 {
+			t.Error("given back")
+		}
+	})
+}
+
 // two is a node with two pods that need a node each.
 func two() []client.Object {
 	objects := []client.Object{fixture.Class(), fixture.Pool("general", budget("100%"), func(p *karpv1.NodePool) {

@@ -60,7 +60,8 @@ type View struct {
 	pools   map[string]*pool
 	guards  *guards
 	pending map[types.UID]bool
-	claims  map[string]bool
+	// leaving are the claims whose nodes are going, or will when their replacements are up.
+	leaving map[string]bool
 }
 
 // pool is a NodePool with its types by name, if it has any.
@@ -73,7 +74,7 @@ type pool struct {
 func Look(s *snapshot.Snapshot) *View {
 	v := &View{
 		Snapshot: s, pools: make(map[string]*pool, len(s.Pools)+len(s.Closed)), guards: newGuards(s),
-		pending: make(map[types.UID]bool, len(s.Pods)), claims: make(map[string]bool, len(s.Nodes)),
+		pending: make(map[types.UID]bool, len(s.Pods)), leaving: map[string]bool{},
 	}
 	for i := range s.Pools {
 		byName := make(map[string]*catalog.InstanceType, len(s.Pools[i].InstanceTypes))
@@ -91,8 +92,8 @@ func Look(s *snapshot.Snapshot) *View {
 		v.pending[p.UID] = true
 	}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Claim != "" {
-			v.claims[n.Claim] = true
+		if n := &s.Nodes[i]; n.Claim != "" && (n.Deleting || n.Disrupting) {
+			v.leaving[n.Claim] = true
 		}
 	}
 	for i := range s.Nodes {
@@ -155,7 +156,7 @@ func (v *View) nodeForbids(n *snapshot.Node) (Reason, string) {
 func (v *View) nominated(n *snapshot.Node) bool {
 	return v.Snapshot.Now.Before(n.NominatedUntil) ||
 		slices.ContainsFunc(n.Nominated, func(uid types.UID) bool { return v.pending[uid] }) ||
-		slices.ContainsFunc(n.Replaces, func(claim string) bool { return v.claims[claim] })
+		slices.ContainsFunc(n.Replaces, func(claim string) bool { return v.leaving[claim] })
 }
 
 // podsForbid returns the first reason among the pods for which their node must not be disrupted. All pods are asked for

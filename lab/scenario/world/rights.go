@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -71,6 +72,10 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
+// absentProfile matches the refusal of a call about an instance profile that is gone, known by an ARN without the path that all
+// have: a deletion that is repeated as its answer was lost. IAM does not tell who may only touch tagged ones that it is gone.
+var absentProfile = regexp.MustCompile(`iam:(Delete|RemoveRoleFrom)InstanceProfile on resource: \S+:instance-profile/[^/ ]+ because`)
+
 // Refused names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
 func (w *World) Refused() []string {
 	if w.AWS == nil {
@@ -78,7 +83,7 @@ func (w *World) Refused() []string {
 	}
 	found := map[string]bool{}
 	for _, c := range w.AWS.Calls() {
-		if c.ErrorCode != "" && strings.Contains(c.ErrorMessage, "no identity-based policy allows") {
+		if c.ErrorCode != "" && strings.Contains(c.ErrorMessage, "no identity-based policy allows") && !absentProfile.MatchString(c.ErrorMessage) {
 			found[c.Service+":"+c.Action+": "+c.ErrorMessage] = true
 		}
 	}

@@ -216,11 +216,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	if err != nil {
 		return nil, "", err
 	}
-	metrics, err := freePort()
-	if err != nil {
-		return nil, "", err
-	}
-	health, err := freePort()
+	metrics, health, err := freePorts()
 	if err != nil {
 		return nil, "", err
 	}
@@ -396,12 +392,16 @@ func (c *Cluster) failure(ctx context.Context) error {
 	}
 }
 
-// freePort is a TCP port that is free now.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// freePorts are two TCP ports that are free now.
+func freePorts() (first, second int, err error) {
+	var ports [2]int
+	for i := range ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, 0, fmt.Errorf("find a free port: %w", err)
+		}
+		defer listener.Close() // not before both are known: else they may be one
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return ports[0], ports[1], nil
 }

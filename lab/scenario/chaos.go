@@ -29,7 +29,7 @@ type Mixes struct {
 var DefaultMixes = Mixes{First: 1, Count: 3}
 
 // chaosTimeout is for one seed.
-const chaosTimeout = 4 * time.Minute
+const chaosTimeout = 5 * time.Minute
 
 // chaosBudget is how many nodes the pool of the story lets go at a time.
 const chaosBudget = 3
@@ -56,6 +56,7 @@ func chaosApps() []chaosApp {
 // each, all is as if nothing had been, and what may never happen has not happened at any moment.
 func chaos(m Mixes) Scenario {
 	g := newGuard(most(chaosBudget))
+	want := map[string]int{} // pods by app, as the last storm has left it
 	steps := []Step{
 		startController(),
 		installPool(manifests.Chaos, nil),
@@ -71,7 +72,7 @@ func chaos(m Mixes) Scenario {
 		steps = append(steps, Step{
 			Name: fmt.Sprintf("seed %d: a storm, then all is well", seed), Timeout: chaosTimeout,
 			Run: func(ctx context.Context, w *World) error {
-				err := newStorm(w, seed).rage(ctx)
+				err := newStorm(w, seed, want).rage(ctx)
 				return errors.Join(err, g.verdict(w))
 			},
 		})
@@ -119,8 +120,8 @@ type storm struct {
 	crashed bool
 }
 
-func newStorm(w *World, seed uint64) *storm {
-	return &storm{w: w, dice: rand.New(rand.NewPCG(seed, 0xc4a05)), seed: seed, want: map[string]int{}}
+func newStorm(w *World, seed uint64, want map[string]int) *storm {
+	return &storm{w: w, dice: rand.New(rand.NewPCG(seed, 0xc4a05)), seed: seed, want: want}
 }
 
 // rage lets the storm break, and waits until the world has come to rest after it.
@@ -312,16 +313,7 @@ func kept(p corev1.Pod) bool {
 // rests waits until each workload has its pods, each pod runs, and instances and NodeClaims belong together.
 func (s *storm) rests(ctx context.Context) error {
 	for _, app := range chaosApps() {
-		// What this storm has not scaled has the pods that another left it with.
-		want, scaled := s.want[app.name]
-		if !scaled {
-			all, err := pods(ctx, s.w, app.name)
-			if err != nil {
-				return err
-			}
-			want = len(all)
-		}
-		if err := podsRun(ctx, s.w, app.name, want); err != nil {
+		if err := podsRun(ctx, s.w, app.name, s.want[app.name]); err != nil {
 			return fmt.Errorf("%s: %w", app.name, err)
 		}
 	}

@@ -30,6 +30,7 @@ type guard struct {
 	ready  map[string]map[types.UID]bool // pods by app
 	floors map[string]int                // by app, while it is kept
 	broken []string
+	moved  time.Time // when a NodeClaim last came, went, or changed its standing
 }
 
 // standing is how a NodeClaim counts for the budget.
@@ -109,12 +110,15 @@ func (g *guard) watch(w *World) {
 func (g *guard) seeClaim(claim *karpv1.NodeClaim, gone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := g.claims[claim.UID]
+	before, known := g.claims[claim.UID]
 	is := func(t string) bool { return meta.IsStatusConditionTrue(claim.Status.Conditions, t) }
 	now := standing{counts: is(karpv1.ConditionInitialized) && !is(karpv1.ConditionInstanceTerminating)}
 	now.disrupted = now.counts && is(karpv1.ConditionDisruptionReason)
 	if gone {
 		now = standing{}
+	}
+	if !known || gone || now != before {
+		g.moved = time.Now()
 	}
 	if g.claims[claim.UID] = now; before.disrupted || !now.disrupted {
 		return
@@ -149,6 +153,21 @@ func (g *guard) seePod(pod *corev1.Pod, gone bool) {
 	if n := len(g.ready[app]); was && n < g.floors[app] {
 		g.broke("%s has %d ready pods, its disruption budget leaves it %d", app, n, g.floors[app])
 	}
+}
+
+// settled waits until no NodeClaim has come, gone, or been disrupted for so long, from now on.
+func (g *guard) settled(ctx context.Context, quiet time.Duration) error {
+	g.mu.Lock()
+	g.moved = time.Now()
+	g.mu.Unlock()
+	return world.Until(ctx, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if calm := time.Since(g.moved); calm < quiet {
+			return fmt.Errorf("the last NodeClaim moved %.0f s ago", calm.Seconds())
+		}
+		return nil
+	})
 }
 
 // seeTerminated looks at the pods of a node whose instance was just told to end. It asks the API server: what was watched

@@ -52,7 +52,7 @@ func All(m Mixes) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), zonalShift(),
-		emptyFast(), expire(), chaos(m),
+		emptyFast(), expire(), repair(), spotInterruption(), driftRollout(), chaos(m),
 	}
 }
 

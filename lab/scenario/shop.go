@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
 // The workloads of manifests.Shop, by app.
@@ -20,8 +22,11 @@ const (
 	storeApp = "store"
 )
 
-// shopImage is the image of its nodes.
-const shopImage = "al2023@v20260715"
+// Two releases of the image of nodes, the older one first.
+const (
+	oldImage = "al2023@v20260610"
+	newImage = "al2023@v20260715"
+)
 
 // shop is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
 // about.
@@ -35,7 +40,7 @@ type shop struct {
 func newShop() *shop {
 	return &shop{
 		pool: map[string]string{
-			"AMI_ALIAS": shopImage, "CPUS": `["2"]`, "CAPACITY_TYPE": "on-demand",
+			"AMI_ALIAS": newImage, "CPUS": `["2"]`, "CAPACITY_TYPE": "on-demand",
 			"EXPIRE_AFTER": "Never", "CONSOLIDATE_AFTER": "1s", "BUDGET": "10%",
 		},
 		guard: newGuard(share(10)),
@@ -47,6 +52,7 @@ func (s *shop) open() []Step {
 	return []Step{
 		{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 			s.guard.watch(w)
+			w.KeepController() // a lease that is lost on a busy machine ends it
 			return w.StartController(ctx)
 		}},
 		{Name: "create NodePool and EC2NodeClass: they get ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
@@ -164,4 +170,23 @@ func podIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, erro
 		}
 	}
 	return out, nil
+}
+
+// told waits for an event on an object of a kind; any name if none is given.
+func told(ctx context.Context, w *World, kind, name, reason string) (string, error) {
+	message := ""
+	err := world.Until(ctx, func() error {
+		var events corev1.EventList
+		if err := list(ctx, w, &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if o := e.InvolvedObject; o.Kind == kind && (name == "" || o.Name == name) && e.Reason == reason {
+				message = e.Message
+				return nil
+			}
+		}
+		return fmt.Errorf("there is no event %s on %s %s", reason, kind, name)
+	})
+	return message, err
 }

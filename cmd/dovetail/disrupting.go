@@ -25,6 +25,7 @@ func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
 	marks := &drift.Reconciler{Client: c, Cloud: ec2, Labels: labels(), Log: log, Now: now}
 	loop := &disrupt.Loop{
 		Client: c, Live: live, State: state, Queue: queue, Labels: labels(), Breaker: breaker.New(c, now),
+		FixedPools:    a.settings.Gate(settings.GateStaticCapacity),
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
 	}

@@ -66,6 +66,8 @@ type Loop struct {
 	Labels requirement.Labels
 	// Consolidation are the settings of the search for what is not worth its price.
 	Consolidation consolidate.Settings
+	// FixedPools is the feature gate StaticCapacity: nodes of pools with replicas are replaced, too.
+	FixedPools bool
 	// Breaker may be nil: nothing pauses then.
 	Breaker breaker
 	Events  *event.Recorder
@@ -218,6 +220,9 @@ func (l *Loop) paused(ctx context.Context, cmd *disrupt.Command) (string, bool) 
 
 // replaceFixed replaces nodes of pools of a fixed size that are out of date, one for one.
 func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
+	if !l.FixedPools {
+		return nil
+	}
 	var errs []error
 	for _, turn := range r.StaticDrift(r.rooms[karpv1.DisruptionDrifted]) {
 		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))

@@ -70,7 +70,7 @@ func loop(f *fixture.Fixture) (*Loop, *cluster.State) {
 func newLoop(f *fixture.Fixture, c client.Client, state *cluster.State, now func() time.Time) *Loop {
 	q := &Queue{Client: c, Live: c, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, Jitter: func() float64 { return 0 }}
 	return &Loop{
-		Client: c, Live: c, State: state, Queue: q, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Client: c, Live: c, State: state, Queue: q, FixedPools: true, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 	}
 }

@@ -207,6 +207,16 @@ func TestFixedPool(t *testing.T) {
 	}
 }
 
+func TestFixedPoolsAreLeftAloneWithoutTheGate(t *testing.T) {
+	replicas := int64(1)
+	f := fixture.New(t, drifting(1, 1, budget("100%"), func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas })...)
+	l := shopLoop(f)
+	l.FixedPools = false
+	if pass(t, l); len(replacements(f)) > 0 {
+		t.Error("replaced")
+	}
+}
+
 func TestWhatPodsAreTold(t *testing.T) {
 	since := func(d time.Duration, value string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

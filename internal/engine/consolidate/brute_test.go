@@ -11,7 +11,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -47,10 +46,7 @@ func tiny(seed uint64) *snapshot.Snapshot {
 
 // bestSubset asks about every set of candidates, and returns the most that ending one of them saves.
 func bestSubset(s *snapshot.Snapshot) float64 {
-	var list []*disrupt.Candidate
-	for _, c := range candidates(s) {
-		list = append(list, c)
-	}
+	list := candidates(s)
 	p := schedule.Compile(s)
 	best := 0.0
 	for set := 1; set < 1<<len(list); set++ {

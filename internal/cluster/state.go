@@ -77,6 +77,8 @@ type State struct {
 
 	// reserving is held while places are counted and set aside. It is taken before mu.
 	reserving sync.Mutex
+	// buying is held by whoever creates claims, from the snapshot that they fit on. It is taken before the others.
+	buying sync.Mutex
 }
 
 // NewState returns an empty State; it reads nothing yet.
@@ -89,6 +91,13 @@ func NewState(cfg Config) *State {
 		nominated:  map[string]time.Time{},
 		reserved:   map[string]int64{},
 	}
+}
+
+// Buying waits until nobody else is creating claims, and keeps others from it until done is called. It is to be held from the
+// snapshot to the claims that are created by it: of two that decide by the same snapshot, each would spend what is left of a limit.
+func (s *State) Buying() (done func()) {
+	s.buying.Lock()
+	return s.buying.Unlock
 }
 
 // Created tells the state of a claim before the cache knows it.

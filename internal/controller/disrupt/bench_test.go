@@ -23,6 +23,7 @@ import (
 type still struct{ snap *snapshot.Snapshot }
 
 func (s still) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
+func (still) Buying() func()                                         { return func() {} }
 func (still) Condemn(types.UID)                                      {}
 func (still) Spare(types.UID)                                        {}
 func (still) Disrupt(types.UID, []string)                            {}

@@ -44,6 +44,8 @@ const failedSchedulingQuiet = 5 * time.Minute
 // world cuts snapshots and is told what the provisioner has done before the cache can show it.
 type world interface {
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
+	// Buying keeps others from creating claims until done is called.
+	Buying() (done func())
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
 	// KeepRoom says how many virtual pods each node holds.
@@ -85,16 +87,21 @@ func (p *Provisioner) Start(ctx context.Context) error {
 // settled waits until no claim is in the middle of changing hands: bought for pods that were driven off another
 // node and are being replaced by pods of other names, while what it can hold is not known before it has
 // launched. Planning then would buy for the replacements a second time. A launch takes a second or two; one
-// that takes longer than patience is not waited for.
-func (p *Provisioner) settled(ctx context.Context) (*snapshot.Snapshot, error) {
+// that takes longer than patience is not waited for. Nobody else creates claims from the snapshot on until done is called.
+func (p *Provisioner) settled(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
 	for {
+		done := p.State.Buying()
 		snap, err := p.State.Snapshot(ctx)
-		if err != nil || !changingHands(snap) {
-			return snap, err
+		if err == nil && !changingHands(snap) {
+			return snap, done, nil
+		}
+		done()
+		if err != nil {
+			return nil, nil, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		case <-time.After(settlePoll):
 		}
 	}
@@ -127,10 +134,11 @@ func changingHands(snap *snapshot.Snapshot) bool {
 
 // pass gathers, decides, and acts.
 func (p *Provisioner) pass(ctx context.Context) error {
-	snap, err := p.settled(ctx)
+	snap, done, err := p.settled(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	plan, err := p.place(ctx, snap)
 	return errors.Join(err, p.keepRoom(ctx, snap, plan))
 }

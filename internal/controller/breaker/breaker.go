@@ -68,6 +68,17 @@ func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.Disruptio
 	}
 }
 
+// Halted reports whether replacing for the reason that began at a time is to be taken back, and why: the reason has paused since.
+// While a pool cannot be read, nothing is taken back.
+func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.DisruptionReason, started time.Time) (why string, halted bool) {
+	p := &karpv1.NodePool{}
+	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
+		return "", false
+	}
+	book := breaker.Read(p)
+	return book.Why(reason), book.Halts(reason, started)
+}
+
 // Started notes that replacing begins: while the reason pauses, one is tried at a time, and what has just been made does not
 // show yet.
 func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {

@@ -74,6 +74,10 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if why, open := b.Open(f.Context(), "general", drifted); open {
 		t.Fatalf("open before anything failed: %s", why)
 	}
+	began := f.Now()
+	if _, halted := b.Halted(f.Context(), "general", drifted, began); halted {
+		t.Error("what is under way is halted before anything failed")
+	}
 	f.Clock = f.Clock.Add(10 * time.Minute)
 	f.Reconcile(r, "general")
 	reason, message := paused(f)
@@ -101,6 +105,15 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if _, open := next.Open(f.Context(), "general", karpv1.DisruptionUnderutilized); open {
 		t.Error("another reason pauses, too")
 	}
+	if why, halted := next.Halted(f.Context(), "general", drifted, began); !halted || why != message {
+		t.Errorf("what is under way: halted %v, %s", halted, why)
+	}
+	if _, halted := next.Halted(f.Context(), "general", drifted, f.Now().Add(15*time.Minute)); halted {
+		t.Error("the one that is tried is halted")
+	}
+	if _, halted := next.Halted(f.Context(), "general", karpv1.DisruptionUnderutilized, began); halted {
+		t.Error("what is under way for another reason is halted")
+	}
 	if _, open := next.Open(f.Context(), "other", drifted); open {
 		t.Error("a pool that does not exist holds something back")
 	}
@@ -116,6 +129,9 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	}
 	if _, open := next.Open(f.Context(), "general", drifted); open {
 		t.Error("still open")
+	}
+	if _, halted := next.Halted(f.Context(), "general", drifted, began); halted {
+		t.Error("still halted")
 	}
 	if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Normal DisruptionResumed") {
 		t.Errorf("events: %q", said)

@@ -196,6 +196,13 @@ func (b *Book) Standing(reason karpv1.DisruptionReason, underWay []time.Time, no
 	return Due
 }
 
+// Halts tells whether what was started for a reason, at a time, is not to be waited for: the reason pauses, and this is not what is
+// tried meanwhile.
+func (b *Book) Halts(reason karpv1.DisruptionReason, started time.Time) bool {
+	r := b.Reasons[reason]
+	return r != nil && !r.Paused.IsZero() && started.Before(r.Next.Time)
+}
+
 // Paused are the reasons that pause, sorted.
 func (b *Book) Paused() []karpv1.DisruptionReason {
 	var out []karpv1.DisruptionReason

@@ -14,10 +14,10 @@ import (
 // patience is how often a write is tried that others get in the way of.
 const patience = 4
 
-// change reads an object and writes what edit does to it, if anything. Where the object has changed since it was read, it is read
-// anew, from the API server itself.
-func change[T client.Object](ctx context.Context, c client.Client, live client.Reader, o T, edit func(T) error, write func(T, client.Patch) error) error {
-	key, from := client.ObjectKeyFromObject(o), client.Reader(c)
+// change reads an object from first and writes what edit does to it, if anything. Where the object has changed since it was read,
+// it is read anew, from the API server itself.
+func change[T client.Object](ctx context.Context, first, live client.Reader, o T, edit func(T) error, write func(T, client.Patch) error) error {
+	key, from := client.ObjectKeyFromObject(o), first
 	for try := 1; ; try++ {
 		if err := from.Get(ctx, key, o); err != nil {
 			return err
@@ -43,11 +43,12 @@ func onlyVersion(patch []byte, o client.Object) bool {
 	return string(patch) == `{"metadata":{"resourceVersion":"`+o.GetResourceVersion()+`"}}`
 }
 
-// setTaint puts the disrupted taint on the node, or takes it off.
+// setTaint puts the disrupted taint on the node, or takes it off. The cache is not asked: while it does not show that the taint was
+// taken off a moment ago, or put there, nothing would seem to be left to do.
 func setTaint(ctx context.Context, c client.Client, live client.Reader, name string, present bool) error {
 	node := &corev1.Node{}
 	node.Name = name
-	return change(ctx, c, live, node, func(n *corev1.Node) error {
+	return change(ctx, live, live, node, func(n *corev1.Node) error {
 		switch {
 		case n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, disrupted) == present:
 		case present:

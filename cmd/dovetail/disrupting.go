@@ -19,12 +19,13 @@ import (
 // addDisruption adds what finds nodes that are not worth their price or out of date, and what carries their end through.
 func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
+	pauses := breaker.New(c, now)
 	queue := &disrupt.Queue{
-		Client: c, Live: live, State: state, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Client: c, Live: live, State: state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 	}
 	marks := &drift.Reconciler{Client: c, Cloud: ec2, Labels: labels(), Log: log, Now: now}
 	loop := &disrupt.Loop{
-		Client: c, Live: live, State: state, Queue: queue, Labels: labels(), Breaker: breaker.New(c, now),
+		Client: c, Live: live, State: state, Queue: queue, Labels: labels(), Breaker: pauses,
 		FixedPools:    a.settings.Gate(settings.GateStaticCapacity),
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,

@@ -42,6 +42,7 @@ const (
 type world interface {
 	marks
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
+	Buying() (done func())
 	Disrupt(uid types.UID, replacements []string)
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
@@ -54,6 +55,7 @@ type world interface {
 type breaker interface {
 	Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool)
 	Started(pool string, reason karpv1.DisruptionReason)
+	halter
 }
 
 // Loop finds nodes to end, one pass at a time.
@@ -182,8 +184,10 @@ func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
 		return nil
 	}
 	r.moved = true
-	err := l.start(ctx, cmd)
-	if errors.Is(err, errSlipped) {
+	id := l.ID()
+	l.announce(cmd, id)
+	err := l.start(ctx, cmd, id)
+	if errors.Is(err, errSlipped) || errors.Is(err, errSpent) {
 		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
 		return nil
 	}
@@ -197,7 +201,7 @@ func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
 
 // paused asks the breaker about each pool of a node that would go and of one that would come.
 func (l *Loop) paused(ctx context.Context, cmd *disrupt.Command) (string, bool) {
-	if l.Breaker == nil || len(cmd.Plan.Launches) == 0 && !isStatic(cmd) {
+	if l.Breaker == nil || bought(cmd) == 0 {
 		return "", false
 	}
 	pools := map[string]bool{}

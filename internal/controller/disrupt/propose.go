@@ -140,22 +140,30 @@ func (l *Loop) move(ctx context.Context, r *round, commands []*disrupt.Command) 
 	return errors.Join(errs...)
 }
 
-// endEmpty ends nodes that have nothing to do with each other: one that cannot be ended holds up no other.
+// endEmpty ends nodes that have nothing to do with each other: one that cannot be ended holds up no other. To people they are one
+// command, whose ID those of the nodes begin with.
 func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) error {
-	l.count(all)
+	id := l.ID()
+	l.announce(all, id)
+	started := *all
+	started.Candidates = nil
 	var errs []error
-	for _, c := range all.Candidates {
+	for i, c := range all.Candidates {
 		one := *all
 		one.Candidates, one.Savings = []*disrupt.Candidate{c}, c.Price
-		err := l.start(ctx, &one)
+		err := l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i))
 		switch {
 		case errors.Is(err, errSlipped):
 			l.Metrics.FailedValidations.WithLabelValues(all.Kind).Inc()
 		case err != nil:
 			errs = append(errs, err)
 		default:
+			started.Candidates = append(started.Candidates, c)
 			r.started++
 		}
+	}
+	if len(started.Candidates) > 0 {
+		l.count(&started)
 	}
 	return errors.Join(errs...)
 }

@@ -44,14 +44,21 @@ type marks interface {
 	Spare(uid types.UID)
 }
 
+// halter tells whether a command that was started at a time is not to be carried on with, since its reason has paused in the pool.
+type halter interface {
+	Halted(ctx context.Context, pool string, reason karpv1.DisruptionReason, started time.Time) (why string, halted bool)
+}
+
 // Queue carries commands through that wait for replacements. What it knows of them is written on the claims, so that it does
 // not matter which process has started one: all replacements ready, the nodes are ended; one lost or late, everything is
 // taken back, replacements that nobody uses included. Commands that were being started by a process that has died are taken back.
 type Queue struct {
 	Client client.Client
 	// Live reads the API server itself.
-	Live    client.Reader
-	State   marks
+	Live  client.Reader
+	State marks
+	// Breaker may be nil: commands that have been started are carried through then, whatever becomes of others.
+	Breaker halter
 	Events  *event.Recorder
 	Metrics *metric.Metrics
 	Log     *slog.Logger
@@ -199,11 +206,34 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		return reconcile.Result{}, q.finish(ctx, c)
 	}
 	q.noteWhole(c.ID)
+	if why, halted := q.halted(ctx, c, progress); halted {
+		return reconcile.Result{}, q.fail(ctx, c, progress, why)
+	}
 	late := c.Started.Add(q.timeout(ctx)).Sub(q.Now())
 	if late <= 0 {
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)))
 	}
 	return reconcile.Result{RequeueAfter: min(late, poll)}, nil
+}
+
+// halted tells whether the breaker has come to hold back such commands since this one was started: its replacements would likely
+// fail like those before, and keep its nodes closed until they are late. Replacements that are all ready, or whose nodes
+// have joined, are waited for.
+func (q *Queue) halted(ctx context.Context, c command, p progress) (why string, halted bool) {
+	if q.Breaker == nil || len(p.absent) == 0 {
+		return "", false
+	}
+	pools := slices.Clone(p.absent)
+	for _, claim := range c.candidates {
+		pools = append(pools, claim.Labels[karpv1.LabelNodePool])
+	}
+	slices.Sort(pools)
+	for _, pool := range slices.Compact(pools) {
+		if why, halted := q.Breaker.Halted(ctx, pool, c.Reason, c.Started); halted {
+			return why, true
+		}
+	}
+	return "", false
 }
 
 // over forgets a command that no claim is to be ended by any more, and gives back what was bought for it in vain: a process that
@@ -256,6 +286,8 @@ type progress struct {
 	ready int
 	// lost is one that is gone, or was never made.
 	lost string
+	// absent are the pools of those whose node has not joined, one for each.
+	absent []string
 }
 
 func (q *Queue) progress(ctx context.Context, c command) (p progress, err error) {
@@ -275,6 +307,9 @@ func (q *Queue) progress(ctx context.Context, c command) (p progress, err error)
 		case condition.IsTrue(claim, karpv1.ConditionInitialized):
 			p.ready++
 		default:
+			if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
+				p.absent = append(p.absent, claim.Labels[karpv1.LabelNodePool])
+			}
 			q.Events.Normal(claim, "DisruptionLaunching", "Launching NodeClaim: %s", c.Reason)
 			if condition.IsTrue(claim, karpv1.ConditionLaunched) {
 				q.Events.Normal(claim, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")

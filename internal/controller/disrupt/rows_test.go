@@ -3,6 +3,7 @@ package disrupt
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,8 @@ func TestEmptyAndDrifted(t *testing.T) {
 func TestOneOfSeveralEmptyNodes(t *testing.T) {
 	f := fixture.New(t, emptyNodes("a", "b", "c")...)
 	l, _ := loop(f)
+	var log strings.Builder
+	l.Log = slog.New(slog.NewTextHandler(&log, nil))
 	settle(t, f, l, func() { f.Do(f.API.Create(t.Context(), fixture.Pod("web", "node-b"))) })
 	if diff := cmp.Diff([]string{"a", "c"}, ending(f)); diff != "" {
 		t.Errorf("lifecycle row 123: ending (-want +got):\n%s", diff)
@@ -98,6 +101,9 @@ func TestOneOfSeveralEmptyNodes(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(l.Metrics.Decisions.WithLabelValues("delete", "empty", "empty")); n != 1 {
 		t.Errorf("lifecycle row 122: %v commands, want one for all", n)
+	}
+	if n := strings.Count(log.String(), "disrupting node(s)"); n != 1 {
+		t.Errorf("lifecycle row 122: %d lines tell of commands, want one for all", n)
 	}
 }
 
@@ -257,6 +263,10 @@ func (p paused) Open(_ context.Context, pool string, _ karpv1.DisruptionReason) 
 }
 
 func (paused) Started(string, karpv1.DisruptionReason) {}
+
+func (p paused) Halted(_ context.Context, pool string, _ karpv1.DisruptionReason, _ time.Time) (string, bool) {
+	return "too many failed", pool == string(p)
+}
 
 func TestBreaker(t *testing.T) {
 	for pool, want := range map[string]int{"general": 0, "other": 1} {

@@ -20,16 +20,21 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// errSlipped is why a command is taken back before it has begun: pods have come, or have become protected, since it was made.
-var errSlipped = errors.New("pods have changed since the decision")
+// What a command is taken back for before it has begun: pods have come or have become protected since it was made, or others
+// have bought what its replacements were to be.
+var (
+	errSlipped = errors.New("pods have changed since the decision")
+	errSpent   = errors.New("the limits of the pool leave no room for the replacements any more")
+)
 
 // start closes the nodes of a command to new pods, looks for the last time at which pods are there, and buys the replacements.
 // Nodes that need none are ended at once, the others by the queue when their replacements are ready. What fails is taken back.
-func (l *Loop) start(ctx context.Context, cmd *disrupt.Command) error {
-	e := l.ending(cmd)
+func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error {
+	e := l.ending(cmd, id)
 	release := l.Queue.hold(e.ID)
 	defer release()
 	err := l.begin(ctx, cmd, e)
@@ -41,8 +46,8 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command) error {
 }
 
 // ending is what the claims of a command are to remember.
-func (l *Loop) ending(cmd *disrupt.Command) karpv1.Ending {
-	e := karpv1.Ending{ID: l.ID(), Reason: cmd.Reason, Kind: cmd.Kind, Started: l.Now().UTC()}
+func (l *Loop) ending(cmd *disrupt.Command, id string) karpv1.Ending {
+	e := karpv1.Ending{ID: id, Reason: cmd.Reason, Kind: cmd.Kind, Started: l.Now().UTC()}
 	for _, c := range cmd.Candidates {
 		e.Candidates = append(e.Candidates, c.Node.Claim)
 	}
@@ -69,7 +74,6 @@ func replacementName(pool, id string, i int) string {
 }
 
 func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) error {
-	l.announce(cmd, e)
 	moved := map[types.UID]bool{}
 	for i := range cmd.Plan.Launches {
 		for _, p := range cmd.Plan.Launches[i].Pods {
@@ -206,6 +210,11 @@ func (l *Loop) buy(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) e
 		}
 		return l.create(ctx, claim, e, 0)
 	}
+	done := l.State.Buying()
+	defer done()
+	if err := l.affords(ctx, cmd); err != nil {
+		return err
+	}
 	for i := range cmd.Plan.Launches {
 		claim, err := provision.Claim(&cmd.Plan.Launches[i], l.Labels)
 		if err != nil {
@@ -214,6 +223,22 @@ func (l *Loop) buy(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) e
 		if err := l.create(ctx, claim, e, i); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// affords looks anew at the limits of the pools that the replacements are of: since the command was made, claims may have been
+// created for pods.
+func (l *Loop) affords(ctx context.Context, cmd *disrupt.Command) error {
+	if !slices.ContainsFunc(cmd.Plan.Launches, func(l schedule.Launch) bool { return len(l.Pool.Spec.Limits) > 0 }) {
+		return nil
+	}
+	snap, err := l.State.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if why := disrupt.OverLimits(snap, cmd.Plan.Launches); why != "" {
+		return fmt.Errorf("%w: %s", errSpent, why)
 	}
 	return nil
 }

@@ -120,10 +120,18 @@ func (l *Loop) count(cmd *disrupt.Command) {
 }
 
 func decision(cmd *disrupt.Command) string {
-	if len(cmd.Plan.Launches) > 0 || isStatic(cmd) {
+	if bought(cmd) > 0 {
 		return "replace"
 	}
 	return "delete"
+}
+
+// bought is how many replacements a command buys.
+func bought(cmd *disrupt.Command) int {
+	if isStatic(cmd) {
+		return 1
+	}
+	return len(cmd.Plan.Launches)
 }
 
 // pools are those that lose nodes, sorted.
@@ -150,7 +158,7 @@ type replacementNode struct {
 }
 
 // announce logs a command before anything is done.
-func (l *Loop) announce(cmd *disrupt.Command, e karpv1.Ending) {
+func (l *Loop) announce(cmd *disrupt.Command, id string) {
 	var nodes []disruptedNode
 	pods := 0
 	for _, c := range cmd.Candidates {
@@ -166,8 +174,8 @@ func (l *Loop) announce(cmd *disrupt.Command, e karpv1.Ending) {
 		}
 		replacements = append(replacements, n)
 	}
-	l.Log.Info("disrupting node(s)", "command", fmt.Sprintf("%s: nodepools=[%s]: %s (savings: $%.2f)", describeHead(e), strings.Join(pools(cmd), ", "), movement(cmd), cmd.Savings),
-		"decision", decision(cmd), "reason", strings.ToLower(string(cmd.Reason)), "disrupted-node-count", len(nodes), "replacement-node-count", len(e.Replacements),
+	l.Log.Info("disrupting node(s)", "command", fmt.Sprintf("%s/%s: %s: nodepools=[%s]: %s (savings: $%.2f)", cmd.Reason, id, decision(cmd), strings.Join(pools(cmd), ", "), movement(cmd), cmd.Savings),
+		"decision", decision(cmd), "reason", strings.ToLower(string(cmd.Reason)), "disrupted-node-count", len(nodes), "replacement-node-count", bought(cmd),
 		"pod-count", pods, "disrupted-nodes", nodes, "replacement-nodes", replacements)
 }
 
@@ -188,10 +196,7 @@ func movement(cmd *disrupt.Command) string {
 		names = append(names, c.Node.Name)
 	}
 	out := "[" + strings.Join(names, ", ") + "]"
-	n := len(cmd.Plan.Launches)
-	if isStatic(cmd) {
-		n = 1
-	}
+	n := bought(cmd)
 	switch n {
 	case 0:
 		return out
@@ -201,21 +206,13 @@ func movement(cmd *disrupt.Command) string {
 	return fmt.Sprintf("%s -> [%d replacements]", out, n)
 }
 
-func describeHead(e karpv1.Ending) string {
-	decision := "delete"
-	if len(e.Replacements) > 0 {
-		decision = "replace"
-	}
-	return fmt.Sprintf("%s/%s: %s", e.Reason, e.ID, decision)
-}
-
 // describe is a command as its claims tell it.
 func describe(e karpv1.Ending) string {
-	out := describeHead(e) + ": [" + strings.Join(e.Candidates, ", ") + "]"
-	if len(e.Replacements) > 0 {
-		out += " -> [" + strings.Join(e.Replacements, ", ") + "]"
+	claims := "[" + strings.Join(e.Candidates, ", ") + "]"
+	if len(e.Replacements) == 0 {
+		return fmt.Sprintf("%s/%s: delete: %s", e.Reason, e.ID, claims)
 	}
-	return out
+	return fmt.Sprintf("%s/%s: replace: %s -> [%s]", e.Reason, e.ID, claims, strings.Join(e.Replacements, ", "))
 }
 
 func upperFirst(s string) string {

@@ -140,7 +140,14 @@ type stage struct {
 }
 
 // start replaces the process by a new one, that knows nothing.
-func (s *story) start() {
+func (s *story) start() { s.startGathering(quick()) }
+
+func quick() batch.Window {
+	return batch.Window{Idle: 200 * time.Microsecond, Max: 5 * time.Millisecond, Items: 100}
+}
+
+// startGathering is start, where claims are gathered for this long.
+func (s *story) startGathering(window batch.Window) {
 	s.line = &line{to: s.Sim, dice: rand.New(rand.NewPCG(s.dice.Uint64(), 0)), afterward: s.dice.IntN(2) == 0}
 	if s.dice.IntN(3) == 0 {
 		s.line.dies = 1 + s.dice.IntN(3)
@@ -148,12 +155,11 @@ func (s *story) start() {
 	cfg := s.cfg
 	cfg.HTTPClient = s.line
 	api := ec2.NewFromConfig(cfg)
-	quick := batch.Window{Idle: 200 * time.Microsecond, Max: 5 * time.Millisecond, Items: 100}
-	s.ends = instance.New(instance.Config{EC2: api, Identity: s.who, Window: quick, Now: s.Clock.Now})
+	s.ends = instance.New(instance.Config{EC2: api, Identity: s.who, Window: quick(), Now: s.Clock.Now})
 	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
 	s.now = launch.New(launch.Config{
 		EC2: api, Identity: s.who, Templates: launch.NewTemplates(api, s.who, s.Clock.Now), Instances: s.ends, Addresses: addresses,
-		Scarcity: scarcity.New(s.Clock.Now), Window: quick, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		Scarcity: scarcity.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -231,7 +237,7 @@ func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.gone = e.gone || over && !s.now.Busy(string(claim.UID))
+	e.gone = e.gone || over
 }
 
 // round lets every claim be reconciled at the same time, as a hundred workers do.
@@ -320,10 +326,9 @@ func (s *stage) tell(t *testing.T, seed uint64) {
 	s.clear(t)
 }
 
-// TestLostAnswersBuyNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
-// after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
-// controllers that die at any call or forget what they were told, claims that are deleted, status writes that are lost.
-func TestLostAnswersBuyNothingTwice(t *testing.T) {
+// newStage is an account with a node class, and a few types to launch.
+func newStage(t *testing.T) *stage {
+	t.Helper()
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
@@ -344,10 +349,99 @@ func TestLostAnswersBuyNothingTwice(t *testing.T) {
 	for _, name := range []string{"m5.large", "m6i.large", "c5.large"} {
 		s.types = append(s.types, typeNamed(t, all, name))
 	}
+	return s
+}
+
+// TestLostAnswersBuyNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
+// after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
+// controllers that die at any call or forget what they were told, claims that are deleted, status writes that are lost.
+func TestLostAnswersBuyNothingTwice(t *testing.T) {
+	s := newStage(t)
 	for seed := range uint64(1000) {
 		s.tell(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
+}
+
+// Two claims are launched together, and the call is lost. Then one of them is deleted.
+func TestDeletedAfterALostLaunch(t *testing.T) {
+	type scene struct {
+		*story
+		kept, deleted *karpv1.NodeClaim
+	}
+	begin := func(t *testing.T) *scene {
+		t.Helper()
+		s := &scene{story: &story{stage: newStage(t), t: t, dice: rand.New(rand.NewPCG(1, 1))}}
+		timing := awsim.DefaultTiming()
+		timing.Visible = time.Minute
+		s.Sim.SetTiming(timing)
+		s.startGathering(batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2}) // however slow the machine is
+		s.line.calm, s.line.dies, s.line.afterward = true, 1, false
+		var launches sync.WaitGroup
+		for n, c := range []**karpv1.NodeClaim{&s.kept, &s.deleted} {
+			*c = claim(fmt.Sprintf("claim-%d", n), onDemand)
+			metav1.SetMetaDataAnnotation(&(*c).ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
+			launches.Go(func() {
+				order := launch.Order{Claim: (*c).DeepCopy(), Class: s.class, Types: s.types}
+				_, err := s.now.LaunchTogether(t.Context(), order, func(_ context.Context, mark string) error {
+					(*c).Annotations[karpv1.AnnotationLaunch] = mark
+					return nil
+				})
+				if err == nil {
+					t.Error("the call was not lost")
+				}
+			})
+		}
+		launches.Wait()
+		if _, err := s.now.Find(t.Context(), s.deleted); err == nil {
+			t.Error("it is known at once what has come of the lost call")
+		}
+		return s
+	}
+	const long = instance.VisibleWithin + time.Second
+
+	t.Run("the other asks again, late, and that answer is lost: it is not released before it is known", func(t *testing.T) {
+		s := begin(t)
+		s.line.dead = false
+		s.Clock.Advance(long - 2*time.Second)
+		s.line.dies, s.line.afterward = 1, true // EC2 launches for both
+		if _, _, err := s.now.Adopt(t.Context(), s.kept); err == nil {
+			t.Error("the second call was not lost")
+		}
+		s.line.dead = false
+		s.Clock.Advance(2 * time.Second)
+		if found, err := s.now.Find(t.Context(), s.deleted); err == nil && len(found) == 0 {
+			t.Error("the deleted claim is believed to have no instance")
+		}
+		s.Clock.Advance(long)
+		if found, err := s.now.Find(t.Context(), s.deleted); err != nil || len(found) != 1 {
+			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
+		}
+		if _, found, err := s.now.Adopt(t.Context(), s.kept); err != nil || !found {
+			t.Errorf("the other claim has none: %v", err)
+		}
+	})
+	t.Run("nobody asks: it is released, and nothing is launched for it later", func(t *testing.T) {
+		s := begin(t)
+		s.line.dead = false
+		s.Clock.Advance(long)
+		if found, err := s.now.Find(t.Context(), s.deleted); err != nil || len(found) > 0 {
+			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
+		}
+		if s.now.Busy(string(s.deleted.UID)) {
+			t.Error("its launch is believed to be in progress")
+		}
+		for range 2 {
+			_, found, err := s.now.Adopt(t.Context(), s.kept)
+			if found || len(s.living()) > 0 {
+				t.Errorf("something was launched: %v", err)
+			}
+			s.Clock.Advance(long)
+		}
+		if _, found, err := s.now.Adopt(t.Context(), s.kept); found || err != nil {
+			t.Errorf("the other claim cannot be launched anew: found %v, %v", found, err)
+		}
+	})
 }

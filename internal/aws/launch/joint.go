@@ -3,15 +3,19 @@ package launch
 import (
 	"context"
 	"sync"
+	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
 // joint is a launch for several claims, as the process that makes it knows it.
 //
 // A call whose outcome is not known is made again as it was, with the same token, by whichever claim asks first: EC2 then
-// answers as it did. Until it has answered, none of the claims may be launched in another way.
+// answers as it did. Until it has answered, none of the claims may be launched in another way. Where nobody has asked for so
+// long that EC2 shows what there is, a claim that is to end may give the launch up: no call is made any more, and all its
+// claims go by their tickets.
 type joint struct {
 	id      string
 	request *request
@@ -25,9 +29,12 @@ type joint struct {
 	state sync.Mutex // guards what follows; never held during calls
 	// settled is true once the outcome is known.
 	settled bool
-	// lost is true after a call whose outcome is not known, and since then until it is.
-	lost   bool
-	bought []cloud.Instance
+	// calling is true during a call, doubtful when the last one was made whose outcome is not known.
+	calling  bool
+	doubtful time.Time
+	// givenUp launches make no more calls, and stay as they are.
+	givenUp bool
+	bought  []cloud.Instance
 	// err is what claims without an instance are told.
 	err error
 }
@@ -53,6 +60,30 @@ func (j *joint) known(claimUID string) (i cloud.Instance, err error, settled boo
 	return i, err, true
 }
 
+// giveUp ends a launch whose outcome nobody has asked for in a while, and reports whether no call can be made any more.
+func (j *joint) giveUp(now time.Time) bool {
+	j.state.Lock()
+	defer j.state.Unlock()
+	if !j.settled && !j.calling && !j.doubtful.IsZero() && now.Sub(j.doubtful) >= instance.VisibleWithin {
+		j.givenUp = true
+	}
+	return j.settled || j.givenUp
+}
+
+// isGivenUp reports whether giveUp has ended the launch.
+func (j *joint) isGivenUp() bool {
+	j.state.Lock()
+	defer j.state.Unlock()
+	return j.givenUp
+}
+
+// open reports whether a call may still be made.
+func (j *joint) open() bool {
+	j.state.Lock()
+	defer j.state.Unlock()
+	return !j.settled && !j.givenUp
+}
+
 // settle makes the call, unless another has made one meanwhile, and reports what is known then.
 func (l *Launcher) settle(ctx context.Context, j *joint) {
 	j.state.Lock()
@@ -61,13 +92,15 @@ func (l *Launcher) settle(ctx context.Context, j *joint) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state.Lock()
-	done := j.settled || j.calls != before
+	done := j.settled || j.givenUp || j.calls != before
+	j.calling = !done
+	first := j.doubtful.IsZero()
 	j.state.Unlock()
 	if done {
 		return
 	}
 	a := l.ask(ctx, j.request)
-	if a.gone && !j.lost {
+	if a.gone && first {
 		if err := l.remake(ctx, j); err == nil {
 			a = l.ask(ctx, j.request)
 		}
@@ -81,16 +114,17 @@ func (l *Launcher) outcome(j *joint, a answer) {
 	j.state.Lock()
 	defer j.state.Unlock()
 	j.calls++
+	j.calling = false
 	switch {
 	case !a.known:
-		j.lost, j.err = true, lostError(a.err)
-	case a.err != nil && j.lost:
+		j.doubtful, j.err = l.cfg.Now(), lostError(a.err)
+	case a.err != nil && !j.doubtful.IsZero():
 		// This call had no effect. What the one before did is as it was.
 		j.err = whole(a)
 	case a.err != nil:
 		j.settled, j.err = true, whole(a)
 	default:
-		j.settled, j.lost, j.err = true, false, refusal(a.failed)
+		j.settled, j.err = true, refusal(a.failed)
 		for n := range min(len(a.bought), len(j.orders)) {
 			i := a.bought[n]
 			l.complete(&i, j.orders[n], j.request)

@@ -126,10 +126,8 @@ func (l *Launcher) count(claimUID string, by int) {
 func (l *Launcher) Busy(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if j, ok := l.joints.Get(claimUID); ok {
-		if _, _, settled := j.known(claimUID); !settled {
-			return true
-		}
+	if j, ok := l.joints.Get(claimUID); ok && j.open() {
+		return true
 	}
 	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
 }
@@ -195,11 +193,11 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.In
 	return found[0], true, nil
 }
 
-// jointOf returns the launch of several that the claim took part in last, if this process has made it. The claim may be
-// read from before it was written on. What else it says, another process has written, which knows better.
+// jointOf returns the launch of several that the claim took part in last, if this process has made it and not given it up.
+// The claim may be read from before it was written on. What else it says, another process has written, which knows better.
 func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
 	j, ok := l.joints.Get(string(claim.UID))
-	if !ok {
+	if !ok || j.isGivenUp() {
 		return nil
 	}
 	mark := claim.Annotations[karpv1.AnnotationLaunch]
@@ -212,8 +210,9 @@ func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
 // Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
 // making a call that could launch one. The error says that it is not known yet.
 func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
-	uid := string(claim.UID)
+	uid, over := string(claim.UID), true
 	if j := l.jointOf(claim); j != nil {
+		over = j.giveUp(l.cfg.Now()) // before EC2 is asked, which then shows all that the calls have brought
 		switch i, err, settled := j.known(uid); {
 		case settled && err == nil:
 			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
@@ -234,10 +233,15 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.I
 		return l.findAlone(ctx, uid)
 	}
 	i, found, err := l.recall(ctx, claim, ticket)
-	if err != nil || !found {
+	switch {
+	case err != nil:
 		return nil, err
+	case found:
+		return []cloud.Instance{i}, nil
+	case !over:
+		return nil, inDoubt(nil) // another claim may ask EC2 once more, which then launches for this one, too
 	}
-	return []cloud.Instance{i}, nil
+	return nil, nil
 }
 
 // findAlone is Find for a claim that was launched alone, if at all.

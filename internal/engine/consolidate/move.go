@@ -120,31 +120,7 @@ func (x *search) find(pl schedule.Placement) int {
 // split takes a plan apart into the parts that share no new node. Nodes whose pods all go to nodes that exist come first,
 // each by itself.
 func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*move {
-	parent := map[*node]*node{}
-	var root func(n *node) *node
-	root = func(n *node) *node {
-		if parent[n] == nil || parent[n] == n {
-			return n
-		}
-		parent[n] = root(parent[n])
-		return parent[n]
-	}
-	buys := map[*node]bool{}
-	for i := range plan.Launches {
-		var first *node
-		for _, p := range plan.Launches[i].Pods {
-			n := homes[p]
-			if n == nil {
-				continue
-			}
-			buys[n] = true
-			if first == nil {
-				first = root(n)
-			} else if r := root(n); r != first {
-				parent[r] = first
-			}
-		}
-	}
+	root, buys := sharing(plan, homes)
 	parts := map[*node]*move{}
 	var deletes, replaces []*move
 	for _, n := range gone {
@@ -161,19 +137,23 @@ func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*mo
 		}
 		m.gone = append(m.gone, n)
 	}
+	of := func(p *corev1.Pod) *move { // nil for pods that do not have to move
+		if n := homes[p]; n != nil {
+			return parts[root(n)]
+		}
+		return nil
+	}
 	for _, pl := range plan.Placements {
 		var seen []*move
 		for _, p := range pl.Pods {
-			n := homes[p]
-			if n == nil || slices.Contains(seen, parts[root(n)]) {
+			m := of(p)
+			if m == nil || slices.Contains(seen, m) {
 				continue
 			}
-			m := parts[root(n)]
 			seen = append(seen, m)
-			of := func(p *corev1.Pod) bool { return homes[p] != nil && parts[root(homes[p])] == m }
-			own := schedule.Placement{Node: pl.Node, Claim: pl.Claim, Pods: only(pl.Pods, of)}
+			own := schedule.Placement{Node: pl.Node, Claim: pl.Claim, Pods: only(pl.Pods, func(p *corev1.Pod) bool { return of(p) == m })}
 			for _, d := range pl.Devices {
-				if of(d.Pod) {
+				if of(d.Pod) == m {
 					own.Devices = append(own.Devices, d)
 				}
 			}
@@ -182,14 +162,43 @@ func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*mo
 	}
 	for i := range plan.Launches {
 		for _, p := range plan.Launches[i].Pods {
-			if n := homes[p]; n != nil {
-				m := parts[root(n)]
+			if m := of(p); m != nil {
 				m.plan.Launches = append(m.plan.Launches, plan.Launches[i])
 				break
 			}
 		}
 	}
 	return append(deletes, replaces...)
+}
+
+// sharing tells which nodes have pods that go to the same launches: such have the same root. buys are those with pods that go
+// to any.
+func sharing(plan *schedule.Plan, homes map[*corev1.Pod]*node) (root func(*node) *node, buys map[*node]bool) {
+	parent := map[*node]*node{}
+	root = func(n *node) *node {
+		if parent[n] == nil || parent[n] == n {
+			return n
+		}
+		parent[n] = root(parent[n])
+		return parent[n]
+	}
+	buys = map[*node]bool{}
+	for i := range plan.Launches {
+		var first *node
+		for _, p := range plan.Launches[i].Pods {
+			n := homes[p]
+			if n == nil {
+				continue
+			}
+			buys[n] = true
+			if first == nil {
+				first = root(n)
+			} else if r := root(n); r != first {
+				parent[r] = first
+			}
+		}
+	}
+	return root, buys
 }
 
 func only[T any](list []T, keep func(T) bool) []T {

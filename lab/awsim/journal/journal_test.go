@@ -109,7 +109,7 @@ func state(t *testing.T, cfg aws.Config, id string) string {
 // await polls until an instance is in a state: the account's clock is the machine's.
 func await(t *testing.T, cfg aws.Config, id, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); state(t, cfg, id) != want; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); state(t, cfg, id) != want; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("instance is %s, not %s", state(t, cfg, id), want)
 		}

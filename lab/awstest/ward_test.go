@@ -1,0 +1,237 @@
+package awstest
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
+)
+
+const queueName = "interruptions"
+
+// ward is an account with instances of claims, and the controllers that follow what is said of them.
+type ward struct {
+	*world
+	*fixture.Fixture
+	cloud   *aws.Cloud
+	queue   *interrupt.Queue
+	status  *interrupt.Status
+	metrics *interrupt.Metrics
+	log     *strings.Builder
+}
+
+// newWard launches a spot instance for each name, as its claim, with a Node.
+func newWard(t *testing.T, names ...string) *ward {
+	t.Helper()
+	w := &ward{world: newWorld(t), log: &strings.Builder{}}
+	if err := w.Sim.SendEvents(queueName); err != nil {
+		t.Fatal(err)
+	}
+	w.cloud = w.start(w.config("uid-1"))
+	w.Fixture = fixture.New(t, fixture.Pool("general"))
+	w.Fixture.Clock = w.world.Clock.Now()
+	class := nodeClass("default")
+	resolve(t, w.cloud, class)
+	for _, name := range names {
+		w.launch(name, class)
+	}
+	w.settle()
+	w.drop()
+	w.restart()
+	return w
+}
+
+func (w *ward) launch(name string, class *awsv1.EC2NodeClass) {
+	w.world.t.Helper()
+	c := claim(name, in(karpv1.LabelCapacityType, "spot"))
+	c.Finalizers = []string{karpv1.FinalizerTermination}
+	launched, err := w.cloud.Launch(w.Context(), c, class)
+	if err != nil {
+		w.world.t.Fatal(err)
+	}
+	for key, value := range launched.Labels {
+		c.Labels[key] = value
+	}
+	c.Status.ProviderID, c.Status.NodeName = launched.ProviderID, "node-"+name
+	w.Do(w.API.Create(w.Context(), c.DeepCopy()))
+	stored := w.Claim(name)
+	stored.Status = c.Status
+	w.Do(w.API.Status().Update(w.Context(), stored))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	node.Spec.ProviderID = launched.ProviderID
+	w.Do(w.API.Create(w.Context(), node))
+}
+
+// restart makes the controllers anew, their memory empty.
+func (w *ward) restart() {
+	w.world.t.Helper()
+	var err error
+	if w.metrics, err = interrupt.NewMetrics(prometheus.NewRegistry()); err != nil {
+		w.world.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	actor := &interrupt.Actor{
+		Client: w.API, Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: w.Fixture.Metrics, Log: log, Now: w.world.Clock.Now,
+	}
+	w.queue = &interrupt.Queue{
+		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,
+		Standing: &interrupt.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
+	}
+	w.status = &interrupt.Status{Clinic: w.cloud, Actor: actor, Standing: w.queue.Standing, Metrics: w.metrics, Log: log}
+}
+
+// instance is the ID of a claim's instance.
+func (w *ward) instance(name string) string {
+	id := w.Claim(name).Status.ProviderID
+	return id[strings.LastIndexByte(id, '/')+1:]
+}
+
+// send puts a message into the queue.
+func (w *ward) send(body string) {
+	w.world.t.Helper()
+	if err := w.Sim.SQS().Send(queueName, body); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// round has the controller read the queue once, in which there are messages.
+func (w *ward) round() {
+	w.world.t.Helper()
+	w.Fixture.Clock = w.world.Clock.Now()
+	if _, err := w.queue.Round(w.Context(), 0); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// look has the controller ask after the status of instances.
+func (w *ward) look() {
+	w.world.t.Helper()
+	w.Fixture.Clock = w.world.Clock.Now()
+	if err := w.status.Pass(w.Context()); err != nil {
+		w.world.t.Fatal(err)
+	}
+}
+
+// waiting is how many messages are in the queue, whether they are hidden or not.
+func (w *ward) waiting() string {
+	w.world.t.Helper()
+	out, err := sqs.NewFromConfig(w.Config).GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: new(w.URL + "/111122223333/" + queueName), AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameAll},
+	})
+	if err != nil {
+		w.world.t.Fatal(err)
+	}
+	return out.Attributes["ApproximateNumberOfMessages"] + "+" + out.Attributes["ApproximateNumberOfMessagesNotVisible"]
+}
+
+// drop empties the queue of what has been said so far.
+func (w *ward) drop() {
+	w.world.t.Helper()
+	q := w.cloud.InterruptionQueue(queueName)
+	for {
+		messages, err := q.Receive(w.Context(), 0)
+		if err != nil {
+			w.world.t.Fatal(err)
+		}
+		if len(messages) == 0 {
+			return
+		}
+		if _, err := q.Delete(w.Context(), messages); err != nil {
+			w.world.t.Fatal(err)
+		}
+	}
+}
+
+// eventBridge is what EventBridge sends of EC2.
+func eventBridge(detailType, detail string) string {
+	return fmt.Sprintf(`{"version":"0","id":"1","source":"aws.ec2","account":"111122223333","time":"2026-08-21T10:00:00Z","region":"us-east-1","resources":[],"detail-type":%q,"detail":%s}`, detailType, detail)
+}
+
+const spotWarning = "EC2 Spot Instance Interruption Warning"
+
+// ended are the claims that are on their way out, by name.
+func (w *ward) ended() []string {
+	w.world.t.Helper()
+	var list karpv1.NodeClaimList
+	w.Do(w.API.List(w.Context(), &list))
+	out := []string{}
+	for _, c := range list.Items {
+		if c.DeletionTimestamp != nil {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *ward) received(kind string) int {
+	return counted(w.world.t, w.metrics.Received.WithLabelValues(kind))
+}
+
+// counted is a counter's or a gauge's.
+func counted(t testing.TB, m prometheus.Metric) int {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return int(out.GetCounter().GetValue() + out.GetGauge().GetValue())
+}
+
+// expect fails unless these claims end, and no others, and the queue is empty.
+func (w *ward) expect(ended ...string) {
+	w.world.t.Helper()
+	if got := w.ended(); !slices.Equal(got, append([]string{}, ended...)) {
+		w.world.t.Errorf("claims %v end, want %v", got, ended)
+	}
+	if got := w.waiting(); got != "0+0" {
+		w.world.t.Errorf("%s messages are left", got)
+	}
+}
+
+// reasons are those of events, each with how often it was given.
+func reasons(said []string) map[string]int {
+	out := map[string]int{}
+	for _, s := range said {
+		kind, rest, _ := strings.Cut(s, " ")
+		reason, _, _ := strings.Cut(rest, " ")
+		out[kind+" "+reason]++
+	}
+	return out
+}
+
+// pool is what the NodePool says of the queue.
+func (w *ward) pool() (metav1.Condition, bool) {
+	pool := fixture.Pool("general")
+	w.Get(pool)
+	return condition.Get(pool, karpv1.ConditionInterruptionQueueUnavailable)
+}
+
+// until waits for what other goroutines do.
+func (w *ward) until(what string, done func() bool) {
+	w.world.t.Helper()
+	deadline := time.After(2 * time.Minute) // far more than a busy machine needs
+	for !done() {
+		select {
+		case <-deadline:
+			w.world.t.Fatalf("%s: not within 2 min; log: %s", what, w.log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -210,9 +210,9 @@ func (c *Cloud) learn(described *ekstypes.Cluster) error {
 	}
 	switch {
 	case c.cluster.Endpoint == "":
-		return errors.New("EKS does not tell the cluster's endpoint")
+		return errors.New("EKS does not tell the cluster's endpoint: set --cluster-endpoint, or start again once the cluster is ACTIVE")
 	case c.version == "":
-		return errors.New("EKS does not tell the cluster's version")
+		return errors.New("EKS does not tell the cluster's version: leave --eks-control-plane out, and it is asked of the API server")
 	}
 	return nil
 }

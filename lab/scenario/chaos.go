@@ -25,6 +25,30 @@ type Mixes struct {
 	Count int
 }
 
+// split shares the seeds out to so many worlds, or as many as there are seeds.
+func (m Mixes) split(worlds int) []Mixes {
+	var out []Mixes
+	for left := min(worlds, m.Count); left > 0; left-- {
+		part := Mixes{First: m.First, Count: (m.Count + left - 1) / left}
+		out = append(out, part)
+		m.First, m.Count = m.First+uint64(part.Count), m.Count-part.Count
+	}
+	return out
+}
+
+// Chaos is the story chaos, told in several worlds, each with its share of the seeds.
+func Chaos(m Mixes, worlds int) []Scenario {
+	var out []Scenario
+	for _, part := range m.split(worlds) {
+		s := chaos(part)
+		if worlds > 1 {
+			s.Name = fmt.Sprintf("%s-%d-%d", s.Name, part.First, part.First+uint64(part.Count)-1)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // DefaultMixes are few enough to be told with every other story.
 var DefaultMixes = Mixes{First: 1, Count: 3}
 

@@ -73,7 +73,7 @@ func twoClustersOneName() Scenario {
 			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
 				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
 			}},
-			{Name: "10 minutes of the account's clock, with expiration and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},
+			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},
 			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 				if err := twinPodsRun(ctx, w, twinNodes-twinBrief, twinBrief); err != nil {
 					return err
@@ -106,7 +106,12 @@ func twoClustersOneName() Scenario {
 func (w *World) at(n int) *World { return &World{World: w.World, Cluster: w.Clusters[n]} }
 
 func twinManifest(w *World, n int, name string) ([]byte, error) {
-	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n]})
+	return twinManifestOf(w, n, name, "1")
+}
+
+// twinManifestOf has the nodes of the steady pool be of a generation: those of another are out of date.
+func twinManifestOf(w *World, n int, name, generation string) ([]byte, error) {
+	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": generation})
 }
 
 // refused starts the second controller, which must end and say why, without having changed anything.
@@ -286,13 +291,25 @@ func sideBySide(ctx context.Context, w *World) error {
 	if err := pass(twinPeace / 2); err != nil {
 		return err
 	}
-	for _, c := range w.Clusters {
+	for n, c := range w.Clusters {
 		if err := errors.Join(c.StopController(ctx), c.StartController(ctx)); err != nil {
+			return err
+		}
+		text, err := twinManifestOf(w, n, manifests.Twin, "2")
+		if err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, text); err != nil {
 			return err
 		}
 	}
 	if err := pass(twinPeace); err != nil {
 		return err
+	}
+	for n := range w.Clusters {
+		if err := world.Until(ctx, func() error { return replacedForDrift(ctx, w.at(n)) }); err != nil {
+			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
+		}
 	}
 	for n, c := range w.Clusters {
 		own := callsOf(w.AWS.Calls(), c)
@@ -309,6 +326,25 @@ func sideBySide(ctx context.Context, w *World) error {
 		}
 	}
 	return trespass(w.AWS.Calls(), w.Clusters)
+}
+
+// replacedForDrift checks that nodes of the second generation have come up.
+func replacedForDrift(ctx context.Context, w *World) error {
+	var claims karpv1.NodeClaimList
+	if err := list(ctx, w, &claims); err != nil {
+		return err
+	}
+	n := 0
+	for i := range claims.Items {
+		if c := &claims.Items[i]; c.Labels["lab.dovetail.sh/generation"] == "2" && condition.IsTrue(c, karpv1.ConditionInitialized) {
+			n++
+		}
+	}
+	if n == 0 {
+		return errors.New("no node was replaced for drift: nothing was proven")
+	}
+	w.Note("%d nodes were replaced for drift", n)
+	return nil
 }
 
 // callsOf counts the calls of a cluster's autoscaler that succeeded, by action.

@@ -2,10 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -64,5 +68,90 @@ func allOf(ctx context.Context, w *World, alias string, nodes int) error {
 			return err
 		}
 		return unpaired(claims.Items, live)
+	})
+}
+
+// badAMI is a new image with which no node comes up.
+func badAMI() Scenario {
+	const nodes = 20
+	s := newShop()
+	s.pool["AMI_ALIAS"] = oldImage
+	var before []string
+	steps := append(s.open(),
+		s.fill(nodes, nodes, 0),
+		Step{Name: "a new image that does not boot: the rollout is stopped, and the NodePool says so", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			var err error
+			if before, err = fleet(ctx, w); err != nil {
+				return err
+			}
+			id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+release(newImage))
+			if err != nil {
+				return err
+			}
+			w.BreakImage(id)
+			s.guard.keep(frontApp, nodes) // no pod has to move before its new node is up
+			begin := time.Now()
+			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
+				return err
+			}
+			if err := s.paused(ctx, w, true); err != nil {
+				return err
+			}
+			w.Note("after %.0f s, and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
+			return nil
+		}},
+		Step{Name: "nothing further is launched; the old nodes stay, and all pods run", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			if n := len(w.Instances()) - nodes; n > nodes/2 {
+				return fmt.Errorf("%d instances were launched with the image", n)
+			}
+			if err := s.guard.settled(ctx, settledFor); err != nil {
+				return err
+			}
+			return errors.Join(oldStay(ctx, w, before), s.run(ctx, w), s.guard.verdict(w))
+		}},
+		Step{Name: "the old image again: nothing is left to do, and the rollout is not paused any more", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": oldImage}); err != nil {
+				return err
+			}
+			if err := errors.Join(s.paused(ctx, w, false), allOf(ctx, w, oldImage, nodes)); err != nil {
+				return err
+			}
+			return errors.Join(oldStay(ctx, w, before), s.sound(ctx, w))
+		}},
+		s.close(),
+	)
+	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("a new image with which no node joins: %d old nodes stay", nodes), Steps: steps}
+}
+
+// oldStay checks that each of the NodeClaims is still there.
+func oldStay(ctx context.Context, w *World, before []string) error {
+	now, err := fleet(ctx, w)
+	if err != nil {
+		return err
+	}
+	for _, name := range before {
+		if !slices.Contains(now, name) {
+			return fmt.Errorf("NodeClaim %s has gone", name)
+		}
+	}
+	return nil
+}
+
+// paused waits until the pool says that a reason for disruption is paused, or no longer.
+func (s *shop) paused(ctx context.Context, w *World, want bool) error {
+	return world.Until(ctx, func() error {
+		pool := &karpv1.NodePool{}
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: "default"}, pool); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(pool.Status.Conditions, karpv1.ConditionDisruptionPaused)
+		is := c != nil && c.Status == "True"
+		if is != want {
+			return fmt.Errorf("the condition %s of the pool is %+v", karpv1.ConditionDisruptionPaused, c)
+		}
+		if is {
+			w.Note("%s: %s", c.Reason, c.Message)
+		}
+		return nil
 	})
 }

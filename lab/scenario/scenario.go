@@ -46,13 +46,13 @@ func (w *World) Note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// All are the stories, in the order in which they are best told. Each call makes them anew; a story is
-// told once.
-func All(m Mixes) []Scenario {
+// All are the stories, in the order in which they are best told: chaos with these seeds, and consolidate with so many nodes.
+// Each call makes them anew; a story is told once.
+func All(m Mixes, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), zonalShift(),
-		emptyFast(), expire(), repair(), spotInterruption(), driftRollout(), chaos(m),
+		emptyFast(), expire(), repair(), spotInterruption(), driftRollout(), badAMI(), consolidate(nodes), chaos(m),
 	}
 }
 

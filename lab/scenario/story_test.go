@@ -27,7 +27,8 @@ func TestScenarios(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			// Each has a world of its own, and waits for most of its time.
 			t.Parallel()
-			out, failed := exec.CommandContext(t.Context(), binary, "run", s.Name, "-o", "json").Output()
+			// The fleet is smaller than the story's own: many worlds are told at a time here.
+			out, failed := exec.CommandContext(t.Context(), binary, "run", s.Name, "-o", "json", "--nodes", "40").Output()
 			var results []scenario.Result
 			if err := json.Unmarshal(out, &results); err != nil {
 				t.Fatalf("%v (%v) in:\n%s", err, failed, out)

@@ -90,7 +90,7 @@ first-node: FAILED after 12.3 s; logs are kept in /tmp/x
 // A story is a value: each has a name, a line about it, and steps that end.
 func TestAllAreComplete(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range All(DefaultMixes) {
+	for _, s := range All(DefaultMixes, DefaultNodes) {
 		if s.Name == "" || s.Summary == "" || names[s.Name] {
 			t.Errorf("story %q (%q): no name, no summary, or not the only one", s.Name, s.Summary)
 		}

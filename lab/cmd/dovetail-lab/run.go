@@ -28,6 +28,7 @@ type runOptions struct {
 	mixes              scenario.Mixes
 	parallel           int
 	kills              uint64
+	worlds, nodes      int
 }
 
 func newRun() *cobra.Command {
@@ -42,6 +43,7 @@ was there, and keeps the logs.`,
 		Example: `  dovetail-lab run first-node
   dovetail-lab run first-node scale-up-down -o json
   dovetail-lab run chaos --first-seed 17 --seeds 1
+  dovetail-lab run chaos --seeds 200 --worlds 3
   dovetail-lab run drift-rollout --kill-controller 7
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
@@ -57,7 +59,7 @@ was there, and keeps the logs.`,
 				return misused(cmd, fmt.Errorf("--parallel %d: at least one is needed", o.parallel))
 			}
 			if o.parallel == 0 {
-				o.parallel = 1
+				o.parallel = o.worlds
 				if o.all {
 					o.parallel = 2
 				}
@@ -68,7 +70,9 @@ was there, and keeps the logs.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
 	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all two)")
+	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate begins with")
+	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "worlds among which the seeds of the scenario chaos are shared out, if it is told alone")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all two, with --worlds as many)")
 	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller every 3 to 25 s from beginning to end, by this seed (default: do not)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
@@ -109,7 +113,7 @@ func listStories(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All(scenario.DefaultMixes) {
+	for _, s := range scenario.All(scenario.DefaultMixes, scenario.DefaultNodes) {
 		e := entry{Name: s.Name, Summary: s.Summary}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -136,7 +140,19 @@ func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
 	if o.mixes.Count < 1 {
 		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.mixes.Count)
 	}
-	all := scenario.All(o.mixes)
+	if o.nodes < scenario.LeastNodes {
+		return nil, fmt.Errorf("--nodes %d: at least %d are needed", o.nodes, scenario.LeastNodes)
+	}
+	if o.worlds < 1 {
+		return nil, fmt.Errorf("--worlds %d: at least one is needed", o.worlds)
+	}
+	if o.worlds > 1 {
+		if o.all || !slices.Equal(names, []string{"chaos"}) {
+			return nil, errors.New("--worlds is for the scenario chaos, told alone")
+		}
+		return scenario.Chaos(o.mixes, o.worlds), nil
+	}
+	all := scenario.All(o.mixes, o.nodes)
 	if o.all {
 		if len(names) > 0 {
 			return nil, errors.New("--all runs every scenario: name none")

@@ -28,10 +28,11 @@ type Mixes struct {
 // split shares the seeds out to so many worlds, or as many as there are seeds.
 func (m Mixes) split(worlds int) []Mixes {
 	var out []Mixes
+	first, rest := m.First, m.Count
 	for left := min(worlds, m.Count); left > 0; left-- {
-		part := Mixes{First: m.First, Count: (m.Count + left - 1) / left}
+		part := Mixes{First: first, Count: (rest + left - 1) / left}
 		out = append(out, part)
-		m.First, m.Count = m.First+uint64(part.Count), m.Count-part.Count
+		first, rest = first+uint64(part.Count), rest-part.Count
 	}
 	return out
 }

@@ -106,12 +106,22 @@ func twoClustersOneName() Scenario {
 func (w *World) at(n int) *World { return &World{World: w.World, Cluster: w.Clusters[n]} }
 
 func twinManifest(w *World, n int, name string) ([]byte, error) {
-	return twinManifestOf(w, n, name, "1")
+	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": "1", "DRIFT_BUDGET": "0"})
 }
 
-// twinManifestOf has the nodes of the steady pool be of a generation: those of another are out of date.
-func twinManifestOf(w *World, n int, name, generation string) ([]byte, error) {
-	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": generation})
+// renew has the steady pools of both clusters be of the second generation, for which so many of their nodes may be replaced
+// at a time.
+func renew(ctx context.Context, w *World, budget string) error {
+	for n, c := range w.Clusters {
+		text, err := render(w.at(n), manifests.Twin, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget})
+		if err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refused starts the second controller, which must end and say why, without having changed anything.
@@ -291,17 +301,13 @@ func sideBySide(ctx context.Context, w *World) error {
 	if err := pass(twinPeace / 2); err != nil {
 		return err
 	}
-	for n, c := range w.Clusters {
+	for _, c := range w.Clusters {
 		if err := errors.Join(c.StopController(ctx), c.StartController(ctx)); err != nil {
 			return err
 		}
-		text, err := twinManifestOf(w, n, manifests.Twin, "2")
-		if err != nil {
-			return err
-		}
-		if err := c.Apply(ctx, text); err != nil {
-			return err
-		}
+	}
+	if err := renew(ctx, w, "5"); err != nil {
+		return err
 	}
 	if err := pass(twinPeace); err != nil {
 		return err
@@ -310,6 +316,9 @@ func sideBySide(ctx context.Context, w *World) error {
 		if err := world.Until(ctx, func() error { return replacedForDrift(ctx, w.at(n)) }); err != nil {
 			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
 		}
+	}
+	if err := renew(ctx, w, "0"); err != nil { // what has begun goes on, and the rest stays
+		return err
 	}
 	for n, c := range w.Clusters {
 		own := callsOf(w.AWS.Calls(), c)

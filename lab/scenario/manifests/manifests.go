@@ -29,7 +29,8 @@ const (
 	// be moved, and those of ledger have a volume each.
 	ChaosWorkload = "chaos-workload.yaml"
 	// Twin are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
-	// Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes).
+	// Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes), DRIFT_BUDGET (how many of them may be
+	// replaced at a time for another).
 	Twin = "twin.yaml"
 	// TwinWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
 	// nodes expire.

@@ -55,7 +55,7 @@ func expire() Scenario {
 // emptyFast is a workload of which most goes at once.
 func emptyFast() Scenario {
 	const nodes, kept = 50, 10
-	const within = time.Minute
+	const within = 2 * time.Minute // what it takes is noted
 	s := newShop()
 	s.guard = newGuard(most(nodes))
 	s.pool["BUDGET"] = "100%"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -140,18 +141,33 @@ func (l *Loop) move(ctx context.Context, r *round, commands []*disrupt.Command) 
 	return errors.Join(errs...)
 }
 
+// abreast is how many empty nodes are ended at a time: each takes half a dozen calls, one after the other.
+const abreast = 10
+
 // endEmpty ends nodes that have nothing to do with each other: one that cannot be ended holds up no other. To people they are one
 // command, whose ID those of the nodes begin with.
 func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) error {
 	id := l.ID()
 	l.announce(all, id)
+	outcomes := make([]error, len(all.Candidates))
+	var starting errgroup.Group
+	starting.SetLimit(abreast)
+	for i, c := range all.Candidates {
+		starting.Go(func() error {
+			one := *all
+			one.Candidates, one.Savings = []*disrupt.Candidate{c}, c.Price
+			outcomes[i] = l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i))
+			return nil
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		return err
+	}
 	started := *all
 	started.Candidates = nil
 	var errs []error
 	for i, c := range all.Candidates {
-		one := *all
-		one.Candidates, one.Savings = []*disrupt.Candidate{c}, c.Price
-		err := l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i))
+		err := outcomes[i]
 		switch {
 		case errors.Is(err, errSlipped):
 			l.Metrics.FailedValidations.WithLabelValues(all.Kind).Inc()

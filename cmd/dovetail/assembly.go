@@ -230,7 +230,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	return errors.Join(errs...)
 }
 
-// cloud prepares AWS and refuses to start on the wrong cluster.
+// cloud prepares AWS.
 func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	var cfg awssdk.Config
 	if err := patiently(ctx, a.log, "region and credentials", func(ctx context.Context) (err error) {
@@ -303,22 +303,30 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := patiently(ctx, a.log, "the cluster", func(ctx context.Context) error { return ec2.Preflight(ctx, local) }); err != nil {
+	if err := a.ready(ctx, ec2, local); err != nil {
 		return nil, err
+	}
+	return ec2, nil
+}
+
+// ready refuses to start on the wrong cluster or without AWS, and reads what has to be known before the first plan.
+func (a *assembly) ready(ctx context.Context, ec2 *aws.Cloud, local aws.APIServer) error {
+	if err := patiently(ctx, a.log, "the cluster", func(ctx context.Context) error { return ec2.Preflight(ctx, local) }); err != nil {
+		return err
 	}
 	if missing := ec2.MissingPermissions(ctx); len(missing) > 0 {
 		a.log.Error("the controller's role lacks permissions; allow them as the policy does that `dovetail iam-policy` prints", "missing", missing)
 	}
 	if err := patiently(ctx, a.log, "zonal shifts", ec2.RefreshZonalShifts); err != nil {
-		return nil, err
+		return err
 	}
 	if err := patiently(ctx, a.log, "instance types", ec2.RefreshTypes); err != nil {
-		return nil, fmt.Errorf("read instance types: %w", err)
+		return fmt.Errorf("read instance types: %w", err)
 	}
 	if err := ec2.RefreshPrices(ctx); err != nil {
 		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
 	}
-	return ec2, nil
+	return nil
 }
 
 // nodePools are all of the cluster.

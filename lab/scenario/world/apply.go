@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +40,7 @@ func (c *Cluster) install(ctx context.Context) error {
 			if err := c.Client.Create(ctx, crd); err != nil {
 				return fmt.Errorf("create CustomResourceDefinition %s: %w", crd.Name, err)
 			}
-			return c.established(ctx, crd.Name)
+			return c.discovered(ctx, crd)
 		})
 	}
 	group.Go(func() error { return c.Apply(ctx, deploy.RBAC) })
@@ -49,19 +51,30 @@ func (c *Cluster) install(ctx context.Context) error {
 	return nil
 }
 
-// established waits until the API server serves a kind.
-func (c *Cluster) established(ctx context.Context, name string) error {
+// discovered waits until the API server serves a kind, and says so to those who ask what it serves: discovery follows the
+// condition Established a moment later, and a watch begun in between would find no such kind.
+func (c *Cluster) discovered(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+	kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 	return Until(ctx, func() error {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		current := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(crd), current); err != nil {
 			return err
 		}
-		for _, condition := range crd.Status.Conditions {
-			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-				return nil
+		if !established(current) {
+			return fmt.Errorf("CustomResourceDefinition %s is not established", crd.Name)
+		}
+		for _, version := range crd.Spec.Versions {
+			if _, err := c.Client.RESTMapper().RESTMapping(kind, version.Name); version.Served && err != nil {
+				return fmt.Errorf("CustomResourceDefinition %s is established, but not discovered: %w", crd.Name, err)
 			}
 		}
-		return fmt.Errorf("CustomResourceDefinition %s is not established", name)
+		return nil
+	})
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
 }
 

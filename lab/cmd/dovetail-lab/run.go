@@ -196,25 +196,25 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 	var group errgroup.Group
 	group.SetLimit(o.parallel)
 	var mu sync.Mutex // of out
+	width := 0
+	for _, s := range stories {
+		width = max(width, len(s.Name))
+	}
 	for i, s := range stories {
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			// Told alone, a story is reported as it goes; among others, when it has ended.
-			to, whole := out, &bytes.Buffer{}
-			if o.parallel > 1 {
-				to = whole
+			to := out
+			if o.parallel > 1 { // so that one sees whose step it is
+				to = &prefixed{mu: &mu, out: out, prefix: fmt.Sprintf("%-*s │ ", width, s.Name)}
 			}
 			result, err := o.runStory(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
 			if err != nil {
 				return err
 			}
 			told[i] = &result
-			mu.Lock()
-			defer mu.Unlock()
-			_, err = out.Write(whole.Bytes())
-			return err
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -236,6 +236,28 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 		return errReported
 	}
 	return nil
+}
+
+// prefixed writes lines that begin with the name of the story that they belong to. Several share mu and out.
+type prefixed struct {
+	mu     *sync.Mutex
+	out    io.Writer
+	prefix string
+}
+
+// Write takes whole lines.
+func (p *prefixed) Write(lines []byte) (int, error) {
+	var all bytes.Buffer
+	for line := range bytes.Lines(lines) {
+		all.WriteString(p.prefix)
+		all.Write(line)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.out.Write(all.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
 }
 
 // runStory tells a story and removes its state if nobody needs it any more.

@@ -18,6 +18,10 @@ const (
 	unconsolidatableQuiet = 15 * time.Minute
 )
 
+// searching is for how long one search may go on. What it has found by then is acted upon; pools that it did not come to go
+// first in the next.
+const searching = time.Minute
+
 // rest is how many times as long as a search has taken the next one waits, where nothing is found.
 const rest = 10
 
@@ -46,7 +50,9 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 	}
 	candidates := r.free(r.Candidates)
 	began := l.Now()
-	found := consolidate.Find(r.compiled(), r.Snapshot, candidates, room.Allowances(), consolidate.PoolTotals(r.Snapshot, r.Candidates, totals), l.Consolidation)
+	settings := l.Consolidation
+	settings.Over = func() bool { return l.Now().Sub(began) > searching }
+	found := consolidate.Find(r.compiled(), r.Snapshot, candidates, room.Allowances(), consolidate.PoolTotals(r.Snapshot, r.Candidates, totals), settings)
 	took := l.Now().Sub(began)
 	l.measureMoves(&found, len(candidates), took)
 	l.Consolidation.First = found.Unseen

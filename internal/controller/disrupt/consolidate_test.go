@@ -173,6 +173,23 @@ func TestCalm(t *testing.T) {
 	}
 }
 
+// A search that takes too long ends with what it has, and says so.
+func TestSearchOutOfTime(t *testing.T) {
+	f := fixture.New(t, oversized()...)
+	l := shopLoop(f)
+	at := f.Now()
+	l.Now = func() time.Time { at = at.Add(searching + 1); return at }
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.ToFloat64(l.Metrics.Timeouts.WithLabelValues("multi")); n != 1 {
+		t.Errorf("%v searches are counted as cut short, want 1", n)
+	}
+	if l.calm.at != (time.Time{}) {
+		t.Error("rests though not everything was looked at")
+	}
+}
+
 // Killed at any write, a node that is too large is replaced by one, or stays.
 func TestConsolidationKilled(t *testing.T) {
 	killtest.Run(t, killtest.Story{

@@ -103,6 +103,11 @@ func TestRowsOfTheBound(t *testing.T) {
 		if len(again.Unseen) != 1 || again.Unseen[0] == r.Unseen[0] {
 			t.Errorf("not yet seen are %v, want the other pool", again.Unseen)
 		}
+		asked := 0
+		late := find(s, consolidate.Settings{Over: func() bool { asked++; return asked > 1 }})
+		if !late.TimedOut || late.Examined != 1 || !slices.Equal(late.Unseen, r.Unseen) {
+			t.Errorf("when time is up after one candidate, %d are examined, not yet seen are %v", late.Examined, late.Unseen)
+		}
 		if all := find(s, none()); all.TimedOut || len(all.Unseen) > 0 || all.Examined != 6 {
 			t.Errorf("without a bound, %d are examined and %v are not seen", all.Examined, all.Unseen)
 		}

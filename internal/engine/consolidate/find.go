@@ -174,9 +174,9 @@ func (x *search) ask(q schedule.Question) schedule.Plan {
 	return x.p.Ask(q)
 }
 
-// spent tells whether the bound of work is reached.
+// spent tells whether the bound of work or of time is reached.
 func (x *search) spent() bool {
-	if x.st.Questions > 0 && x.result.Questions >= x.st.Questions {
+	if x.st.Questions > 0 && x.result.Questions >= x.st.Questions || !x.exhausts && x.st.Over != nil && x.st.Over() {
 		x.exhausts = true
 	}
 	return x.exhausts

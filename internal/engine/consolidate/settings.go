@@ -15,6 +15,8 @@ type Settings struct {
 	// Questions bounds the work, in questions asked of the Problem, so that the result does not depend on the machine. Zero
 	// means that there is no bound, a negative number that nothing may be asked.
 	Questions int
+	// Over is asked between questions; once it says so, the search ends with what it has. Nil never does.
+	Over func() bool
 	// First are pools that go first: the Unseen of an earlier search.
 	First []string
 }
@@ -27,7 +29,7 @@ type Result struct {
 	Left []disrupt.Left
 	// OverBudget tells that some candidate was left for the budgets of its pool.
 	OverBudget bool
-	// TimedOut tells that the work was cut short by Settings.Questions; Unseen are the pools of which no candidate was looked
+	// TimedOut tells that the work was cut short by Settings.Questions or Settings.Over; Unseen are the pools of which no candidate was looked
 	// at by then, sorted.
 	TimedOut bool
 	Unseen   []string

@@ -30,5 +30,5 @@ func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
 	}
-	return errors.Join(queue.Register(a.mgr), marks.Register(a.mgr), a.mgr.Add(loop))
+	return errors.Join(queue.Register(a.mgr), marks.Register(a.mgr), loop.Register(a.mgr))
 }

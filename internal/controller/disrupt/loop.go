@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// idle is the pause after a pass that found nothing.
+	// idle is the pause after a pass that found nothing, unless a claim changes before it is over.
 	idle = 10 * time.Second
 	// SettleTime is how long a decision must hold before it is acted upon.
 	SettleTime = 15 * time.Second
@@ -81,6 +81,9 @@ type Loop struct {
 	// Settle is SettleTime in production.
 	Settle time.Duration
 
+	// bell rings when a pass is worth its while before the pause is over; nil is silent.
+	bell chan struct{}
+
 	proposals []proposal
 	// tried is when a node was last found to be one whose pods have nowhere to go.
 	tried map[types.UID]time.Time
@@ -94,17 +97,15 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 
 // Start runs passes until ctx ends.
 func (l *Loop) Start(ctx context.Context) error {
-	for {
+	for goOn := true; goOn; {
+		began := l.Now()
 		acted, err := l.pass(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(l.pause(acted && err == nil)):
-		}
+		goOn = l.await(ctx, l.pause(acted && err == nil), l.Now().Sub(began))
 	}
+	return nil
 }
 
 // pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do.

@@ -130,6 +130,7 @@ func chaos(m Mixes) Scenario {
 	return Scenario{
 		Name:    "chaos",
 		Summary: "throttling, lost answers, no capacity, crashes of controller and API server, seeded: no pod gets two nodes, nothing leaks, no volume is lost",
+		Long:    true,
 		Steps:   steps,
 	}
 }

@@ -48,6 +48,7 @@ func consolidate(nodes int) Scenario {
 	return Scenario{
 		Name:    "consolidate",
 		Summary: fmt.Sprintf("%d nodes of which %d %% are used: they become few, within every budget", nodes, percent),
+		Long:    true,
 		Steps:   steps,
 	}
 }

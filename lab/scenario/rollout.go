@@ -45,7 +45,7 @@ func driftRollout() Scenario {
 		}},
 		s.close(),
 	)
-	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("a new image over %d nodes, a tenth at a time", nodes), Steps: steps}
+	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("a new image over %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
 }
 
 // release is the part of an image's alias that its name ends in.
@@ -120,7 +120,7 @@ func badAMI() Scenario {
 		}},
 		s.close(),
 	)
-	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("a new image with which no node joins: %d old nodes stay", nodes), Steps: steps}
+	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("a new image with which no node joins: %d old nodes stay", nodes), Long: true, Steps: steps}
 }
 
 // oldStay checks that each of the NodeClaims is still there.

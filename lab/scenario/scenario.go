@@ -20,6 +20,8 @@ import (
 type Scenario struct {
 	Name    string
 	Summary string // one line
+	// Long stories take minutes. Where several are told at a time they go first, so that none is waited for in the end.
+	Long bool
 	// Setting, if set, changes the world that the story is told in.
 	Setting func(*world.Config)
 	// Beside, if set, goes on beside the steps until its context ends; its error is the story's.

@@ -16,31 +16,43 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stories []struct{ Name string }
+	var stories []struct {
+		Name string
+		Long bool
+	}
 	if err := json.Unmarshal(out, &stories); err != nil {
 		t.Fatal(err)
 	}
 	if len(stories) < 4 {
 		t.Fatalf("there are only %d stories: %s", len(stories), out)
 	}
-	for _, s := range stories {
-		t.Run(s.Name, func(t *testing.T) {
-			// Each has a world of its own, and waits for most of its time.
-			t.Parallel()
-			// The fleet is smaller than the story's own: many worlds are told at a time here.
-			out, failed := exec.CommandContext(t.Context(), binary, "run", s.Name, "-o", "json", "--nodes", "40").Output()
-			var results []scenario.Result
-			if err := json.Unmarshal(out, &results); err != nil {
-				t.Fatalf("%v (%v) in:\n%s", err, failed, out)
+	for _, long := range []bool{true, false} { // so that none is waited for in the end
+		for _, s := range stories {
+			if s.Long == long {
+				t.Run(s.Name, func(t *testing.T) {
+					// Each has a world of its own, and waits for most of its time.
+					t.Parallel()
+					tell(t, binary, s.Name)
+				})
 			}
-			if failed != nil || len(results) != 1 || !results[0].Passed {
-				t.Errorf("%v\n%s", failed, out)
-			}
-			for _, r := range results {
-				for _, step := range r.Steps {
-					t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
-				}
-			}
-		})
+		}
+	}
+}
+
+func tell(t *testing.T, binary, name string) {
+	t.Helper()
+	// The fleet is smaller than the story's own: many worlds are told at a time here.
+	out, failed := exec.CommandContext(t.Context(), binary, "run", name, "-o", "json", "--nodes", "40").Output()
+	var results []scenario.Result
+	if err := json.Unmarshal(out, &results); err != nil {
+		t.Fatalf("%v (%v) in:\n%s", err, failed, out)
+	}
+	if failed != nil || len(results) != 1 || !results[0].Passed {
+		t.Errorf("%v\n%s", failed, out)
+	}
+	for _, r := range results {
+		for _, step := range r.Steps {
+			t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
+		}
 	}
 }

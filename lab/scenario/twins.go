@@ -48,6 +48,7 @@ func twoClustersOneName() Scenario {
 	return Scenario{
 		Name:    "two-clusters-one-name",
 		Summary: fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", twinNodes),
+		Long:    true,
 		Setting: twinWorld,
 		Steps: []Step{
 			{Name: "start the first cluster's controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {

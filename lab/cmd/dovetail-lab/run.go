@@ -61,7 +61,7 @@ was there, and keeps the logs.`,
 			if o.parallel == 0 {
 				o.parallel = o.worlds
 				if o.all {
-					o.parallel = 2
+					o.parallel = 3
 				}
 			}
 			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
@@ -72,7 +72,7 @@ was there, and keeps the logs.`,
 	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate begins with")
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "worlds among which the seeds of the scenario chaos are shared out, if it is told alone")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all two, with --worlds as many)")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all three, with --worlds as many)")
 	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller every 3 to 25 s from beginning to end, by this seed (default: do not)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
@@ -110,11 +110,12 @@ func listStories(out io.Writer, output string) error {
 	type entry struct {
 		Name    string   `json:"name"`
 		Summary string   `json:"summary"`
+		Long    bool     `json:"long,omitempty"`
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
 	for _, s := range scenario.All(scenario.DefaultMixes, scenario.DefaultNodes) {
-		e := entry{Name: s.Name, Summary: s.Summary}
+		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
 		}
@@ -200,7 +201,8 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 	for _, s := range stories {
 		width = max(width, len(s.Name))
 	}
-	for i, s := range stories {
+	for _, i := range order(stories, o.parallel) {
+		s := stories[i]
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return nil
@@ -236,6 +238,19 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 		return errReported
 	}
 	return nil
+}
+
+// order is in what order stories are begun, by their indices: as they were asked for, or the long ones first if several are told at a time.
+func order(stories []scenario.Scenario, parallel int) []int {
+	var first, then []int
+	for i, s := range stories {
+		if s.Long && parallel > 1 {
+			first = append(first, i)
+		} else {
+			then = append(then, i)
+		}
+	}
+	return append(first, then...)
 }
 
 // prefixed writes lines that begin with the name of the story that they belong to. Several share mu and out.

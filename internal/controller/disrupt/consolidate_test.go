@@ -68,11 +68,11 @@ func TestConsolidation(t *testing.T) {
 	if len(replacements(f)) > 0 || closed(f, "node-a") {
 		t.Fatal("acts on a decision that has not settled")
 	}
-	if got := l.pause(false); got != idle {
+	if got := l.pause(false, nil); got != idle {
 		t.Errorf("pause %v", got)
 	}
 	f.Clock = f.Clock.Add(SettleTime - time.Second)
-	if got := l.pause(false); got != time.Second {
+	if got := l.pause(false, nil); got != time.Second {
 		t.Errorf("pause %v when a proposal is due in a second", got)
 	}
 	f.Clock = f.Clock.Add(time.Second)

@@ -32,6 +32,8 @@ import (
 const (
 	// idle is the pause after a pass that found nothing, unless a claim changes before it is over.
 	idle = 10 * time.Second
+	// retry is the least pause after a pass that failed.
+	retry = time.Second
 	// SettleTime is how long a decision must hold before it is acted upon.
 	SettleTime = 15 * time.Second
 	// drifts is how many nodes that are out of date are tried in one pass.
@@ -103,19 +105,23 @@ func (l *Loop) Start(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
-		goOn = l.await(ctx, l.pause(acted && err == nil), l.Now().Sub(began))
+		goOn = l.await(ctx, l.pause(acted, err), l.Now().Sub(began))
 	}
 	return nil
 }
 
-// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do.
-func (l *Loop) pause(acted bool) time.Duration {
-	if acted {
+// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do. One that failed
+// leaves due what is due.
+func (l *Loop) pause(acted bool, err error) time.Duration {
+	if acted && err == nil {
 		return 0
 	}
 	wait, now := idle, l.Now()
 	for i := range l.proposals {
 		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
+	}
+	if err != nil {
+		return max(wait, retry)
 	}
 	return wait
 }

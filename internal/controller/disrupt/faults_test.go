@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -47,4 +50,29 @@ func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 			t.Errorf("%d passes in %v, want at most %d", passes, lasts, most)
 		}
 	})
+}
+
+// A node that cannot be opened keeps no other closed.
+func TestReopenPastANodeThatCannotBe(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Initialized), fixture.Up("a", tainted), fixture.Claim("b", fixture.Initialized), fixture.Up("b", tainted))
+	l, state := loop(f)
+	refused := errors.New("webhook says no")
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "node-a" {
+				return refused
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+	})
+	s, err := state.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cleanUp(t.Context(), s); !errors.Is(err, refused) {
+		t.Errorf("error %v", err)
+	}
+	if closed(f, "node-b") {
+		t.Error("node-b is still closed")
+	}
 }

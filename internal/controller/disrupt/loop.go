@@ -292,18 +292,20 @@ func (l *Loop) pausedPool(ctx context.Context, pool string) bool {
 	return open
 }
 
-// cleanUp opens nodes that nobody is ending: whoever has closed them has not said why, or not so that we can read it.
+// cleanUp opens nodes that nobody is ending: whoever has closed them has not said why, or not so that we can read it. One that
+// cannot be opened keeps no other closed.
 func (l *Loop) cleanUp(ctx context.Context, snap *snapshot.Snapshot) error {
+	var errs []error
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
 		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, disrupted) {
 			continue
 		}
 		if err := l.cleanUpOne(ctx, n); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("open node %q, which nobody ends: %w", n.Name, err)
+			errs = append(errs, fmt.Errorf("open node %q, which nobody ends: %w", n.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (l *Loop) cleanUpOne(ctx context.Context, n *snapshot.Node) error {

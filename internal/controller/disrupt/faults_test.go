@@ -7,9 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -74,5 +77,51 @@ func TestReopenPastANodeThatCannotBe(t *testing.T) {
 	}
 	if closed(f, "node-b") {
 		t.Error("node-b is still closed")
+	}
+}
+
+// free is a node that is out of date, with a pod, beside one that has nothing to do and has been so for long enough.
+func free() []client.Object {
+	objects := []client.Object{fixture.Class(), fixture.Pool("general", func(p *karpv1.NodePool) {
+		p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Second)
+		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+	})}
+	return append(objects, fixture.Claim("a", drifted), fixture.Up("a", machine("m.small")), fixture.Pod("web", "node-a", asks("1500m")),
+		fixture.Claim("free", quiet), fixture.Up("free", machine("m.small")))
+}
+
+// A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before they
+// have come.
+func TestRoomThatIsCountedOnStays(t *testing.T) {
+	f := fixture.New(t, free()...)
+	l := shopLoop(f)
+	pass(t, l)
+	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" || len(replacements(f)) > 0 {
+		t.Errorf("%d replacements, ending (-want +got):\n%s", len(replacements(f)), diff)
+	}
+}
+
+// Nodes that have nothing to do are no room for others' pods in the pass that ends them.
+func TestRoomThatHasJustBeenEnded(t *testing.T) {
+	f := fixture.New(t, free()...)
+	a := f.Claim("a")
+	condition.Clear(a, karpv1.ConditionDrifted, fixture.Start)
+	f.Do(f.API.Status().Update(t.Context(), a))
+	l := shopLoop(f)
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a = f.Claim("a")
+	drifted(a)
+	f.Do(f.API.Status().Update(t.Context(), a))
+	if acted, err := l.pass(t.Context()); err != nil || !acted {
+		t.Fatalf("acted %v, error %v", acted, err)
+	}
+	if diff := cmp.Diff([]string{"free"}, ending(f)); diff != "" {
+		t.Errorf("ending (-want +got):\n%s", diff)
+	}
+	pass(t, l)
+	if len(replacements(f)) != 1 || !closed(f, "node-a") {
+		t.Errorf("later: %d replacements, closed %v", len(replacements(f)), closed(f, "node-a"))
 	}
 }

@@ -110,11 +110,14 @@ func (l *Loop) Start(ctx context.Context) error {
 	return nil
 }
 
-// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do. One that failed
-// leaves due what is due.
+// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do. After one that
+// failed what is due is still due.
 func (l *Loop) pause(acted bool, err error) time.Duration {
-	if acted && err == nil {
+	switch {
+	case acted && err == nil:
 		return 0
+	case acted:
+		return retry
 	}
 	wait, now := idle, l.Now()
 	for i := range l.proposals {
@@ -133,7 +136,8 @@ type round struct {
 	rooms map[karpv1.DisruptionReason]*disrupt.Room
 	// taken are claims that a method of this pass, or a proposal, already has its eye on.
 	taken map[types.UID]bool
-	// started counts commands; moved is true after one whose pods need room elsewhere, which the snapshot does not show.
+	// started counts commands; moved is true after one whose pods need room elsewhere, or which has ended such room: the snapshot
+	// does not show it.
 	started int
 	moved   bool
 	problem *schedule.Problem

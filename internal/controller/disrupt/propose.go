@@ -177,6 +177,7 @@ func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) err
 		}
 	}
 	if len(started.Candidates) > 0 {
+		r.moved = true
 		l.count(&started)
 	}
 	return errors.Join(errs...)

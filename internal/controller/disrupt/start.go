@@ -92,6 +92,7 @@ func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending)
 		}
 	}
 	if len(e.Replacements) == 0 {
+		l.nominate(cmd)
 		return l.endAll(ctx, e)
 	}
 	if err := l.revoke(ctx, e, moved); err != nil {
@@ -101,10 +102,15 @@ func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending)
 		return err
 	}
 	l.Queue.noteWhole(e.ID)
+	l.nominate(cmd)
+	return nil
+}
+
+// nominate keeps the nodes that pods are to move to from being ended before they come.
+func (l *Loop) nominate(cmd *disrupt.Command) {
 	for _, p := range cmd.Plan.Placements {
 		l.State.Nominate(p.Node)
 	}
-	return nil
 }
 
 // close makes the claim remember its end and let go of the pods that a replacement is bought for, keeps new pods off its node,

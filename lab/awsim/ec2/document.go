@@ -195,7 +195,7 @@ func (e *EC2) show(r *record) instanceInfo {
 		CPU: showCPU(o), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
 		BootMode:    pick(o.machine.Hypervisor == "nitro", "uefi", "legacy-bios"),
 		Maintenance: maintenanceSpec{AutoRecovery: "default"}, Bandwidth: bandwidthSpec{Weighting: "default"},
-		DNS: &dnsSpec{HostnameType: "ip-name"},
+		DNS: &dnsSpec{HostnameType: ipName},
 	}
 	if o.image.Platform == "windows" {
 		i.PlatformDetails, i.UsageOperation = "Windows", "RunInstances:0002"
@@ -287,6 +287,9 @@ func (e *EC2) showNIC(r *record, n nic) attachedInterface {
 		ip := n.ip.String()
 		a.PrivateIP, a.PrivateDNSName = ip, privateDNSName(e.cfg.Region, ip)
 		a.PrivateIPs = []privateIP{{IP: ip, DNS: a.PrivateDNSName, Primary: true}}
+	}
+	for _, ip := range n.more {
+		a.PrivateIPs = append(a.PrivateIPs, privateIP{IP: ip.String(), DNS: privateDNSName(e.cfg.Region, ip.String())})
 	}
 	if n.public {
 		a.Association = &publicAddress{IP: r.publicIP, DNS: publicDNSName(e.cfg.Region, r.publicIP), Owner: amazonOwners}

@@ -162,9 +162,9 @@ func (in *createFleetInput) check() error {
 		}
 	}
 	if overrides > maxOverrides {
-		return wire.Errorf("InvalidFleetConfiguration", "The fleet configuration has %d launch specifications, more than the %d allowed", overrides, maxOverrides)
+		return invalidFleet("The fleet configuration has %d launch specifications, more than the %d allowed", overrides, maxOverrides)
 	}
-	return firstError(in.checkReserved(), in.checkOptions(), checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...))
+	return firstError(in.checkReserved(), in.checkOptions(), in.checkInstant(), checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...))
 }
 
 // reservedCapacity is the target capacity type of fleets that use reservations of several types.
@@ -289,7 +289,7 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 		if len(overrides) == 0 {
 			overrides = []fleetOverride{{}}
 		}
-		tags := templateTags(t, v)
+		tags, first := templateTags(t, v), len(list)
 		for _, o := range overrides {
 			c, err := e.candidate(t, v, o)
 			if err != nil {
@@ -297,6 +297,9 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 			}
 			c.request.tags, c.request.systemTags = in.Tags, tags
 			list = append(list, c)
+		}
+		if err := e.checkPools(list[first:]); err != nil {
+			return nil, err
 		}
 	}
 	if len(list) == 0 {
@@ -307,7 +310,7 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 
 func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*candidate, error) {
 	if o.InstanceType == "" && v.data.InstanceType == "" {
-		return nil, wire.Errorf("InvalidFleetConfiguration", "Either the launch template or its overrides must name an instance type")
+		return nil, invalidFleet("Either the launch template or its overrides must name an instance type")
 	}
 	data := &v.data
 	if o.Placement != nil {
@@ -328,11 +331,10 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 		},
 	}
 	if o.ZoneID != "" {
-		z := find(e.market.zones, func(z Zone) bool { return z.ID == o.ZoneID })
-		if z.Name == "" || o.Zone != "" && o.Zone != z.Name {
-			return nil, invalidValue("Invalid availability zone-id: [%s]", o.ZoneID)
+		var err error
+		if c.request.zone, err = e.zoneNamed(o.Zone, o.ZoneID); err != nil {
+			return nil, err
 		}
-		c.request.zone = z.Name
 	}
 	if o.Weight != nil {
 		c.weight = *o.Weight
@@ -398,9 +400,10 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 				return nil, err
 			}
 		}
-		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil && f.e.market.price(c.order.pool()) > *limit {
-			return nil, wire.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.",
-				*limit, f.e.market.price(c.order.pool()))
+		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil {
+			if err := f.e.withinPrice(c.order, *limit); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return f.e.launch(c.order, f.batch)

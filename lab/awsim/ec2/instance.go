@@ -86,6 +86,20 @@ func publicDNSName(region, ip string) string {
 	return host + "." + region + ".compute.amazonaws.com"
 }
 
+// How instances are named.
+const (
+	ipName       = "ip-name"
+	resourceName = "resource-name"
+)
+
+// resourceDNSName is the name by the ID of an instance.
+func resourceDNSName(region, id string) string {
+	if region == "us-east-1" {
+		return id + ".ec2.internal"
+	}
+	return id + "." + region + ".compute.internal"
+}
+
 // privateDNSName is the IP-based name that EC2 gives in a region.
 func privateDNSName(region, ip string) string {
 	host := "ip-" + strings.ReplaceAll(ip, ".", "-")

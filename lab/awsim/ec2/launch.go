@@ -80,8 +80,11 @@ func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
 		ID: e.newID("i"), Type: o.machine.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
 		SubnetID: o.subnet.ID, PrivateIP: ip.String(), PrivateDNSName: privateDNSName(e.cfg.Region, ip.String()), ImageID: o.image.ID,
 		Architecture: o.image.Architecture, UserData: o.userData, Tags: o.tags.instance, LaunchedAt: now,
-		VCPUs: o.machine.VCPUs, MemoryMiB: o.machine.MemoryMiB, GPUs: o.machine.GPUs, Neuron: o.machine.Neuron,
+		VCPUs: o.vcpus(), MemoryMiB: o.machine.MemoryMiB, GPUs: o.machine.GPUs, Neuron: o.machine.Neuron,
 		IPv4PerENI: o.machine.IPv4PerENI, LocalDiskGB: o.machine.Disks.TotalGB,
+	}
+	if o.data.DNS != nil && o.data.DNS.HostnameType == resourceName {
+		i.PrivateDNSName = resourceDNSName(e.cfg.Region, i.ID)
 	}
 	for _, card := range o.machine.NetworkCards {
 		if card.Index == o.machine.DefaultCard {
@@ -138,6 +141,7 @@ type nic struct {
 	plannedInterface
 	id   string
 	ip   netip.Addr // zero for efa-only
+	more []netip.Addr
 	tags map[string]string
 }
 
@@ -145,7 +149,7 @@ type nic struct {
 func (o *order) addressesNeeded() int {
 	need := 0
 	for _, p := range o.nics {
-		need += p.prefixes * prefixSize
+		need += p.prefixes*prefixSize + p.secondaries
 		if p.kind != "efa-only" {
 			need++
 		}
@@ -177,6 +181,10 @@ func (e *EC2) attach(o *order) ([]nic, error) {
 		default:
 			nics[i].ip, _ = addrs.take() // there are enough, see above
 		}
+		for range p.secondaries {
+			ip, _ := addrs.take()
+			nics[i].more = append(nics[i].more, ip)
+		}
 		addrs.held += p.prefixes * prefixSize
 	}
 	return nics, nil
@@ -188,6 +196,9 @@ func (e *EC2) detach(r *record) {
 	for _, n := range r.nics {
 		if n.ip.IsValid() {
 			addrs.release(n.ip)
+		}
+		for _, ip := range n.more {
+			addrs.release(ip)
 		}
 		addrs.held -= n.prefixes * prefixSize
 	}

@@ -62,6 +62,7 @@ type plannedInterface struct {
 	kind         string // "interface", "efa", "efa-only"
 	groups       []*SecurityGroup
 	prefixes     int // /28 blocks
+	secondaries  int // addresses besides the first
 	public       bool
 	description  string
 	keep         bool // survives the instance
@@ -77,7 +78,7 @@ func (e *EC2) resolve(q request) (*order, error) {
 	o := &order{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
 	steps := []func(*order, request) error{
 		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement, e.resolveDisks,
-		e.resolveInterfaces,
+		e.resolveInterfaces, e.resolveOptions,
 	}
 	for _, step := range steps {
 		if err := step(o, q); err != nil {
@@ -125,12 +126,13 @@ func (e *EC2) resolveSubnet(o *order, q request) error {
 	if len(q.data.Interfaces) > 0 && q.data.Interfaces[0].SubnetID != "" && id == "" {
 		id = q.data.Interfaces[0].SubnetID
 	}
-	zone := q.zone
+	zone, zoneID := q.zone, ""
 	if p := q.data.Placement; zone == "" && p != nil {
-		zone = p.Zone
+		zone, zoneID = p.Zone, p.ZoneID
 	}
-	if zone != "" && e.market.zoneIndex(zone) < 0 {
-		return invalidValue("Invalid availability zone: [%s]", zone)
+	zone, err := e.zoneNamed(zone, zoneID)
+	if err != nil {
+		return err
 	}
 	if id == "" {
 		if o.subnet = e.defaultSubnet(zone); o.subnet == nil {
@@ -147,14 +149,20 @@ func (e *EC2) resolveSubnet(o *order, q request) error {
 	if zone != "" && zone != o.subnet.Zone {
 		return invalidValue("The specified subnet '%s' is not in the Availability Zone '%s'", id, zone)
 	}
-	if q.privateIP != "" {
-		ip, err := netip.ParseAddr(q.privateIP)
-		if err != nil || !o.subnet.CIDR.Contains(ip) {
-			return invalidValue("Address %s does not fall within the subnet's address range", q.privateIP)
-		}
-		o.privateIP = ip
+	o.privateIP, err = o.subnet.address(q.privateIP)
+	return err
+}
+
+// address reads an address of the subnet; the zero address is none.
+func (s *Subnet) address(text string) (netip.Addr, error) {
+	if text == "" {
+		return netip.Addr{}, nil
 	}
-	return nil
+	ip, err := netip.ParseAddr(text)
+	if err != nil || !s.CIDR.Contains(ip) {
+		return netip.Addr{}, invalidValue("Address %s does not fall within the subnet's address range", text)
+	}
+	return ip, nil
 }
 
 // defaultSubnet returns the default subnet of a zone, or the first of any.
@@ -304,66 +312,3 @@ func (d *plannedDisk) apply(s ebsSpec) error {
 	}
 	return nil
 }
-
-func (e *EC2) resolveInterfaces(o *order, q request) error {
-	if len(q.data.Interfaces) == 0 {
-		o.nics = []plannedInterface{{kind: "interface", groups: o.groups, public: o.subnet.MapPublicIP}}
-		return nil
-	}
-	if limit := interfaceLimit(o.machine.Type); len(q.data.Interfaces) > limit {
-		return wire.Errorf("AttachmentLimitExceeded", "Interface count %d exceeds the limit for %s", len(q.data.Interfaces), o.machine.Name)
-	}
-	efas := 0
-	for _, spec := range q.data.Interfaces {
-		nic, err := e.planInterface(o, spec)
-		if err != nil {
-			return err
-		}
-		if nic.kind != "interface" {
-			efas++
-		}
-		o.nics = append(o.nics, nic)
-	}
-	if efas > o.machine.EFAMax {
-		return wire.Errorf("AttachmentLimitExceeded", "%s supports %d EFA interfaces, %d were requested", o.machine.Name, o.machine.EFAMax, efas)
-	}
-	o.groups = o.nics[0].groups
-	return nil
-}
-
-func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, error) {
-	nic := plannedInterface{device: *spec.DeviceIndex, kind: "interface", description: spec.Description}
-	if spec.Type != "" {
-		nic.kind = spec.Type
-	}
-	if spec.CardIndex != nil {
-		nic.card = *spec.CardIndex
-	}
-	if nic.card < 0 || nic.card >= len(o.machine.NetworkCards) {
-		return nic, invalidValue("The network card index %d is invalid for %s", nic.card, o.machine.Name)
-	}
-	if spec.SubnetID != "" && spec.SubnetID != o.subnet.ID {
-		return nic, combination("A launch template's network interface names the subnet %s, the request %s", spec.SubnetID, o.subnet.ID)
-	}
-	var err error
-	if nic.groups, err = e.groupsIn(o.subnet, spec.Groups); err != nil {
-		return nic, err
-	}
-	if positive(spec.IPv6Addresses) || positive(spec.IPv6Prefixes) {
-		return nic, invalidValue("The subnet '%s' does not have an IPv6 CIDR block associated with it", o.subnet.ID)
-	}
-	if spec.IPv4Prefixes != nil {
-		nic.prefixes = *spec.IPv4Prefixes
-	}
-	nic.public = o.subnet.MapPublicIP && nic.device == 0
-	if spec.PublicIP != nil {
-		nic.public = *spec.PublicIP
-		if nic.public && len(o.data.Interfaces) > 1 {
-			return nic, combination("The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.")
-		}
-	}
-	nic.keep = spec.DeleteOnTermination != nil && !*spec.DeleteOnTermination
-	return nic, nil
-}
-
-func positive(n *int) bool { return n != nil && *n > 0 }

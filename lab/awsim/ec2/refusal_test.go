@@ -40,8 +40,11 @@ func TestRefusals(t *testing.T) {
 	const unknown = "0123456789abcdef0"
 	long := url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 16385))))
 	run := "Action=RunInstances&MinCount=1&MaxCount=1&ImageId=$image&InstanceType=m5.large&SubnetId=$subnet"
+	nic := strings.Replace(run, "&SubnetId", "&NetworkInterface.1.DeviceIndex=0&NetworkInterface.1.SubnetId", 1)
+	spot := run + "&InstanceMarketOptions.MarketType=spot&InstanceMarketOptions.SpotOptions."
 	fleet := "Action=CreateFleet&Type=instant&TargetCapacitySpecification.TotalTargetCapacity=1"
 	config := "&LaunchTemplateConfigs.1.LaunchTemplateSpecification."
+	override := "&LaunchTemplateConfigs.1.Overrides."
 	create := "Action=CreateLaunchTemplate&LaunchTemplateName=fresh"
 	a := open(t) // which no refused call changes
 	template := a.template(t, "general", nil)
@@ -106,13 +109,34 @@ func TestRefusals(t *testing.T) {
 		{"zone of the subnet", run + "&Placement.AvailabilityZone=us-east-1b", "InvalidParameterValue", "is not in the Availability Zone"},
 		{"address outside", run + "&PrivateIpAddress=10.0.7.7", "InvalidParameterValue", "does not fall within the subnet's address range"},
 		{"groups and interfaces", run + "&SecurityGroupId.1=$group&NetworkInterface.1.DeviceIndex=0", "InvalidParameterCombination", ""},
+		{"zone ID of another zone", run + "&Placement.AvailabilityZoneId=use1-az2", "InvalidParameterValue", "is not in the Availability Zone 'us-east-1b'"},
+		{"zone and ID of another", run + "&Placement.AvailabilityZone=us-east-1a&Placement.AvailabilityZoneId=use1-az2", "InvalidParameterValue", "Invalid availability zone-id: [use1-az2]"},
+		{"key pair", run + "&KeyName=mine", "InvalidKeyPair.NotFound", "The key pair 'mine' does not exist"},
+		{"nested virtualization", run + "&CpuOptions.NestedVirtualization=enabled", "UnsupportedOperation", "The instance type 'm5.large' does not support nested virtualization."},
+		{"more cores than there are", run + "&CpuOptions.CoreCount=2", "InvalidParameterValue", "coreCount"},
+		{"confidential computing", run + "&CpuOptions.AmdSevSnp=enabled", "UnsupportedOperation", "AMD SEV-SNP"},
+		{"host name", run + "&PrivateDnsNameOptions.HostnameType=mine", "InvalidParameterValue", "HostnameType"},
+		{"EBS card", run + "&BlockDeviceMapping.1.DeviceName=a&BlockDeviceMapping.1.Ebs.VolumeSize=9&BlockDeviceMapping.1.Ebs.EbsCardIndex=1", "UnsupportedOperation", "EBS card"},
+		{"price too low", spot + "MaxPrice=0.0001", "SpotMaxPriceTooLow", "Your Spot request price of 0.0001 is lower"},
+		{"price", spot + "MaxPrice=much", "InvalidParameterValue", "MaxPrice"},
+		{"persistent spot", spot + "SpotInstanceType=persistent", "UnsupportedOperation", "one-time"},
+		{"spot that stops", spot + "InstanceInterruptionBehavior=stop", "UnsupportedOperation", "terminated on interruption"},
+		{"address of the interface outside", nic + "&NetworkInterface.1.PrivateIpAddress=10.0.7.7", "InvalidParameterValue", "does not fall within the subnet's address range"},
+		{"more addresses than fit", nic + "&NetworkInterface.1.SecondaryPrivateIpAddressCount=10", "PrivateIpAddressLimitExceeded", ""},
+		{"more prefixes than fit", nic + "&NetworkInterface.1.Ipv4PrefixCount=10", "PrivateIpAddressLimitExceeded", ""},
+		{"device index", nic + "&NetworkInterface.2.DeviceIndex=3", "InvalidParameterValue", "device index 3"},
+		{"queues", nic + "&NetworkInterface.1.EnaQueueCount=2", "UnsupportedOperation", "EnaQueueCount"},
 		{"dry run of a launch", run + "&DryRun=true", "DryRunOperation", ""},
 
 		{"fleet without target", "Action=CreateFleet&Type=instant" + config + "LaunchTemplateName=general", "MissingParameter", "TargetCapacitySpecification"},
 		{"fleet without template", fleet, "MissingParameter", "LaunchTemplateConfigs"},
 		{"fleet of an unknown template", fleet + config + "LaunchTemplateName=gone&LaunchTemplateConfigs.1.Overrides.1.InstanceType=m5.large", "InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name gone, does not exist."},
 		{"fleet of an unknown version", fleet + config + "LaunchTemplateName=general" + config + "Version=7", "InvalidLaunchTemplateId.VersionNotFound", ""},
-		{"fleet of no type", fleet + config + "LaunchTemplateName=general", "InvalidFleetConfiguration", ""},
+		{"fleet of no type", fleet + config + "LaunchTemplateName=general", "InvalidFleetConfig", ""},
+		{"fleet of one pool twice", fleet + config + "LaunchTemplateName=general" + override + "1.InstanceType=m5.large" + override + "1.SubnetId=$subnet" +
+			override + "2.InstanceType=m5.large" + override + "2.AvailabilityZone=us-east-1a", "InvalidFleetConfig", "The fleet configuration contains duplicate instance pools."},
+		{"fleet that replaces", fleet + config + "LaunchTemplateName=general&ReplaceUnhealthyInstances=true", "UnsupportedOperation", "ReplaceUnhealthyInstances"},
+		{"fleet that hibernates", fleet + config + "LaunchTemplateName=general&SpotOptions.InstanceInterruptionBehavior=hibernate", "UnsupportedOperation", "hibernate"},
 		{"strategy", fleet + config + "LaunchTemplateName=general&SpotOptions.AllocationStrategy=luck", "InvalidParameterValue", "SpotOptions.AllocationStrategy"},
 		{"fleet type", strings.Replace(fleet, "instant", "eventual", 1) + config + "LaunchTemplateName=general", "InvalidParameterValue", "Type"},
 		{"fleet of nothing", strings.Replace(fleet, "Capacity=1", "Capacity=0", 1) + config + "LaunchTemplateName=general", "InvalidParameterValue", "TotalTargetCapacity"},

@@ -62,6 +62,9 @@ func (e *EC2) runInstances(r *wire.Request, in *runInstancesInput) (*reservation
 	if err != nil {
 		return nil, err
 	}
+	if err := e.affordable(o); err != nil {
+		return nil, err
+	}
 	if err := r.Authorize(e.launching(o, q)...); err != nil {
 		return nil, err
 	}
@@ -100,6 +103,9 @@ func (e *EC2) runRequest(in *runInstancesInput) (request, error) {
 		switch data.Market.Type {
 		case spotLifecycle:
 			q.spot = true
+			if err := data.Market.Spot.check(); err != nil {
+				return q, err
+			}
 		case "", capacityBlock, interruptible:
 		default:
 			return q, wire.Errorf("UnsupportedOperation", "The simulator does not support the market type %s", data.Market.Type)

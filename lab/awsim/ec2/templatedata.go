@@ -73,7 +73,7 @@ type ebsSpec struct {
 	InitRate            *int   `query:"VolumeInitializationRate" xml:"volumeInitializationRate"`
 	Size                *int   `query:"VolumeSize" xml:"volumeSize"` // GiB
 	Type                string `query:"VolumeType" xml:"volumeType,omitempty"`
-	Card                *int   `query:"EbsCardIndex" xml:"ebsCardIndex"`
+	Card                *int   `query:"EbsCardIndex" xml:"ebsCardIndex"` // 0 only
 }
 
 type interfaceSpec struct {
@@ -92,7 +92,7 @@ type interfaceSpec struct {
 	IPv6Prefixes        *int          `query:"Ipv6PrefixCount" xml:"ipv6PrefixCount"`
 	PrimaryIPv6         *bool         `query:"PrimaryIpv6" xml:"primaryIpv6"`
 	Tracking            *trackingSpec `query:"ConnectionTrackingSpecification" xml:"connectionTrackingSpecification"`
-	ENAQueues           *int          `query:"EnaQueueCount" xml:"enaQueueCount"`
+	ENAQueues           *unsupported  `query:"EnaQueueCount,unsupported" xml:"-"`
 	CarrierIP           *unsupported  `query:"AssociateCarrierIpAddress,unsupported" xml:"-"`
 	SRD                 *unsupported  `query:"EnaSrdSpecification,unsupported" xml:"-"`
 	ID                  *unsupported  `query:"NetworkInterfaceId,unsupported" xml:"-"`
@@ -270,6 +270,12 @@ func (d *templateData) checkOptions() error {
 			errs = append(errs, combination("CapacityReservationTarget cannot be used with the preference %s", r.Preference))
 		}
 	}
+	if c := d.CPU; c != nil {
+		errs = append(errs, oneOf("NestedVirtualization", c.Nested, "enabled", "disabled"), oneOf("AmdSevSnp", c.SEVSNP, "enabled", "disabled"))
+	}
+	if n := d.DNS; n != nil {
+		errs = append(errs, oneOf("HostnameType", n.HostnameType, ipName, resourceName))
+	}
 	if c := d.Credit; c != nil {
 		errs = append(errs, oneOf("CpuCredits", c.Credits, "standard", "unlimited"))
 	}
@@ -312,6 +318,9 @@ func (d diskSpec) check() error {
 		return combination("The parameter throughput is not supported for %s volumes.", name)
 	case name[:2] == "io" && d.EBS.IOPS == nil:
 		return wire.Errorf("MissingParameter", "The parameter iops must be specified for %s volumes.", name)
+	}
+	if d.EBS.Card != nil && *d.EBS.Card != 0 {
+		return wire.Errorf("UnsupportedOperation", "The simulator has instance types with one EBS card only")
 	}
 	return firstError(
 		between("volumeSize", d.EBS.Size, t.low, t.high), between("iops", d.EBS.IOPS, 100, 256000),

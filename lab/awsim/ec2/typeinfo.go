@@ -46,6 +46,7 @@ type processorInfo struct {
 	Architectures []string `xml:"supportedArchitectures>item"`
 	Clock         float64  `xml:"sustainedClockSpeedInGhz,omitempty"`
 	Manufacturer  string   `xml:"manufacturer,omitempty"`
+	Features      []string `xml:"supportedFeatures>item"`
 }
 
 type vcpuInfo struct {
@@ -148,7 +149,7 @@ func infoOf(m *machine) *typeInfo {
 		Name: m.Name, Current: m.CurrentGeneration, FreeTier: m.Name == "t2.micro" || m.Name == "t3.micro",
 		UsageClasses: m.UsageClasses, RootDevices: []string{"ebs"}, Virtualization: []string{"hvm"},
 		BareMetal: m.BareMetal, Hypervisor: m.Hypervisor, Burstable: m.Burstable,
-		Processor:      processorInfo{Architectures: m.Architectures, Clock: m.ClockGHz, Manufacturer: m.Manufacturer},
+		Processor:      processorInfo{Architectures: m.Architectures, Clock: m.ClockGHz, Manufacturer: m.Manufacturer, Features: processorFeatures(m)},
 		VCPU:           vcpuInfo{VCPUs: m.VCPUs, Cores: m.Cores, Threads: threadsPerCore(m.Type)},
 		Memory:         mib{m.MemoryMiB},
 		StorageSupport: m.Disks.Count > 0,

@@ -121,6 +121,7 @@ func typeNoun() noun[*machine] {
 			"network-info.network-performance":             one(func(m *machine) string { return m.NetworkPerformance }),
 			"nitro-enclaves-support":                       one(func(m *machine) string { return infoOf(m).NitroEnclaves }),
 			"processor-info.supported-architecture":        func(m *machine) []string { return m.Architectures },
+			"processor-info.supported-features":            processorFeatures,
 			"processor-info.sustained-clock-speed-in-ghz": one(func(m *machine) string {
 				return strconv.FormatFloat(m.ClockGHz, 'f', -1, 64)
 			}),

@@ -16,7 +16,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
-	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
 // Mixes are the seeds of the story chaos.
@@ -343,18 +342,5 @@ func (s *storm) rests(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", app.name, err)
 		}
 	}
-	return errors.Join(pairs(ctx, s.w), oneInstanceEach(s.w), volumesThere(ctx, s.w))
-}
-
-// oneInstanceEach checks that no NodeClaim ever got two instances.
-func oneInstanceEach(w *World) error {
-	launched := map[string]string{}
-	for _, i := range w.Instances() {
-		claim := i.Tags[world.NodeClaimTag]
-		if other := launched[claim]; other != "" {
-			return fmt.Errorf("NodeClaim %s got the instances %s and %s", claim, other, i.ID)
-		}
-		launched[claim] = i.ID
-	}
-	return nil
+	return errors.Join(pairs(ctx, s.w), neverTwice(s.w), volumesThere(ctx, s.w))
 }

@@ -69,6 +69,8 @@ type Reconciler struct {
 type fate struct {
 	cause string // the last one counted; empty = none
 	ended bool   // its waste was counted
+	// looked is when it was last looked into.
+	looked time.Time
 }
 
 // Register adds the reconciler to mgr.
@@ -102,10 +104,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.ended(ctx, claim, launched.LastTransitionTime.Time)
 	}
 	usual := r.Times.Usual(claim.Spec.NodeClassRef.Name)
-	if wait := launched.LastTransitionTime.Add(usual).Sub(r.Now()); wait > 0 {
+	wait := launched.LastTransitionTime.Add(usual).Sub(r.Now())
+	if wait = max(wait, r.rest(claim)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return reconcile.Result{RequeueAfter: lookAgain}, r.late(ctx, claim, usual)
+	if err := r.late(ctx, claim, usual); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.looked(claim)
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
+}
+
+// rest is for how long the last look into a late claim still stands. Writing down what was found wakes the reconciler, and
+// what AWS says in words that differ each time would have it look again and again.
+func (r *Reconciler) rest(claim *karpv1.NodeClaim) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cases[claim.UID].looked.Add(lookAgain).Sub(r.Now())
+}
+
+func (r *Reconciler) looked(claim *karpv1.NodeClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cases[claim.UID].looked = r.Now()
 }
 
 // joined learns from a claim whose instance has become a node.

@@ -126,6 +126,28 @@ func TestClaimThatNothingExplains(t *testing.T) {
 	}
 }
 
+// What is written down about a claim wakes the reconciler. That must not make it ask AWS again at once, also where AWS
+// answers in other words each time.
+func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
+	f := fixture.New(t, class(), launched("a"))
+	o := &oracle{}
+	r := reconciler(f, o)
+	f.Clock = fixture.Start.Add(2 * time.Minute)
+	for n := range 10 {
+		o.found = []cloud.Finding{{Cause: "ConsoleUnchecked", Certainty: cloud.Unchecked, Message: fmt.Sprintf("not authorized, encoded message: %d", n)}}
+		if result := f.Reconcile(r, "a"); result.RequeueAfter != lookAgain {
+			t.Fatalf("comes back after %v, want %v", result.RequeueAfter, lookAgain)
+		}
+	}
+	if o.asked != 1 {
+		t.Errorf("looked into %d times within a moment, want once", o.asked)
+	}
+	f.Clock = f.Clock.Add(lookAgain)
+	if f.Reconcile(r, "a"); o.asked != 2 {
+		t.Errorf("looked into %d times, want once more", o.asked)
+	}
+}
+
 // A claim that joined teaches how long that takes, and closes the breaker of what it shares with others.
 func TestJoined(t *testing.T) {
 	joined := launched("a")

@@ -21,3 +21,16 @@ func TestPlain(t *testing.T) {
 		t.Error("no error became one")
 	}
 }
+
+// EC2 enciphers why it refuses a call anew each time. What is written down about it must not change each time.
+func TestPlainWithoutCipher(t *testing.T) {
+	refused := func(cipher string) error {
+		return &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation. User: u is not authorized to perform: ec2:GetConsoleOutput because no identity-based policy allows the ec2:GetConsoleOutput action. Encoded authorization failure message: " + cipher}
+	}
+	const want = "api error UnauthorizedOperation: You are not authorized to perform this operation. User: u is not authorized to perform: ec2:GetConsoleOutput because no identity-based policy allows the ec2:GetConsoleOutput action."
+	for _, cipher := range []string{"r7u_Zk-4wQ", "AAEC-9fQ_x0"} {
+		if got := Plain(refused(cipher)).Error(); got != want {
+			t.Errorf("text %q, want %q", got, want)
+		}
+	}
+}

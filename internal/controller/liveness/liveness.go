@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
 // How long a claim may take, counted from the condition's last transition, which is its creation.
@@ -43,7 +44,7 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).Complete(conflict.Retry(r))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).WithOptions(wake.Options(1, time.Second, time.Minute)).Complete(conflict.Retry(r))
 }
 
 // Reconcile deletes the claim if it is late, or comes back when it would be.

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
 // instancePoll is how often a terminating instance is asked after.
@@ -58,8 +59,12 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.termination").
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 100}).
+		WithOptions(r.options()).
 		Complete(conflict.Retry(r))
+}
+
+func (r *ClaimReconciler) options() controller.Options {
+	return wake.Options(100, time.Second, time.Minute)
 }
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.

@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 )
 
 const (
@@ -60,8 +61,13 @@ func (r *NodeReconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("node.termination").
 		For(&corev1.Node{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 100}).
+		WithOptions(r.options()).
 		Complete(conflict.Retry(r))
+}
+
+// options have a node whose end has met with a failure looked at again soon: its deadline does not wait.
+func (r *NodeReconciler) options() controller.Options {
+	return wake.Options(100, 100*time.Millisecond, 10*time.Second)
 }
 
 // step is one stage of a node's end. It returns how long to wait before it is asked again; zero when it is done.

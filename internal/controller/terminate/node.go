@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -176,8 +177,12 @@ func (r *NodeReconciler) proceed(ctx context.Context, e *ending) (wait time.Dura
 		}
 	}
 	if e.claim != nil && !equality.Semantic.DeepEqual(before.Status, e.claim.Status) {
-		if patchErr := r.Client.Status().Patch(ctx, e.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); patchErr != nil {
-			return 0, errors.Join(err, client.IgnoreNotFound(patchErr))
+		patchErr := r.Client.Status().Patch(ctx, e.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsNotFound(patchErr) {
+			return wait, err // the claim was let go by force; the node is where it is all the same
+		}
+		if patchErr != nil {
+			return 0, errors.Join(err, patchErr)
 		}
 		if !condition.IsTrue(before, karpv1.ConditionDrained) && condition.IsTrue(e.claim, karpv1.ConditionDrained) {
 			r.Metrics.NodesDrained.WithLabelValues(e.node.Labels[karpv1.LabelNodePool]).Inc()

@@ -1,6 +1,7 @@
 package terminate
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -257,6 +260,22 @@ func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
 	}
 	if f.Node("node-a") == nil || len(e.ended) > 0 {
 		t.Error("gone without a drain")
+	}
+}
+
+// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been drained by
+// that.
+func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
+	f := fixture.New(t, append(leaving(), fixture.Pod("web", "node-a"))...)
+	r := nodeReconciler(f, &ec2{})
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return apierrors.NewNotFound(schema.GroupResource{Group: karpv1.GroupVersion.Group, Resource: "nodeclaims"}, "a")
+		},
+	})
+	result := f.Reconcile(r, "node-a")
+	if f.Node("node-a") == nil || result.RequeueAfter != poll {
+		t.Errorf("the node is let go with a pod on it; comes back after %v", result.RequeueAfter)
 	}
 }
 

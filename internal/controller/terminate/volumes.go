@@ -32,13 +32,13 @@ func (r *NodeReconciler) attachments(ctx context.Context, node string) ([]*stora
 }
 
 // blockingAttachments are those that must go before the instance may: those of the node, less those of pods that stay to
-// the end.
+// the end, or until the other volumes have gone.
 func (r *NodeReconciler) blockingAttachments(ctx context.Context, e *ending) ([]*storagev1.VolumeAttachment, error) {
 	all, err := r.attachments(ctx, e.node.Name)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	staying, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return !drainable(p, r.Now()) })
+	staying, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return serves(p) || !drainable(p, r.Now()) })
 	if err != nil {
 		return nil, err
 	}

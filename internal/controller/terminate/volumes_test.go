@@ -135,6 +135,30 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 	}
 }
 
+// A daemon that is driven off after the volumes, and has one itself, does not wait for its own.
+func TestDriverWithAVolumeOfItsOwn(t *testing.T) {
+	plugin := fixture.Pod("ebs-csi-node", "node-a", fixture.Daemon, mounting("data"), func(p *corev1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "socket", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins/ebs.csi.aws.com/"}}})
+	})
+	f := fixture.New(t, append(append(leaving(drainedBefore), disk()...), plugin)...)
+	e := &ec2{}
+	r := nodeReconciler(f, e)
+	f.Reconcile(r, "node-a")
+	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
+		t.Fatalf("%d asked to go, %d instances ended: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.asked), len(e.ended))
+	}
+	f.Do(f.API.Delete(t.Context(), plugin))
+	f.Reconcile(r, "node-a")
+	if len(e.ended) > 0 {
+		t.Error("the instance is ended with the daemon's volume attached")
+	}
+	f.Do(f.API.Delete(t.Context(), attachment("va-1", "node-a", "pv-1")))
+	f.Reconcile(r, "node-a")
+	if len(e.ended) != 1 {
+		t.Error("the instance is not ended")
+	}
+}
+
 func TestPodsWithVolumesGoFirst(t *testing.T) {
 	plain, data := fixture.Pod("a-web", "n"), fixture.Pod("z-db", "n", mounting("data"))
 	d := nextDrain([]*corev1.Pod{plain, data}, nil, fixture.Start)

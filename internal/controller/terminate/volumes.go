@@ -135,8 +135,9 @@ func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration,
 	}
 	i := slices.IndexFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 	now := metav1.NewTime(r.Now())
-	if i < 0 {
+	if i < 0 || e.node.Spec.Taints[i].TimeAdded == nil { // a taint that people put on does not say since when it is there
 		before := e.node.DeepCopy()
+		e.node.Spec.Taints = slices.DeleteFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 		e.node.Spec.Taints = append(e.node.Spec.Taints, corev1.Taint{
 			Key: corev1.TaintNodeOutOfService, Value: "terminated", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now,
 		})
@@ -146,8 +147,7 @@ func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration,
 		r.Events.Warn(e.node, "VolumesLeftAttached", "The instance is gone and %d volumes are still attached to it; taint %s has them detached by force", len(left), corev1.TaintNodeOutOfService)
 		return poll, nil
 	}
-	since := e.node.Spec.Taints[i].TimeAdded
-	if since == nil || now.Sub(since.Time) < abandonTime {
+	if now.Sub(e.node.Spec.Taints[i].TimeAdded.Time) < abandonTime {
 		return poll, nil
 	}
 	r.Log.Warn("volumes of a terminated instance are still attached; its node is let go", "Node", e.node.Name, "volumeattachments", len(left))

@@ -202,6 +202,19 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 			}
 		})
 	}
+	t.Run("bounded where a person has put the taint on the node", func(t *testing.T) {
+		objects := append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)
+		node := objects[1].(*corev1.Node)
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		f := fixture.New(t, objects...)
+		r := nodeReconciler(f, &ec2{terminate: errGone})
+		f.Reconcile(r, "node-a")
+		f.Clock = f.Clock.Add(abandonTime)
+		f.Reconcile(r, "node-a")
+		if f.Node("node-a") != nil {
+			t.Error("the node waits for ever for an attachment that nobody removes")
+		}
+	})
 	t.Run("bounded", func(t *testing.T) {
 		f := fixture.New(t, append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})

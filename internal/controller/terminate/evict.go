@@ -50,6 +50,8 @@ type eviction struct {
 	node     *corev1.Node
 	reason   string
 	deadline *time.Time
+	// due is true once the pod's time has come: it is not asked any more then, but deleted.
+	due bool
 }
 
 func (e *Evictor) init() {
@@ -78,17 +80,21 @@ func (e *Evictor) Start(ctx context.Context) error {
 // NeedLeaderElection makes sure that only one process evicts.
 func (e *Evictor) NeedLeaderElection() bool { return true }
 
-// Ask wants pod off its node. Asked again it keeps the earlier deadline; none is later than any.
+// Ask wants pod off its node. Asked again it keeps the earlier deadline; none is later than any. A pod whose time has come
+// meanwhile does not wait until it would have been tried again.
 func (e *Evictor) Ask(pod *corev1.Pod, node *corev1.Node, reason string, deadline *time.Time) {
 	e.init()
 	key := podKey{pod.Namespace, pod.Name, pod.UID}
 	e.mu.Lock()
 	have, known := e.asked[key]
 	if known && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
-		e.mu.Unlock()
-		return
+		deadline = have.deadline
+		if have.due || !overdue(pod, deadline, e.Now()) {
+			e.mu.Unlock()
+			return
+		}
 	}
-	e.asked[key] = eviction{node: node, reason: reason, deadline: deadline}
+	e.asked[key] = eviction{node: node, reason: reason, deadline: deadline, due: overdue(pod, deadline, e.Now())}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }

@@ -166,6 +166,35 @@ func TestDeadlineDuringAnEviction(t *testing.T) {
 	}
 }
 
+// A pod that its budget holds back is deleted when its time has come, not when it would have been asked again.
+func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fixture.New(t, fixture.Pod("web", "node-a", gracePeriod(5*time.Second)), fixture.Up("a"))
+		begin := time.Now()
+		e, node := evictor(f), f.Node("node-a")
+		e.Now = func() time.Time { return fixture.Start.Add(time.Since(begin)) }
+		var c calls
+		e.Client = refusing(f, &c, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"))
+		deadline := fixture.Start.Add(3 * time.Minute)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Start(ctx) }()
+		for f.Get(fixture.Pod("web", "")) && time.Since(begin) < 5*time.Minute {
+			e.Ask(fixture.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
+			time.Sleep(poll)
+			synctest.Wait()
+		}
+		if late := time.Since(begin) - (3*time.Minute - 5*time.Second); late > 2*poll {
+			t.Errorf("deleted %v after its time had come, with %v s", late, c.deletions)
+		}
+		if c.evictions > 40 {
+			t.Errorf("%d evictions were tried", c.evictions)
+		}
+		stop()
+		<-done
+	})
+}
+
 func TestEvictorWorksAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fixture.New(t, fixture.Pod("a", "node-a"), fixture.Pod("b", "node-a", protected), fixture.Up("a"))

@@ -177,6 +177,9 @@ func (e *Evictor) call(ctx context.Context, pod *corev1.Pod, ask eviction) (done
 // force deletes a pod whose time has run out, past budgets and do-not-disrupt.
 func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, ask eviction, now time.Time) (done bool) {
 	granted := grantedSeconds(*ask.deadline, now)
+	if had := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && had != nil && *had <= granted {
+		return true // it has no more than that already; its kubelet is slow to say that it is gone, or will not say it any more
+	}
 	own := "its default"
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		own = strconv.FormatInt(*s, 10)

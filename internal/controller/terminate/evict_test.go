@@ -69,6 +69,10 @@ func TestEvict(t *testing.T) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: fixture.Start.Add(ends)}, []string{"test/keep"}
 		}
 	}
+	granted := func(d time.Duration) func(*corev1.Pod) {
+		seconds := int64(d / time.Second)
+		return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &seconds }
+	}
 	tests := []struct {
 		name     string
 		pod      *corev1.Pod
@@ -92,6 +96,8 @@ func TestEvict(t *testing.T) {
 		{name: "lifecycle row 198: do-not-disrupt, 210 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second)},
 		{name: "lifecycle row 198: do-not-disrupt, 60 s left of which it needs 60", pod: fixture.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
 		{name: "lifecycle row 199: terminating for too long is shortened", pod: fixture.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
+		{name: "too late, and deleted with one second already", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(time.Second), granted(time.Second)), deadline: in(-time.Hour), done: true},
+		{name: "too late, and deleted with more than one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(30*time.Second), granted(30*time.Second)), deadline: in(-time.Hour), done: true, granted: []int64{1}, event: "Normal Disrupted"},
 		{name: "lifecycle row 200: an hour too late: one second", pod: fixture.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
 	}
 	for _, tt := range tests {

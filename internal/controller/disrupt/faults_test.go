@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -123,5 +124,87 @@ func TestRoomThatHasJustBeenEnded(t *testing.T) {
 	pass(t, l)
 	if len(replacements(f)) != 1 || !closed(f, "node-a") {
 		t.Errorf("later: %d replacements, closed %v", len(replacements(f)), closed(f, "node-a"))
+	}
+}
+
+// fixed makes a pool one of a fixed size.
+func fixed(p *karpv1.NodePool) {
+	replicas := int64(1)
+	p.Spec.Replicas = &replicas
+	p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+}
+
+// Nothing can be launched in the pool: no node of it is closed for a replacement that would not come.
+func TestFixedPoolThatLaunchesNothing(t *testing.T) {
+	tests := map[string]func(*karpv1.NodePool){
+		"it is not ready": func(p *karpv1.NodePool) {
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotReady", "", fixture.Start)
+		},
+		"it is being deleted": func(p *karpv1.NodePool) {
+			at := after(0)
+			p.DeletionTimestamp, p.Finalizers = &at, []string{"foregroundDeletion"}
+		},
+	}
+	for name, pool := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := fixture.New(t, drifting(1, 1, fixed, pool)...)
+			l := shopLoop(f)
+			pass(t, l)
+			if n := len(replacements(f)); n != 0 || closed(f, "node-n0") {
+				t.Errorf("%d replacements, closed %v", n, closed(f, "node-n0"))
+			}
+		})
+	}
+}
+
+// Replacing a node that cannot be replaced is not tried again and again, nor in place of others.
+func TestCommandsThatCannotBeStarted(t *testing.T) {
+	refused := errors.New("webhook says no")
+	tests := []struct {
+		name  string
+		pool  func(*karpv1.NodePool)
+		nodes []string // m fails, and goes first
+	}{
+		{"the only node of a fixed pool", fixed, []string{"m"}},
+		{"one of two nodes of a pool", budget("100%"), []string{"m", "o"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(outOfDate("n"), fixture.Pool("bad", tt.pool))
+			for i, name := range tt.nodes {
+				objects = append(objects, fixture.Claim(name, drifted, func(c *karpv1.NodeClaim) {
+					c.Labels[karpv1.LabelNodePool] = "bad"
+					condition.Clear(c, karpv1.ConditionDrifted, fixture.Start)
+					condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", fixture.Start.Add(time.Duration(i-2)*time.Hour))
+				}), fixture.Up(name, machine("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),
+					fixture.Pod("pod-"+name, "node-"+name, asks("1500m")))
+			}
+			f := fixture.New(t, objects...)
+			l := shopLoop(f)
+			tries := 0
+			l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if o.GetName() == "node-m" {
+						tries++
+						return refused
+					}
+					return api.Patch(ctx, o, patch, opts...)
+				},
+			})
+			for range 12 { // two minutes
+				if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
+					t.Fatal(err)
+				}
+				f.Clock = f.Clock.Add(idle)
+			}
+			for _, name := range append(tt.nodes[1:], "n") {
+				if !closed(f, "node-"+name) {
+					t.Errorf("node %s waits", name)
+				}
+			}
+			if tries > 3 {
+				t.Errorf("tried %d times in two minutes", tries)
+			}
+		})
 	}
 }

@@ -194,15 +194,20 @@ func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
 		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
 		return nil
 	}
-	r.moved = true
 	id := l.ID()
 	l.announce(cmd, id)
 	err := l.start(ctx, cmd, id)
-	if errors.Is(err, errSlipped) || errors.Is(err, errSpent) {
+	if errors.Is(err, errSlipped) || errors.Is(err, errSpent) { // before anything was ended or bought
 		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
 		return nil
 	}
+	r.moved = true
 	if err != nil {
+		if cmd.Reason == karpv1.DisruptionDrifted {
+			l.Queue.remember(func(a *disrupt.Attempts) {
+				a.Refused(cmd.Candidates[0].Node.Pool, uids(cmd), l.Now(), l.Queue.Jitter())
+			})
+		}
 		return fmt.Errorf("disrupt nodes: %w", err)
 	}
 	l.count(cmd)
@@ -239,7 +244,12 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 		return nil
 	}
 	var errs []error
-	for _, turn := range r.StaticDrift(r.rooms[karpv1.DisruptionDrifted]) {
+	var turns []disrupt.Turn
+	l.Queue.remember(func(a *disrupt.Attempts) { turns = a.StaticDrift(r.View, r.rooms[karpv1.DisruptionDrifted]) })
+	for _, turn := range turns {
+		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
+			continue // what would be bought would not be launched
+		}
 		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))
 		if err != nil {
 			errs = append(errs, err)

@@ -24,13 +24,8 @@ func (q *Queue) fail(ctx context.Context, c command, p progress, why string) err
 		return err
 	}
 	q.Metrics.QueueFailures.WithLabelValues("replace", strings.ToLower(string(c.Reason)), c.Kind).Add(float64(len(c.Replacements) - p.ready))
-	q.failed(c.candidates)
-	return nil
-}
-
-func (q *Queue) failed(candidates []*karpv1.NodeClaim) {
 	byPool := map[string][]types.UID{}
-	for _, claim := range candidates {
+	for _, claim := range c.candidates {
 		pool := claim.Labels[karpv1.LabelNodePool]
 		byPool[pool] = append(byPool[pool], claim.UID)
 	}
@@ -39,6 +34,7 @@ func (q *Queue) failed(candidates []*karpv1.NodeClaim) {
 			a.Failed(pool, uids, q.Now(), q.Jitter())
 		}
 	})
+	return nil
 }
 
 // takeBack undoes what was done for a command: replacements are given back first, then the nodes are opened again. What a claim

@@ -144,6 +144,14 @@ func pools(cmd *disrupt.Command) []string {
 	return slices.Compact(out)
 }
 
+// uids are those of the claims that a command ends.
+func uids(cmd *disrupt.Command) (out []types.UID) {
+	for _, c := range cmd.Candidates {
+		out = append(out, c.Node.ClaimUID)
+	}
+	return out
+}
+
 // disruptedNode and replacementNode are what logs say of nodes.
 type disruptedNode struct {
 	Node         string `json:"Node"`

@@ -54,6 +54,21 @@ func (a *Attempts) Failed(pool string, claims []types.UID, now time.Time, jitter
 		p.fails++
 		p.until = now.Add(pause + time.Duration(jitter*float64(pause)/4))
 	})
+	a.vain(claims)
+}
+
+// Refused notes that replacing claims of the pool could not be begun. Once that may be by chance, and the claims go last; from
+// then on it counts as a failure.
+func (a *Attempts) Refused(pool string, claims []types.UID, now time.Time, jitter float64) {
+	if slices.ContainsFunc(claims, func(uid types.UID) bool { return a.failed[uid] > 0 }) {
+		a.Failed(pool, claims, now, jitter)
+		return
+	}
+	a.vain(claims)
+}
+
+// vain notes that claims were tried in vain.
+func (a *Attempts) vain(claims []types.UID) {
 	if a.failed == nil {
 		a.failed = map[types.UID]int{}
 	}
@@ -179,11 +194,13 @@ type Turn struct {
 }
 
 // StaticDrift returns, by pool of a fixed size, the nodes to replace because they are out of date, as many as the room
-// admits, those first that have been so for longest. A pool that has more nodes than it is to have shrinks first.
-func (v *View) StaticDrift(room *Room) []Turn {
-	candidates := v.Drifted(true)
-	slices.SortFunc(candidates, func(a, b *Candidate) int {
-		return cmp.Or(cmp.Compare(a.Pool.Name, b.Pool.Name), a.Node.DriftedAt.Compare(b.Node.DriftedAt), cmp.Compare(a.Node.Name, b.Node.Name))
+// admits: first those that were not tried in vain, then those that have been so for longest. A pool that has more nodes than it
+// is to have shrinks first. Pools that pause are left out.
+func (a *Attempts) StaticDrift(v *View, room *Room) []Turn {
+	candidates := slices.DeleteFunc(v.Drifted(true), func(c *Candidate) bool { return a.Pauses(c.Pool.Name, v.Snapshot.Now) })
+	slices.SortFunc(candidates, func(x, y *Candidate) int {
+		return cmp.Or(cmp.Compare(x.Pool.Name, y.Pool.Name), cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
+			x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
 	})
 	var out []Turn
 	for _, c := range candidates {

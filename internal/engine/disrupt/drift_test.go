@@ -177,26 +177,34 @@ func TestStaticDrift(t *testing.T) {
 		}
 		return out
 	}
+	failed := func(ago time.Duration) (a disrupt.Attempts) {
+		a.Failed("s", []types.UID{nodes(1, 1)[0].ClaimUID}, World(nil).Now.Add(-ago), 0)
+		return a
+	}
+	none := disrupt.Attempts{}
 	tests := []struct {
-		name  string
-		pool  *karpv1.NodePool
-		nodes []snapshot.Node
-		want  []string
+		name     string
+		pool     *karpv1.NodePool
+		nodes    []snapshot.Node
+		attempts disrupt.Attempts
+		want     []string
 	}{
-		{"as many as the budget allows, the oldest first", fixed(5, "2"), nodes(5, 4), []string{"n0", "n1"}},
-		{"lifecycle row 182: replicas 1, 2 active", fixed(1, "100%"), nodes(2, 2), nil},
-		{"lifecycle row 183: replicas 0", fixed(0, "100%"), nodes(1, 1), nil},
-		{"lifecycle row 183: none is out of date", fixed(5, "100%"), nodes(5, 0), nil},
+		{"a replacement has just failed", fixed(5, "2"), nodes(5, 4), failed(0), nil},
+		{"one failed a while ago: others go first", fixed(5, "2"), nodes(5, 4), failed(time.Minute), []string{"n1", "n2"}},
+		{"as many as the budget allows, the oldest first", fixed(5, "2"), nodes(5, 4), none, []string{"n0", "n1"}},
+		{"lifecycle row 182: replicas 1, 2 active", fixed(1, "100%"), nodes(2, 2), none, nil},
+		{"lifecycle row 183: replicas 0", fixed(0, "100%"), nodes(1, 1), none, nil},
+		{"lifecycle row 183: none is out of date", fixed(5, "100%"), nodes(5, 0), none, nil},
 		{"a node that waits for its replacement stands for itself", fixed(3, "100%"), func() []snapshot.Node {
 			out := nodes(3, 3)
 			out[0].Disrupting = true
 			return out
-		}(), []string{"n1", "n2"}},
+		}(), none, []string{"n1", "n2"}},
 		{"its replacement is there: one too many until the old one goes", fixed(3, "100%"), func() []snapshot.Node {
 			out := nodes(4, 3)
 			out[0].Disrupting = true
 			return out
-		}(), nil},
+		}(), none, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,7 +212,7 @@ func TestStaticDrift(t *testing.T) {
 			s.Closed, s.Nodes = []*karpv1.NodePool{tt.pool}, tt.nodes
 			v := disrupt.Look(s)
 			var got []string
-			for _, turn := range v.StaticDrift(v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted))) {
+			for _, turn := range tt.attempts.StaticDrift(v, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted))) {
 				for _, c := range turn.Candidates {
 					got = append(got, c.Node.Name)
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +58,7 @@ type ClaimReconciler struct {
 func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.termination").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(wake.UnlessStatusOnly())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
 		WithOptions(r.options()).
 		Complete(conflict.Retry(r))
@@ -139,7 +140,11 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	}
 	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
 	if err != nil && !errors.Is(err, cloud.ErrNotFound) {
-		r.Events.Warn(claim, "FailedTermination", "The instance %s is not ended: %v", claim.Status.ProviderID, err)
+		before := claim.DeepCopy()
+		if r.Events.Warn(claim, reasonNotEnded, "%s", notEnded(claim, err, r.Now())); !equality.Semantic.DeepEqual(before.Status, claim.Status) {
+			patchErr := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			err = errors.Join(err, client.IgnoreNotFound(patchErr))
+		}
 		return false, fmt.Errorf("terminate the instance of node claim %q: %w", claim.Name, err)
 	}
 	gone = err != nil
@@ -163,6 +168,18 @@ func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.Node
 	return gone, nil
 }
 
+// reasonNotEnded is the reason of InstanceTerminating=Unknown on a claim whose instance cannot be ended.
+const reasonNotEnded = "FailedTermination"
+
+// notEnded notes on a claim that its instance could not be ended, unless it is on its way out, and returns what is to be said.
+func notEnded(claim *karpv1.NodeClaim, err error, now time.Time) string {
+	message := fmt.Sprintf("The instance %s is not ended: %v", claim.Status.ProviderID, err)
+	if !condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {
+		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, reasonNotEnded, message, now)
+	}
+	return message
+}
+
 // markTerminating sets InstanceTerminating, with which the claim stops counting as a node of its pool.
 func markTerminating(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, now time.Time) error {
 	before := claim.DeepCopy()
@@ -181,7 +198,7 @@ func (r *ClaimReconciler) release(ctx context.Context, claim *karpv1.NodeClaim) 
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]
 	r.Log.Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
-	if c, ok := condition.Get(claim, karpv1.ConditionInstanceTerminating); ok {
+	if c, ok := condition.Get(claim, karpv1.ConditionInstanceTerminating); ok && c.Status == metav1.ConditionTrue {
 		r.Metrics.InstanceTermination.WithLabelValues(pool).Observe(r.Now().Sub(c.LastTransitionTime.Time).Seconds())
 	}
 	r.Metrics.ClaimTermination.WithLabelValues(pool).Observe(r.Now().Sub(claim.DeletionTimestamp.Time).Seconds())

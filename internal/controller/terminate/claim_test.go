@@ -3,6 +3,7 @@ package terminate
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,6 +146,46 @@ func TestClaimWaitsForItsNodes(t *testing.T) {
 }
 
 // One claim's way, step by step.
+// A claim whose instance cannot be ended says why, whoever tries to end it.
+func TestInstanceThatCannotBeEnded(t *testing.T) {
+	protected := errors.New("OperationNotPermitted: the instance may not be terminated")
+	why := func(f *fixture.Fixture) string {
+		c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInstanceTerminating)
+		return string(c.Status) + " " + c.Reason + " " + c.Message
+	}
+	const want = "Unknown FailedTermination The instance aws:///us-east-1a/i-a is not ended: OperationNotPermitted: the instance may not be terminated"
+	t.Run("after its node has gone", func(t *testing.T) {
+		f := fixture.New(t, fixture.Claim("a", fixture.Initialized, fixture.Deleting))
+		e := &ec2{terminate: []error{protected, nil}}
+		r := claimReconciler(f, e)
+		if _, err := f.Try(r, "a"); err == nil || why(f) != want {
+			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
+		}
+		if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "FailedTermination") {
+			t.Errorf("events %q", said)
+		}
+		if f.Reconcile(r, "a"); !condition.IsTrue(f.Claim("a"), karpv1.ConditionInstanceTerminating) {
+			t.Errorf("it is on its way out now, condition %q", why(f))
+		}
+	})
+	t.Run("before", func(t *testing.T) {
+		f := fixture.New(t, leaving(drainedBefore)...)
+		e := &ec2{terminate: []error{protected, nil, errors.New("throttled")}}
+		r := nodeReconciler(f, e)
+		if _, err := f.Try(r, "node-a"); err == nil || why(f) != want {
+			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
+		}
+		said := f.Said()
+		if len(said) != 2 || !strings.Contains(said[0], "FailedTermination") || !strings.Contains(said[1], "FailedTermination") {
+			t.Errorf("events %q, want one on the Node and one on the claim", said)
+		}
+		f.Reconcile(r, "node-a")
+		if _, err := f.Try(r, "node-a"); err == nil || !condition.IsTrue(f.Claim("a"), karpv1.ConditionInstanceTerminating) {
+			t.Errorf("error %v: it is on its way out, whatever one call comes to, condition %q", err, why(f))
+		}
+	})
+}
+
 func TestInstanceEnds(t *testing.T) {
 	f := fixture.New(t, fixture.Claim("a", fixture.Initialized, fixture.Deleting, func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("50000")}

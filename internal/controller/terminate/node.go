@@ -309,6 +309,9 @@ func (r *NodeReconciler) terminate(ctx context.Context, e *ending) (time.Duratio
 		return 0, nil
 	}
 	if err != nil {
+		message := notEnded(e.claim, err, r.Now())
+		r.Events.Warn(e.node, reasonNotEnded, "%s", message)
+		r.Events.Warn(e.claim, reasonNotEnded, "%s", message)
 		return 0, fmt.Errorf("terminate the instance of node %q: %w", e.node.Name, err)
 	}
 	condition.SetTrue(e.claim, karpv1.ConditionInstanceTerminating, r.Now())

@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -207,4 +209,63 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A replacement that pods have come to before its command is taken back is a node like any other from then on.
+func TestReplacementThatIsKept(t *testing.T) {
+	f := fixture.New(t, two()...)
+	l := shopLoop(f)
+	pass(t, l)
+	bought := replacements(f)
+	f.Do(comeUp(t.Context(), f.API, &bought[0], f.Now()))
+	kept := bought[0].Name
+	guest := fixture.Pod("new", "node-"+kept, asks("1"))
+	f.Do(f.API.Create(t.Context(), guest))
+	f.Do(f.API.Delete(t.Context(), &bought[1]))
+	look(t, l)
+	reopened(t, f, "a")
+	f.Do(f.API.Delete(t.Context(), guest))
+	if _, err := l.Queue.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: bought[0].Annotations[karpv1.AnnotationReplacementOf]}}); err != nil {
+		t.Fatal(err)
+	}
+	if f.Claim(kept).DeletionTimestamp != nil {
+		t.Error("ended beside all budgets when its last pod went")
+	}
+}
+
+// What protects a pod protects it from the taking back of its node, too, and from the ending of one that counts as empty.
+func TestProtectedPodThatCostsNothing(t *testing.T) {
+	protected := func(p *corev1.Pod) {
+		p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true", corev1.PodDeletionCost: "-2147483647"}
+	}
+	t.Run("on a replacement", func(t *testing.T) {
+		f := fixture.New(t, outOfDate("a")...)
+		l := shopLoop(f)
+		pass(t, l)
+		bought := replacements(f)[0]
+		condition.SetTrue(&bought, karpv1.ConditionRegistered, f.Now())
+		bought.Status.NodeName = "node-" + bought.Name
+		f.Do(f.API.Status().Update(t.Context(), &bought))
+		f.Do(f.API.Create(t.Context(), fixture.Pod("new", "node-"+bought.Name, asks("1"), protected)))
+		f.Clock = f.Clock.Add(time.Hour)
+		look(t, l)
+		reopened(t, f, "a")
+		if len(ending(f)) > 0 || f.Claim(bought.Name) == nil {
+			t.Error("its node is given back")
+		}
+	})
+	t.Run("bound to an empty node at the last moment", func(t *testing.T) {
+		f := fixture.New(t, emptyNodes("a")...)
+		l, _ := loop(f)
+		l.Live = interceptor.NewClient(f.API, interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				list.(*corev1.PodList).Items = []corev1.Pod{*fixture.Pod("web", "node-a", protected)}
+				return nil
+			},
+		})
+		pass(t, l)
+		if got := ending(f); len(got) > 0 || closed(f, "node-a") {
+			t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
+		}
+	})
 }

@@ -179,7 +179,7 @@ func (l *Loop) unchanged(ctx context.Context, cmd *disrupt.Command, c *disrupt.C
 		var changed bool
 		switch {
 		case cmd.Reason == karpv1.DisruptionEmpty:
-			changed = disrupt.Load(p)
+			changed = disrupt.Load(p) || !snapshot.Disruptable(p, l.Now())
 		case c.Node.Bounded && cmd.Reason == karpv1.DisruptionDrifted:
 			changed = snapshot.Reschedulable(p) && !known[p.UID]
 		default:

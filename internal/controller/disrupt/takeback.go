@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // fail takes back a command whose replacements did not come up.
@@ -74,7 +76,8 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 	return errors.Join(errs...)
 }
 
-// giveBack deletes a replacement, unless pods have come to its node that would have to move.
+// giveBack deletes a replacement. If pods have come to its node that would have to move, or that must not, it is one of the pool's
+// nodes from then on, and is ended as such.
 func (q *Queue) giveBack(ctx context.Context, name, id string) error {
 	claim := &karpv1.NodeClaim{}
 	if err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
@@ -85,8 +88,13 @@ func (q *Queue) giveBack(ctx context.Context, name, id string) error {
 	}
 	if node := claim.Status.NodeName; node != "" {
 		pods, err := cluster.PodsOn(ctx, q.Client, node)
-		if err != nil || slices.ContainsFunc(pods, disrupt.Load) {
+		if err != nil {
 			return err
+		}
+		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, q.Now()) }) {
+			before := claim.DeepCopy()
+			delete(claim.Annotations, karpv1.AnnotationReplacementOf)
+			return client.IgnoreNotFound(q.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 		}
 	}
 	q.State.Condemn(claim.UID)

@@ -106,7 +106,7 @@ func (p profiles) InstanceProfile(name string) (ec2.InstanceProfile, bool) {
 	if !ok {
 		return ec2.InstanceProfile{}, false
 	}
-	out := ec2.InstanceProfile{Name: found.Name, ARN: found.ARN, ID: found.ID}
+	out := ec2.InstanceProfile{Name: found.Name, ARN: found.ARN, ID: found.ID, Created: found.Created, RoleChanged: found.RoleChanged}
 	if found.Role != nil {
 		out.RoleARN = found.Role.ARN
 	}

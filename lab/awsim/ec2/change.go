@@ -130,7 +130,7 @@ func (e *EC2) change(
 	now := e.settle()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.changeable(r, ids, check); err != nil {
+	if err := e.changeable(r, ids, now, check); err != nil {
 		return nil, err
 	}
 	if dry {
@@ -152,12 +152,12 @@ func (e *EC2) change(
 	return out, nil
 }
 
-// changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist are
-// named before anything is asked.
-func (e *EC2) changeable(r *wire.Request, ids []string, check func(*record) error) error {
+// changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist, or
+// are too new to be known, are named before anything is asked.
+func (e *EC2) changeable(r *wire.Request, ids []string, now time.Time, check func(*record) error) error {
 	var absent []string
 	for _, id := range ids {
-		if e.fleet.get(id) == nil {
+		if e.fleet.known(id, now) == nil {
 			absent = append(absent, id)
 		}
 	}

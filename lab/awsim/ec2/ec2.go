@@ -25,9 +25,12 @@ import (
 type Timing struct {
 	Boot           time.Duration // pending -> running
 	Shutdown       time.Duration // shutting-down -> terminated
-	Visible        time.Duration // from the launch until the Describe calls know the instance
+	Visible        time.Duration // from the launch until calls that describe or change it know the instance
 	VisibleSpread  time.Duration // up to this much later, each instance by itself
 	TerminatedKept time.Duration // terminated -> forgotten
+	// TemplateVisible is how long after its creation a launch template is known, ProfileVisible how long EC2 does not hear of
+	// a new instance profile, or of a change of its role.
+	TemplateVisible, ProfileVisible time.Duration
 }
 
 // DefaultTiming is that of a quick account: seconds where the real one takes tens of seconds.
@@ -59,6 +62,8 @@ type InstanceProfile struct {
 	ID   string // AIPA...
 	// RoleARN is the role in the profile; empty when it has none.
 	RoleARN string
+	// Created and RoleChanged are when IAM was told; EC2 hears of it later.
+	Created, RoleChanged time.Time
 }
 
 // EC2 is the state. It is safe for concurrent use.
@@ -93,7 +98,7 @@ func New(cfg Config) (*EC2, error) {
 		return nil, fmt.Errorf("ec2: %w", err)
 	}
 	e := &EC2{
-		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, templates: newTemplates(),
+		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, templates: newTemplates(cfg.Clock.Now),
 		fleet: newInstances(), pools: newPools(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
 	}
 	for _, img := range image.List(cfg.Region) {

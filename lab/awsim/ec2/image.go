@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -73,10 +74,23 @@ type imageDisk struct {
 type ami struct {
 	image.Image
 	tags map[string]string
+	// state is empty for those that are available.
+	state string
+	// shared says that its owner lets the account use it.
+	shared bool
 }
 
 // public says whether anybody may use the image: those of Amazon.
 func (a *ami) public() bool { return a.OwnerAlias != "" }
+
+// usable says whether the account may use the image.
+func (a *ami) usable(own string) bool { return a.OwnerID == own || a.public() || a.shared }
+
+// States of an image besides available.
+const (
+	imageAvailable = "available"
+	imageDisabled  = "disabled"
+)
 
 // AddImage registers an image of the account's own and returns its ID. Owner and ID are assigned.
 func (e *EC2) AddImage(img image.Image, tags map[string]string) string {
@@ -92,15 +106,41 @@ func (e *EC2) AddImage(img image.Image, tags map[string]string) string {
 	return img.ID
 }
 
-// DeprecateImage makes an image count as deprecated from now on.
-func (e *EC2) DeprecateImage(id string) {
+// AddForeignImage registers an image of another account and returns its ID. Nobody else may use it until it is shared.
+func (e *EC2) AddForeignImage(img image.Image, owner string) string {
+	id := e.AddImage(img, nil)
+	e.changeImage(id, func(a *ami) { a.OwnerID = owner })
+	return id
+}
+
+// ShareImage has the owner of an image let the account use it, or no longer.
+func (e *EC2) ShareImage(id string, shared bool) {
+	e.changeImage(id, func(a *ami) { a.shared = shared })
+}
+
+// SetImageState puts an image into a state: available, pending, failed or disabled.
+func (e *EC2) SetImageState(id, state string) error {
+	if err := oneOf("state", state, imageAvailable, "pending", "failed", imageDisabled); err != nil {
+		return err
+	}
+	e.changeImage(id, func(a *ami) { a.state = state })
+	return nil
+}
+
+func (e *EC2) changeImage(id string, edit func(*ami)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := e.images[id]; old != nil {
 		changed := *old
-		changed.Deprecated = e.cfg.Clock.Now()
+		edit(&changed)
 		e.images[id] = &changed
 	}
+}
+
+// DeprecateImage makes an image count as deprecated from now on.
+func (e *EC2) DeprecateImage(id string) {
+	now := e.cfg.Clock.Now()
+	e.changeImage(id, func(a *ami) { a.Deprecated = now })
 }
 
 func (e *EC2) describeImages(_ *wire.Request, in *describeImagesInput) (*describeImagesOutput, error) {
@@ -113,16 +153,22 @@ func (e *EC2) describeImages(_ *wire.Request, in *describeImagesInput) (*describ
 		return list
 	})
 	slices.SortFunc(all, func(a, b *ami) int { return strings.Compare(a.ID, b.ID) })
-	own := e.cfg.AccountID
-	// Deprecated images show when asked for, to their owner, and by ID.
+	own, n := e.cfg.AccountID, e.imageNoun()
+	if len(in.IDs) > 0 {
+		var err error
+		if all, err = n.pick(in.IDs, all); err != nil {
+			return nil, err
+		}
+	}
+	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show when asked for, to their owner, and by ID.
 	hidden := func(a *ami) bool {
 		deprecated := !a.Deprecated.IsZero() && !a.Deprecated.After(now)
 		return deprecated && !in.IncludeDeprecated && a.OwnerID != own && !slices.Contains(in.IDs, a.ID)
 	}
 	all = slices.DeleteFunc(all, func(a *ami) bool {
-		return hidden(a) || !ownedBy(a, in.Owners, own) || !executableBy(a, in.ExecutableBy, own)
+		return hidden(a) || !a.usable(own) || a.state == imageDisabled && !in.IncludeDisabled || !ownedBy(a, in.Owners, own) || !executableBy(a, in.ExecutableBy, own)
 	})
-	p, err := e.imageNoun().list(in.listInput, in.IDs, all)
+	p, err := n.list(in.listInput, nil, all)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +189,7 @@ func ownedBy(a *ami, owners []string, own string) bool {
 // executableBy applies the parameter ExecutableBy: who has launch permission, that is all or the account.
 func executableBy(a *ami, users []string, own string) bool {
 	return len(users) == 0 || slices.ContainsFunc(users, func(user string) bool {
-		return user == "all" && a.public() || (user == "self" || user == own) && a.OwnerID == own
+		return user == "all" && a.public() || (user == "self" || user == own) && (a.OwnerID == own || a.shared)
 	})
 }
 
@@ -187,7 +233,7 @@ func (e *EC2) imageNoun() noun[*ami] {
 
 func showImage(a *ami) imageInfo {
 	i := imageInfo{
-		ID: a.ID, Location: a.OwnerID + "/" + a.Name, State: "available", Owner: a.OwnerID, OwnerAlias: a.OwnerAlias,
+		ID: a.ID, Location: a.OwnerID + "/" + a.Name, State: cmp.Or(a.state, imageAvailable), Owner: a.OwnerID, OwnerAlias: a.OwnerAlias,
 		Created: stamp(a.Created), Deprecated: stamp(a.Deprecated), Public: a.public(), Architecture: a.Architecture, Type: "machine",
 		Platform: a.Platform, PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances", Name: a.Name, Description: a.Description,
 		RootDeviceType: "ebs", RootDevice: a.RootDevice, Virtualization: "hvm", Hypervisor: "xen", ENA: true, Tags: tagList(a.tags),

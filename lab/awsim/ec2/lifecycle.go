@@ -33,7 +33,7 @@ type record struct {
 	order       *order
 	place       string // grows with each launch, so that lists are in that order
 	reservation string
-	visible     time.Time // when the Describe calls begin to know it
+	visible     time.Time // when calls begin to know it
 	token       string    // client token of the launch
 	index       int       // in the reservation
 	nics        []nic
@@ -58,6 +58,14 @@ type slot struct{ record *record }
 func (f *instances) get(id string) *record {
 	if s := f.byID[id]; s != nil {
 		return s.record
+	}
+	return nil
+}
+
+// known returns the present record of an instance of which word has gone round by now, nil when there is none.
+func (f *instances) known(id string, now time.Time) *record {
+	if r := f.get(id); r != nil && !now.Before(r.visible) {
+		return r
 	}
 	return nil
 }

@@ -193,6 +193,7 @@ func TestStopAndStart(t *testing.T) {
 	id := launchedIDs(must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, types.InstanceTypeM5Large)))(t))[0]
 	ids := []string{id}
 	state := func() types.InstanceStateName { return a.describe(t, filter("instance-id", id))[0].State.Name }
+	a.Clock.Advance(time.Second)
 	if _, err := a.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: ids}); awsimtest.Code(err) != "IncorrectInstanceState" {
 		t.Errorf("stop while pending: %v", err)
 	}

@@ -109,6 +109,12 @@ func (e *EC2) resolveImage(o *order, q request) error {
 	if o.image = e.images[q.imageID]; o.image == nil {
 		return imageIDs().absent(q.imageID)
 	}
+	switch {
+	case !o.image.usable(e.cfg.AccountID):
+		return wire.Errorf("AuthFailure", "Not authorized for images: [%s]", q.imageID)
+	case o.image.state != "" && o.image.state != imageAvailable:
+		return wire.Errorf("InvalidAMIID.Unavailable", "The image ID '%s' is not available", q.imageID)
+	}
 	if o.machine = e.market.byName[q.typ]; o.machine == nil {
 		return invalidValue("Invalid value '%s' for InstanceType.", q.typ)
 	}
@@ -233,11 +239,12 @@ func (e *EC2) resolveProfile(o *order, q request) error {
 	if e.cfg.Profiles != nil {
 		profile, found = e.cfg.Profiles.InstanceProfile(name)
 	}
-	if !found || spec.ARN != "" && spec.ARN != profile.ARN {
+	heard := e.cfg.Clock.Now().Add(-e.cfg.Timing.ProfileVisible)
+	if !found || profile.Created.After(heard) || spec.ARN != "" && spec.ARN != profile.ARN {
 		return invalidValue("Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s",
 			value, parameter, pick(parameter == "arn", "ARN", "name"))
 	}
-	if profile.RoleARN == "" {
+	if profile.RoleARN == "" || profile.RoleChanged.After(heard) {
 		return invalidValue(`IAM Instance Profile "%s" has no associated IAM Roles`, profile.ARN)
 	}
 	o.profile = &profile

@@ -142,6 +142,15 @@ func (e *EC2) resolveGroup(o *order, p *placementSpec) error {
 	return nil
 }
 
+func placementGroupIDs() idRules {
+	return idRules{
+		prefix: "pg", malformed: "InvalidPlacementGroupId.Malformed", notFound: "InvalidPlacementGroup.Unknown",
+		missing: func(ids []string) string {
+			return "The Placement Group '" + strings.Join(ids, "', '") + "' is unknown."
+		},
+	}
+}
+
 func checkGroupID(id string) error {
 	if rest, ok := strings.CutPrefix(id, "pg-"); !ok || !hexadecimal.MatchString(rest) {
 		return wire.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)

@@ -2,6 +2,7 @@ package ec2_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -44,6 +45,7 @@ func TestQuotas(t *testing.T) {
 	}
 	for _, i := range a.Sim.Instances() {
 		if i.Lifecycle == "" && i.Type == "m5.large" {
+			a.Clock.Advance(time.Second)
 			must(a.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{i.ID}}))(t)
 			break
 		}

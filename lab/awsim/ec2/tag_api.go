@@ -133,6 +133,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 		"eni":    {interfaceIDs(), e.taggedInterface},
 		"ami":    {imageIDs(), e.taggedImage},
 		"cr":     {reservationIDs(), taggedIn(&e.reservations, "capacity-reservation", func(r *reservation) (*string, *map[string]string) { return &r.ID, &r.Tags })},
+		"pg":     {placementGroupIDs(), e.taggedGroup},
 		"vpc":    {vpcIDs(), taggedIn(&e.network.vpcs, "vpc", func(v *VPC) (*string, *map[string]string) { return &v.ID, &v.Tags })},
 		"subnet": {subnetIDs(), taggedIn(&e.network.subnets, "subnet", func(s *Subnet) (*string, *map[string]string) { return &s.ID, &s.Tags })},
 		"sg":     {groupIDs(), taggedIn(&e.network.groups, "security-group", func(g *SecurityGroup) (*string, *map[string]string) { return &g.ID, &g.Tags })},
@@ -160,7 +161,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 }
 
 func (e *EC2) taggedInstance(id string) (tagged, bool) {
-	r := e.fleet.get(id)
+	r := e.fleet.known(id, e.cfg.Clock.Now())
 	if r == nil {
 		return tagged{}, false
 	}
@@ -202,7 +203,23 @@ func (e *EC2) taggedImage(id string) (tagged, bool) {
 	if a == nil {
 		return tagged{}, false
 	}
-	return tagged{id, "image", a.tags, func(tags map[string]string) { e.images[id] = &ami{Image: a.Image, tags: tags} }}, true
+	return tagged{id, "image", a.tags, func(tags map[string]string) {
+		changed := *a
+		changed.tags = tags
+		e.images[id] = &changed
+	}}, true
+}
+
+func (e *EC2) taggedGroup(id string) (tagged, bool) {
+	g := e.placementGroup(e.cfg.Clock.Now(), id)
+	if g == nil {
+		return tagged{}, false
+	}
+	return tagged{id, "placement-group", g.Tags, func(tags map[string]string) {
+		changed := *g
+		changed.Tags = tags
+		e.groups[slices.Index(e.groups, g)] = &changed
+	}}, true
 }
 
 func (e *EC2) taggedTemplate(t *template) tagged {
@@ -286,6 +303,14 @@ func (e *EC2) allTags() []tagInfo {
 	}
 	for _, t := range e.templates.byID {
 		add(t.id, "launch-template", t.tags)
+	}
+	for _, r := range e.reservations {
+		add(r.ID, "capacity-reservation", r.Tags)
+	}
+	for _, g := range e.groups {
+		if e.exists(g, e.cfg.Clock.Now()) {
+			add(g.ID, "placement-group", g.Tags)
+		}
 	}
 	for _, v := range e.network.vpcs {
 		add(v.ID, "vpc", v.Tags)

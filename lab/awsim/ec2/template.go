@@ -12,12 +12,13 @@ import (
 
 // templates are the launch templates.
 type templates struct {
+	now    func() time.Time
 	byID   map[string]*template
 	byName map[string]*template
 }
 
-func newTemplates() templates {
-	return templates{byID: map[string]*template{}, byName: map[string]*template{}}
+func newTemplates(now func() time.Time) templates {
+	return templates{now: now, byID: map[string]*template{}, byName: map[string]*template{}}
 }
 
 // template is a launch template; it is never modified once others can see it.
@@ -25,6 +26,7 @@ type template struct {
 	id             string
 	name           string
 	created        time.Time
+	visible        time.Time // when others than CreateLaunchTemplate begin to know it
 	createdBy      string
 	defaultVersion int
 	latest         int // the highest number ever given
@@ -76,6 +78,9 @@ func (ts *templates) remove(t *template) {
 	delete(ts.byName, t.name)
 }
 
+// known reports whether there is such a template, as far as word of it has gone.
+func (ts *templates) known(t *template) bool { return t != nil && !ts.now().Before(t.visible) }
+
 // templateRef names a launch template by exactly one of its two names.
 type templateRef struct {
 	ID   string `query:"LaunchTemplateId"`
@@ -93,12 +98,12 @@ func (ts *templates) find(ref templateRef) (*template, error) {
 		if !strings.HasPrefix(ref.ID, "lt-") || !hexadecimal.MatchString(ref.ID[len("lt-"):]) {
 			return nil, wire.Errorf("InvalidLaunchTemplateId.Malformed", "The specified launch template ID, %s, is malformed.", ref.ID)
 		}
-		if t := ts.byID[ref.ID]; t != nil {
+		if t := ts.byID[ref.ID]; ts.known(t) {
 			return t, nil
 		}
 		return nil, wire.Errorf("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", ref.ID)
 	}
-	if t := ts.byName[ref.Name]; t != nil {
+	if t := ts.byName[ref.Name]; ts.known(t) {
 		return t, nil
 	}
 	return nil, wire.Errorf("InvalidLaunchTemplateName.NotFoundException",
@@ -165,7 +170,8 @@ func (e *EC2) createLaunchTemplate(r *wire.Request, in *createTemplateInput) (*t
 			return nil, wire.Errorf("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
 		}
 		t := &template{
-			id: e.newID("lt"), name: in.Name, created: now, createdBy: r.Principal.ARN, defaultVersion: 1, latest: 1,
+			id: e.newID("lt"), name: in.Name, created: now, visible: now.Add(e.cfg.Timing.TemplateVisible), createdBy: r.Principal.ARN,
+			defaultVersion: 1, latest: 1,
 			versions: []*templateVersion{{number: 1, description: in.Description, created: now, createdBy: r.Principal.ARN, data: *in.Data}},
 			tags:     tagsFor("launch-template", in.Tags),
 		}

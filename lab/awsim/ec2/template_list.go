@@ -61,14 +61,16 @@ func (e *EC2) wantedTemplates(in *describeTemplatesInput) ([]*template, error) {
 	}
 	for _, name := range in.Names {
 		t := e.templates.byName[name]
-		if t == nil {
+		if !e.templates.known(t) {
 			return nil, wire.Errorf("InvalidLaunchTemplateName.NotFoundException", "At least one of the launch templates specified in the request does not exist.")
 		}
 		list = append(list, t)
 	}
 	if len(in.IDs)+len(in.Names) == 0 {
 		for _, t := range e.templates.byID {
-			list = append(list, t)
+			if e.templates.known(t) {
+				list = append(list, t)
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b *template) int { return strings.Compare(a.id, b.id) })
@@ -168,6 +170,9 @@ func (e *EC2) aliasedVersions(names []string) ([]versionInfo, error) {
 			return nil, invalidValue("Only $Latest and $Default are allowed when no launch template is specified")
 		}
 		for _, t := range e.templates.byID {
+			if !e.templates.known(t) {
+				continue
+			}
 			v, err := t.resolve(name)
 			if err != nil {
 				return nil, err

@@ -66,6 +66,8 @@ type InstanceProfile struct {
 	Created             time.Time
 	Tags                []Tag
 	Role                *Role // nil = none
+	// RoleChanged is when its role was last added or removed; zero = never.
+	RoleChanged time.Time
 }
 
 type profile struct {

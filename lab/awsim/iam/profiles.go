@@ -105,7 +105,7 @@ func (a *Account) addRoleToInstanceProfile(r *wire.Request, in *profileRole) (*n
 		if p.role != "" {
 			return nil, limitExceeded("InstanceSessionsPerInstanceProfile", 1)
 		}
-		p.role = role.Name
+		p.role, p.RoleChanged = role.Name, a.cfg.Now()
 		r.Touch(p.ARN)
 		return nil, nil
 	})
@@ -116,7 +116,7 @@ func (a *Account) removeRoleFromInstanceProfile(r *wire.Request, in *profileRole
 		if p.role != in.RoleName {
 			return nil, noRole(in.RoleName)
 		}
-		p.role = ""
+		p.role, p.RoleChanged = "", a.cfg.Now()
 		r.Touch(p.ARN)
 		return nil, nil
 	})

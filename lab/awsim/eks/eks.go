@@ -61,8 +61,9 @@ type Cluster struct {
 	Status string
 	// PlatformVersion defaults to eks.1.
 	PlatformVersion string
-	ServiceCIDR     string // IPv4
-	VPC             VPC
+	// ServiceCIDR is that of services: an IPv6 one makes the cluster one of that family.
+	ServiceCIDR string
+	VPC         VPC
 	// AuthenticationMode defaults to API_AND_CONFIG_MAP.
 	AuthenticationMode string
 	OIDCIssuer         string

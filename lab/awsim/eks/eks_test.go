@@ -81,6 +81,21 @@ func TestDescribeCluster(t *testing.T) {
 	}
 }
 
+// TestIPFamily: a cluster has service addresses of one family only.
+func TestIPFamily(t *testing.T) {
+	w, c := start(t)
+	for name, row := range map[string]struct{ cidr, family, v4, v6 string }{
+		"four": {"10.100.0.0/16", "ipv4", "10.100.0.0/16", ""},
+		"six":  {"fd12:3456:789a::/108", "ipv6", "", "fd12:3456:789a::/108"},
+	} {
+		createCluster(t, w, sim.Cluster{Name: name, Version: "1.36", ServiceCIDR: row.cidr})
+		got := awsimtest.OK(c.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: &name}))(t).Cluster.KubernetesNetworkConfig
+		if string(got.IpFamily) != row.family || aws.ToString(got.ServiceIpv4Cidr) != row.v4 || aws.ToString(got.ServiceIpv6Cidr) != row.v6 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestListClusters(t *testing.T) {
 	w, c := start(t)
 	var want, got []string

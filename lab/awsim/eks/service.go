@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -85,7 +86,8 @@ type (
 		PublicAccessCIDRs      []string `json:"publicAccessCidrs"`
 	}
 	jsonNetwork struct {
-		ServiceIPv4CIDR string `json:"serviceIpv4Cidr"`
+		ServiceIPv4CIDR string `json:"serviceIpv4Cidr,omitempty"`
+		ServiceIPv6CIDR string `json:"serviceIpv6Cidr,omitempty"`
 		IPFamily        string `json:"ipFamily"`
 	}
 	jsonIdentity struct {
@@ -117,6 +119,9 @@ func (c Cluster) json() jsonCluster {
 		Status:                  c.Status, PlatformVersion: c.PlatformVersion, Tags: c.Tags, Health: jsonHealth{Issues: []string{}},
 		CertificateAuthority: jsonCA{Data: base64.StdEncoding.EncodeToString(c.CA)},
 		AccessConfig:         jsonAccess{AuthenticationMode: c.AuthenticationMode},
+	}
+	if strings.Contains(c.ServiceCIDR, ":") {
+		out.KubernetesNetworkConfig = jsonNetwork{ServiceIPv6CIDR: c.ServiceCIDR, IPFamily: "ipv6"}
 	}
 	if c.VPC.PublicAccess {
 		out.ResourcesVPCConfig.PublicAccessCIDRs = []string{"0.0.0.0/0"}

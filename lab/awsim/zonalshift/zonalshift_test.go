@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,16 +29,24 @@ func away(t *testing.T, w *awsimtest.World, arn string) ([]string, int) {
 	defer answer.Body.Close()
 	var out struct {
 		ZonalShifts []struct {
-			AwayFrom   string
-			ExpiryTime float64
+			AwayFrom, AppliedStatus, ShiftType string
+			ExpiryTime                         float64
 		}
+		Autoshifts []struct{ AwayFrom, AppliedStatus string }
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&out); err != nil {
 		t.Fatal(err)
 	}
 	zones := []string{}
 	for _, s := range out.ZonalShifts {
-		zones = append(zones, s.AwayFrom)
+		if s.AppliedStatus == "APPLIED" {
+			zones = append(zones, s.AwayFrom)
+		} else {
+			zones = append(zones, "not "+s.AwayFrom)
+		}
+	}
+	for _, s := range out.Autoshifts {
+		zones = append(zones, "auto "+s.AppliedStatus+" "+s.AwayFrom)
 	}
 	return zones, answer.StatusCode
 }
@@ -76,5 +85,33 @@ func TestShifts(t *testing.T) {
 	shifts.Cancel(cluster)
 	if zones, _ := away(t, w, cluster); len(zones) != 0 {
 		t.Errorf("after it was cancelled: %v", zones)
+	}
+}
+
+// TestPrecedence: of all shifts of a resource one is applied: the customer's, then AWS's, then the practice run.
+func TestPrecedence(t *testing.T) {
+	w := awsimtest.Start(t)
+	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: "c1", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	shifts := w.Sim.ZonalShifts()
+	for _, row := range []struct {
+		what string
+		do   func() error
+		want []string
+	}{
+		{"practice run", func() error { return shifts.StartPracticeRun(cluster, "use1-az1", 3*time.Hour) }, []string{"use1-az1"}},
+		{"autoshift", func() error { return shifts.StartAutoshift(cluster, "use1-az2") }, []string{"not use1-az1", "auto APPLIED use1-az2"}},
+		{"the customer's", func() error { return shifts.Start(cluster, "use1-az3", time.Hour) }, []string{"use1-az3", "not use1-az1", "auto NOT_APPLIED use1-az2"}},
+		{"the customer's ends", func() error { w.Clock.Advance(time.Hour); return nil }, []string{"not use1-az1", "auto APPLIED use1-az2"}},
+		{"so does the practice run", func() error { w.Clock.Advance(2 * time.Hour); return nil }, []string{"auto APPLIED use1-az2"}},
+		{"all end", func() error { shifts.Cancel(cluster); return nil }, []string{}},
+	} {
+		if err := row.do(); err != nil {
+			t.Fatalf("%s: %v", row.what, err)
+		}
+		if got, _ := away(t, w, cluster); !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v, want %v", row.what, got, row.want)
+		}
 	}
 }

@@ -132,7 +132,7 @@ func (e *EKS) listAccessEntries(r *wire.Request, _ *nothing) (*listEntriesOutput
 			principals = append(principals, principal)
 		}
 	}
-	principals, next, err := page(r, principals, "associatedPolicyArn")
+	principals, next, err := page(r, principals)
 	if err != nil {
 		return nil, err
 	}

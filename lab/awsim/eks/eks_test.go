@@ -256,6 +256,7 @@ func TestUnknownMembers(t *testing.T) {
 	createCluster(t, w, sim.Cluster{Name: "c1", Version: "1.36"})
 	for _, row := range []struct{ what, method, path, body, answer string }{
 		{"member of the body", http.MethodPost, "/clusters/c1/access-entries", `{"principal":"x"}`, "SerializationException"},
+		{"parameter of the query where there are none", http.MethodGet, "/clusters/c1?maxResults=3", "", "InvalidParameterException"},
 		{"parameter of the query", http.MethodGet, "/clusters?limit=3", "", "InvalidParameterException"},
 	} {
 		req := awsimtest.OK(http.NewRequestWithContext(t.Context(), row.method, w.URL+row.path, strings.NewReader(row.body)))(t)

@@ -32,11 +32,12 @@ func (s *Service) readAction(r *Request, form url.Values) error {
 			return Errorf("MissingAction", "The request must contain the header X-Amz-Target").WithStatus(http.StatusNotFound)
 		}
 	case RESTJSON:
-		action, vars, ok := s.route(r.HTTP)
+		route, vars, ok := s.route(r.HTTP)
 		if !ok {
 			return Errorf("UnknownOperationException", "Unknown operation: %s %s", r.HTTP.Method, r.HTTP.URL.Path).WithStatus(http.StatusNotFound)
 		}
-		r.Action, r.Path = action, vars
+		r.Action, r.Path = route.Action, vars
+		return route.check(r.HTTP.URL.Query())
 	}
 	return nil
 }

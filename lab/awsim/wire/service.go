@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
@@ -57,6 +59,8 @@ type Route struct {
 	// segment, percent-decoded.
 	Path   string
 	Action string
+	// Query are the parameters that the action takes in the query string; others are refused.
+	Query []string
 }
 
 // Request is one API call on its way to a handler.
@@ -88,18 +92,28 @@ type Request struct {
 // Touch records the IDs of resources that the call was about, for the log of calls.
 func (r *Request) Touch(ids ...string) { r.resources = append(r.resources, ids...) }
 
-// route returns the action and path variables of a REST request.
-func (s *Service) route(r *http.Request) (string, map[string]string, bool) {
+// route returns the route and path variables of a REST request.
+func (s *Service) route(r *http.Request) (Route, map[string]string, bool) {
 	segments := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
 	for _, candidate := range s.Routes {
 		if candidate.Method != r.Method {
 			continue
 		}
 		if vars, ok := matchPath(strings.Split(strings.Trim(candidate.Path, "/"), "/"), segments); ok {
-			return candidate.Action, vars, true
+			return candidate, vars, true
 		}
 	}
-	return "", nil, false
+	return Route{}, nil, false
+}
+
+// check refuses parameters in the query string that the action does not take.
+func (r Route) check(query url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(signedParams, name) && !slices.Contains(r.Query, name) {
+			return Errorf("InvalidParameterException", "Unknown parameter %s", name)
+		}
+	}
+	return nil
 }
 
 func matchPath(pattern, segments []string) (map[string]string, bool) {

@@ -240,10 +240,13 @@ func (m *message) systemAttributes() map[string]string {
 	}
 }
 
+// absentAttributes are system attributes that messages of these queues never have.
+var absentAttributes = []string{"AWSTraceHeader", "DeadLetterQueueSourceArn", "MessageDeduplicationId", "MessageGroupId", "SequenceNumber"}
+
 func checkSystemAttributes(names []string) error {
 	known := (&message{}).systemAttributes()
 	for _, name := range names {
-		if _, ok := known[name]; !ok && name != "All" {
+		if _, ok := known[name]; !ok && name != "All" && !slices.Contains(absentAttributes, name) {
 			return apiError("InvalidAttributeName", "InvalidAttributeName", "Unknown Attribute %s.", name)
 		}
 	}

@@ -111,7 +111,7 @@ func TestVisibility(t *testing.T) {
 	}
 	w.Clock.Advance(time.Second)
 	//lint:ignore SA1019 clients in the field still send the old parameter
-	again := w.receive(t, sqs.ReceiveMessageInput{AttributeNames: []types.QueueAttributeName{"ApproximateReceiveCount"}})
+	again := w.receive(t, sqs.ReceiveMessageInput{AttributeNames: []types.QueueAttributeName{"ApproximateReceiveCount", "SequenceNumber"}})
 	if got := bodies(again); got != "b" || again[0].Attributes["ApproximateReceiveCount"] != "2" {
 		t.Fatalf("after the timeout: %q %v, want b for the second time", got, again)
 	}

@@ -1,6 +1,7 @@
 package awsim
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -25,8 +26,10 @@ func (s *Sim) SendEvents(queue string) error {
 	if err := s.sqs.CreateQueue(queue, map[string]string{"MessageRetentionPeriod": "300"}); err != nil {
 		return err
 	}
+	number := uint64(0) // notices come one at a time
 	s.ec2.OnNotice(func(n ec2.Notice) {
-		body, err := s.event(n)
+		number++
+		body, err := s.event(n, number)
 		if err == nil {
 			err = s.sqs.Send(queue, body)
 		}
@@ -37,15 +40,19 @@ func (s *Sim) SendEvents(queue string) error {
 	return nil
 }
 
-// event is a notice as EventBridge writes it.
-func (s *Sim) event(n ec2.Notice) (string, error) {
-	resources := make([]string, len(n.Resources))
-	for i, id := range n.Resources {
-		resources[i] = fmt.Sprintf("arn:aws:ec2:%s:%s:instance/%s", s.options.Region, s.options.AccountID, id)
+// event is a notice as EventBridge writes it: the nth of the account.
+func (s *Sim) event(n ec2.Notice, number uint64) (string, error) {
+	resources := n.Resources
+	if n.Source == "aws.ec2" {
+		resources = make([]string, len(n.Resources))
+		for i, id := range n.Resources {
+			resources[i] = fmt.Sprintf("arn:aws:ec2:%s:%s:instance/%s", s.options.Region, s.options.AccountID, id)
+		}
 	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "event %d %d", s.options.Seed, number))
 	text, err := json.Marshal(map[string]any{
-		"version": "0", "id": fmt.Sprintf("%x", n.At.UnixNano()), "detail-type": n.DetailType, "source": n.Source,
-		"account": s.options.AccountID, "time": n.At.UTC().Format(time.RFC3339), "region": s.options.Region,
+		"version": "0", "id": fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]), "detail-type": n.DetailType,
+		"source": n.Source, "account": s.options.AccountID, "time": n.At.UTC().Format(time.RFC3339), "region": s.options.Region,
 		"resources": resources, "detail": n.Detail,
 	})
 	return string(text), err

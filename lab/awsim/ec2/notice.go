@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -74,7 +75,9 @@ func (e *EC2) ReclaimReservation(id string) error {
 		e.arm()
 		return Notice{
 			Source: "aws.ec2", DetailType: "EC2 Capacity Reservation Instance Interruption Warning",
-			Detail: map[string]any{"instance-id": id, "instance-action": "terminate", "capacity-reservation-id": r.CapacityReservationID},
+			Detail: map[string]any{
+				"instance-id": id, "instance-action": "terminate", "instance-termination-time": now.Add(SpotNotice).UTC().Format(time.RFC3339), "azId": r.ZoneID,
+			},
 		}, nil
 	})
 }
@@ -82,22 +85,29 @@ func (e *EC2) ReclaimReservation(id string) error {
 // PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health tell of it once for
 // all of them.
 func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
+	const description = "The instance is running on degraded hardware"
+	now := e.cfg.Clock.Now()
 	var affected []map[string]any
 	for _, id := range ids {
-		affected = append(affected, map[string]any{"entityValue": id})
+		affected = append(affected, map[string]any{"entityValue": id, "lastUpdatedTime": now.UTC().Format(time.RFC1123), "status": "PENDING"})
 		text := stamp(at)
-		planned := scheduledEvent{ID: derivedID("instance-event", id+code), Code: code, Description: "The instance is running on degraded hardware", NotBefore: &text}
+		planned := scheduledEvent{ID: derivedID("instance-event", id+code), Code: code, Description: description, NotBefore: &text}
 		if err := e.edit(id, func(r *record) { r.planned = append(r.planned[:len(r.planned):len(r.planned)], planned) }); err != nil {
 			return err
 		}
 	}
+	kind := "AWS_EC2_" + strings.ToUpper(strings.ReplaceAll(code, "-", "_")) + "_SCHEDULED"
+	communication := derivedID(code, strings.Join(ids, " "))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.announce(Notice{
-		Source: "aws.health", DetailType: "AWS Health Event", At: e.cfg.Clock.Now(), Resources: ids,
+		Source: "aws.health", DetailType: "AWS Health Event", At: now, Resources: ids,
 		Detail: map[string]any{
-			"service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_" + code, "statusCode": "upcoming",
-			"startTime": at.UTC().Format(time.RFC1123), "affectedEntities": affected,
+			"eventArn": "arn:aws:health:" + e.cfg.Region + "::event/EC2/" + kind + "/" + kind + "_" + communication,
+			"service":  "EC2", "eventTypeCode": kind, "eventTypeCategory": "scheduledChange", "eventScopeCode": "ACCOUNT_SPECIFIC",
+			"communicationId": communication, "startTime": at.UTC().Format(time.RFC1123), "lastUpdatedTime": now.UTC().Format(time.RFC1123),
+			"statusCode": "upcoming", "eventRegion": e.cfg.Region, "affectedAccount": e.cfg.AccountID, "page": "1", "totalPages": "1",
+			"eventDescription": []map[string]string{{"language": "en_US", "latestDescription": description}}, "affectedEntities": affected,
 		},
 	})
 	return nil

@@ -3,11 +3,13 @@ package disrupt
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -268,4 +270,67 @@ func TestProtectedPodThatCostsNothing(t *testing.T) {
 			t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
 		}
 	})
+}
+
+// What pools say while a command settles counts, and so does that pods have come to its nodes or gone from them.
+func TestWhatChangesWhileACommandSettles(t *testing.T) {
+	pool := func(change func(*karpv1.NodePool)) func(f *fixture.Fixture) {
+		return func(f *fixture.Fixture) {
+			p := fixture.Pool("general")
+			f.Get(p)
+			change(p)
+			f.Do(f.API.Update(f.Context(), p))
+		}
+	}
+	tests := []struct {
+		name      string
+		meanwhile func(f *fixture.Fixture)
+	}{
+		{"the pool ends only what is empty", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })},
+		{"the pool ends nothing", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.Never() })},
+		{"lifecycle row 124: a pod comes for which there would be room", func(f *fixture.Fixture) {
+			disturb(f, "a")
+			f.Do(f.API.Create(f.Context(), fixture.Pod("more", "node-a", asks("100m"))))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, oversized()...)
+			l := shopLoop(f)
+			settle(t, f, l, func() { tt.meanwhile(f) })
+			if len(replacements(f)) > 0 || closed(f, "node-a") {
+				t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
+			}
+			if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
+				t.Errorf("%v failed validations", n)
+			}
+			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: churn") {
+				t.Errorf("events\n%s", said)
+			}
+		})
+	}
+	t.Run("a pod comes to one of two nodes: the other goes", func(t *testing.T) {
+		stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+		objects := append(oversized(), fixture.Claim("b", old), fixture.Up("b", machine("m.large")), fixture.Pod("api", "node-b", asks("1500m")),
+			fixture.Claim("room", old), fixture.Up("room", machine("m.large")), fixture.Pod("db", "node-room", asks("1"), stays))
+		f := fixture.New(t, objects...)
+		l := shopLoop(f)
+		settle(t, f, l, func() {
+			disturb(f, "a")
+			f.Do(f.API.Create(f.Context(), fixture.Pod("more", "node-a", asks("100m"))))
+		})
+		if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
+			t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+		}
+		if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("multi")); n != 1 {
+			t.Errorf("%v failed validations", n)
+		}
+	})
+}
+
+// disturb has a claim's node not be left alone for long enough.
+func disturb(f *fixture.Fixture, name string) {
+	c := f.Claim(name)
+	condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
+	f.Do(f.API.Status().Update(f.Context(), c))
 }

@@ -43,10 +43,13 @@ func (l *Loop) carryOut(ctx context.Context, r *round) error {
 		due := !p.due.After(now)
 		var fresh *disrupt.Command
 		var failed *consolidate.Invalid
-		if p.cmd.Reason == karpv1.DisruptionEmpty {
+		switch {
+		case p.cmd.Reason == karpv1.DisruptionEmpty:
 			fresh, failed = l.renew(r, p.cmd, nowEmpty, due)
-		} else {
-			fresh, failed = l.renew(r, p.cmd, r.Candidates, due)
+		default:
+			if fresh, failed = l.renew(r, p.cmd, r.Candidates, due); failed == nil && due {
+				fresh, failed = l.stillWanted(fresh)
+			}
 		}
 		if failed != nil {
 			l.reject(p.cmd, failed)
@@ -95,6 +98,36 @@ func (l *Loop) renew(r *round, cmd *disrupt.Command, now []*disrupt.Candidate, d
 		return nil, &consolidate.Invalid{Kind: overBudget, Why: "the budgets allow it no more"}
 	}
 	return &fresh, nil
+}
+
+// stillWanted leaves out of a command that is due the nodes that pods have come to or gone from since, each of which goes without
+// the others. What is bought is for all of them or none: with replacements they go together, and so they do where a pool has weighed
+// them together.
+func (l *Loop) stillWanted(cmd *disrupt.Command) (*disrupt.Command, *consolidate.Invalid) {
+	alone := bought(cmd) == 0 && len(cmd.Verdicts) == 0
+	var out disrupt.Command
+	var failed *consolidate.Invalid
+	for _, c := range cmd.Candidates {
+		why, lately := consolidate.Wanted(c)
+		if why == "" {
+			out.Candidates = append(out.Candidates, c)
+			out.Savings += c.Price
+			continue
+		}
+		failed = &consolidate.Invalid{Kind: consolidate.Churn, Why: fmt.Sprintf("node %s: %s", c.Node.Name, why)}
+		if !lately || !alone {
+			return nil, failed
+		}
+	}
+	if failed == nil {
+		return cmd, nil
+	}
+	if len(out.Candidates) == 0 {
+		return nil, failed
+	}
+	l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates) - len(out.Candidates)))
+	out.Reason, out.Kind, out.Plan = cmd.Reason, cmd.Kind, cmd.Plan
+	return &out, nil
 }
 
 // launches tells whether a pool still launches what it did.

@@ -129,13 +129,24 @@ func ineligible(c *disrupt.Candidate) (why string, quiet bool) {
 	case d.ConsolidateAfter.IsNever():
 		return fmt.Sprintf("NodePool %q has consolidation disabled", c.Pool.Name), false
 	case c.Cost <= 1:
-		return "Node is empty", true
+		return vacated, true
 	case d.ConsolidationPolicy == karpv1.ConsolidationWhenEmpty:
 		return fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", c.Pool.Name), false
 	case !c.Node.Consolidatable:
-		return "Pods came or went too lately", true
+		return disturbed, true
 	}
 	return "", false
+}
+
+// Wanted tells whether a candidate of a command that was found earlier may still be ended. If not, why is for people, and lately is
+// true where it is only that pods have come or gone.
+func Wanted(c *disrupt.Candidate) (why string, lately bool) {
+	switch why, _ := ineligible(c); why {
+	case vacated: // there is less to move than there was
+		return "", false
+	default:
+		return why, why == disturbed
+	}
 }
 
 // settling tells whether the node is inside its pool's consolidateAfter: it takes no pods that run elsewhere.

@@ -12,11 +12,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// What the event Unconsolidatable says.
+// What the event Unconsolidatable says, or whoever asks is told.
 const (
 	notCheaper   = "Can't replace with a cheaper node"
 	spotDisabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
 	sameType     = "Can't replace with a node other than those that would end"
+	vacated      = "Node is empty"
+	disturbed    = "Pods came or went too lately"
 )
 
 func spotTooFew(n int) string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -159,10 +158,13 @@ func (x *search) settling(n *snapshot.Node, pools map[string]*karpv1.NodePool) b
 	return after.Duration != nil && *after.Duration > 0 && !after.IsNever()
 }
 
-// vacant tells whether the node is about to be ended for having nothing to do: to move pods there would be to keep it.
-func vacant(n *snapshot.Node, now time.Time) bool {
-	return n.Claim != "" && n.Initialized && n.Consolidatable && n.Virtual == 0 && n.Annotations[karpv1.AnnotationDoNotDisrupt] != "true" &&
-		!now.Before(n.NominatedUntil) && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, now) })
+// vacant tells whether the node is about to be ended for having nothing to do: to move pods there would be to keep it. That pods
+// were promised to it, which have come and gone or go elsewhere, only puts that off; those that are pending are seated by now.
+func (x *search) vacant(i int) bool {
+	n := &x.s.Nodes[i]
+	return n.Claim != "" && n.Initialized && n.Consolidatable && n.Virtual == 0 && len(x.waiting[i]) == 0 &&
+		n.Annotations[karpv1.AnnotationDoNotDisrupt] != "true" &&
+		!slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, x.s.Now) })
 }
 
 // seat gives pending pods their places first: what they will take is taken.
@@ -227,7 +229,7 @@ func (x *search) order() {
 		pools[np.Name] = np
 	}
 	for i := range x.s.Nodes {
-		if n := &x.s.Nodes[i]; !x.settling(n, pools) && !vacant(n, x.s.Now) {
+		if n := &x.s.Nodes[i]; !x.settling(n, pools) && !x.vacant(i) {
 			x.open = append(x.open, i)
 		}
 	}

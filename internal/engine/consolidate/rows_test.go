@@ -242,6 +242,11 @@ func TestRowsOfDestinations(t *testing.T) {
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		vacant := add(s, 0, "vacant", "xl", onDemand)
 		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		vacant.NominatedUntil = s.Now.Add(20 * time.Second) // for a pod that has come and gone
+		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		s.Pods = []*corev1.Pod{one("pending", "2")} // comes to one of the two
+		wantEnded(t, find(s, none()), "node")
+		s.Pods = nil
 		vacant.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 		r := find(s, none())
 		wantEnded(t, r, "node")

@@ -139,6 +139,7 @@ func (e *Evictor) evict(ctx context.Context, key podKey, ask eviction) (done boo
 	case !snapshot.Active(pod):
 		return true
 	case !snapshot.Evictable(pod, now):
+		e.Events.Warn(ask.node, "FailedDraining", "Failed to drain node, a pod may not be disrupted (Pod=%s/%s)", pod.Namespace, pod.Name)
 		return false
 	}
 	return e.call(ctx, pod, ask)

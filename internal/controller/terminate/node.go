@@ -219,7 +219,7 @@ func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, err
 	}
 	pods, _ := split(e.pods)
 	if left := r.drive(e, pods, now); left > 0 {
-		r.Events.Warn(e.node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", left)
+		r.tellLeft(e.node, left)
 		return poll, nil
 	}
 	if e.claim == nil {
@@ -252,6 +252,10 @@ func (r *NodeReconciler) drive(e *ending, pods []*corev1.Pod, now time.Time) int
 		}
 	}
 	return d.Left
+}
+
+func (r *NodeReconciler) tellLeft(node *corev1.Node, left int) {
+	r.Events.Warn(node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", left)
 }
 
 // detach waits until the volumes of drained pods have left the node, or its deadline has passed.
@@ -293,6 +297,7 @@ func (r *NodeReconciler) retire(_ context.Context, e *ending) (time.Duration, er
 	now := r.Now()
 	_, last := split(e.pods)
 	if left := r.drive(e, last, now); left > 0 && !e.overdue(now) {
+		r.tellLeft(e.node, left)
 		return poll, nil
 	}
 	return 0, nil

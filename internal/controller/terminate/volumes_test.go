@@ -128,6 +128,9 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
 		t.Errorf("%d asked to go, %d instances ended; want the daemon to go, and then the instance", len(r.Evictor.asked), len(e.ended))
 	}
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted") {
+		t.Errorf("events %q: nobody says what the node waits for", said)
+	}
 	f.Do(f.API.Delete(t.Context(), plugin))
 	f.Reconcile(r, "node-a")
 	if len(e.ended) != 1 {

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,5 +68,12 @@ func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, cla
 	if f, admitted := g.breakers.Admit(launchScopes(g, class), claim.UID); !admitted {
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
-	return g.provider.LaunchTogether(ctx, claim, class, enroll)
+	out, err := g.provider.LaunchTogether(ctx, claim, class, enroll)
+	var scarce *cloud.InsufficientCapacityError
+	var notReady *cloud.NodeClassNotReadyError
+	if errors.As(err, &scarce) || errors.As(err, &notReady) {
+		// The claim will be deleted, maybe before anybody else has seen it.
+		g.breakers.Gone(claim.UID)
+	}
+	return out, err
 }

@@ -32,6 +32,7 @@ type oracle struct {
 	asked     int
 	rechecked int
 	launched  int
+	err       error // of launches
 }
 
 func (o *oracle) ExplainJoin(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) ([]cloud.Finding, error) {
@@ -53,7 +54,7 @@ func (o *oracle) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) 
 
 func (o *oracle) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloud.Launched, error) {
 	o.launched++
-	return cloud.Launched{}, nil
+	return cloud.Launched{}, o.err
 }
 func (o *oracle) Terminate(context.Context, string) error { return nil }
 
@@ -207,6 +208,33 @@ func TestEndedBeforeLate(t *testing.T) {
 }
 
 // While a breaker is open nothing is launched, and the node class says why.
+// A claim that was to be tried and for which nothing could be bought is over, whether or not somebody has seen it before it went.
+func TestGuardReleasesWhatWasNotBought(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		held bool
+	}{
+		"no capacity":             {&cloud.InsufficientCapacityError{Err: errors.New("none")}, false},
+		"the class has changed":   {&cloud.NodeClassNotReadyError{Err: errors.New("changed")}, false},
+		"it will be tried again":  {&cloud.CreateError{Reason: "LaunchFailed", Message: "throttled"}, true},
+		"it has got its instance": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := newWatched(), &oracle{err: tt.err}
+			guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
+			w.Report(untrust)
+			w.clock = w.clock.Add(firstProbe)
+			if _, err := guard.LaunchTogether(t.Context(), launched("a"), class(), nil); !errors.Is(err, tt.err) || o.launched != 1 {
+				t.Fatalf("error %v, %d launched", err, o.launched)
+			}
+			w.clock = w.clock.Add(firstProbe)
+			if w.held() != tt.held {
+				t.Errorf("held %v, want %v", w.held(), tt.held)
+			}
+		})
+	}
+}
+
 func TestGuard(t *testing.T) {
 	w, o := newWatched(), &oracle{}
 	guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })

@@ -16,6 +16,10 @@ const (
 	lastProbe  = 30 * time.Minute
 )
 
+// probeTime is how long one instance is tried at most: more than a claim has until its node must have registered. One that has
+// joined and is not ready by then has failed, too.
+const probeTime = 20 * time.Minute
+
 // Breakers keep instances from being launched that would share the fate of one that certainly cannot join. Each is
 // about what those instances have in common: a role, an image, a node class. While one is open, a single instance
 // is tried from time to time, ever more seldom; when one joins, the breaker is closed. Breakers are forgotten with the
@@ -36,6 +40,15 @@ type breaker struct {
 	wait    time.Duration
 	next    time.Time // when another instance may be tried
 	probe   types.UID // the claim whose instance is tried now; empty for none
+	tried   time.Time // since when
+}
+
+// settle gives up a probe that has had its time.
+func (k *breaker) settle(now time.Time) {
+	if over := k.tried.Add(probeTime); k.probe != "" && !now.Before(over) {
+		k.wait = min(2*k.wait, lastProbe)
+		k.probe, k.next = "", over.Add(k.wait)
+	}
 }
 
 // NewBreakers returns Breakers of which none is open. changed is called whenever Held may have changed; it must not block.
@@ -111,6 +124,9 @@ func (b *Breakers) Held(scopes []string) (f cloud.Finding, until time.Time, held
 	now := b.now()
 	for _, scope := range scopes {
 		k := b.open[scope]
+		if k != nil {
+			k.settle(now)
+		}
 		switch {
 		case k == nil || (k.probe == "" && !now.Before(k.next)):
 			continue
@@ -130,7 +146,10 @@ func (b *Breakers) Admit(scopes []string, claim types.UID) (cloud.Finding, bool)
 	var tried []*breaker
 	for _, scope := range scopes {
 		k := b.open[scope]
-		if k == nil || k.probe == claim {
+		if k == nil {
+			continue
+		}
+		if k.settle(now); k.probe == claim {
 			continue
 		}
 		if k.probe != "" || now.Before(k.next) {
@@ -140,7 +159,7 @@ func (b *Breakers) Admit(scopes []string, claim types.UID) (cloud.Finding, bool)
 		tried = append(tried, k)
 	}
 	for _, k := range tried {
-		k.probe = claim
+		k.probe, k.tried = claim, now
 	}
 	b.mu.Unlock()
 	if len(tried) > 0 {

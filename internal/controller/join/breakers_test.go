@@ -52,6 +52,30 @@ func TestWhatOpensABreaker(t *testing.T) {
 	}
 }
 
+// A probe of which nobody hears again, be it that its node has joined and never becomes ready, does not hold the others for ever.
+func TestProbeEndsByItself(t *testing.T) {
+	w := newWatched()
+	w.Report(untrust)
+	w.clock = w.clock.Add(firstProbe)
+	if _, admitted := w.Admit(scopes, "a"); !admitted {
+		t.Fatal("the probe is not admitted")
+	}
+	w.clock = w.clock.Add(probeTime)
+	if _, admitted := w.Admit(scopes, "b"); admitted || !w.held() {
+		t.Error("the next is tried at once, as if the first had not failed")
+	}
+	w.clock = w.clock.Add(2 * firstProbe)
+	if w.held() {
+		t.Error("held by a probe of which nobody has heard")
+	}
+	if _, admitted := w.Admit(scopes, "b"); !admitted {
+		t.Error("the next probe is not admitted")
+	}
+	if _, admitted := w.Admit(scopes, "c"); admitted {
+		t.Error("two are tried at a time")
+	}
+}
+
 // One instance at a time is tried, ever more seldom, until one joins.
 func TestProbes(t *testing.T) {
 	w := newWatched()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -333,4 +334,21 @@ func disturb(f *fixture.Fixture, name string) {
 	c := f.Claim(name)
 	condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
 	f.Do(f.API.Status().Update(f.Context(), c))
+}
+
+// What the budgets of a pool allow is not told any more once the pool is gone.
+func TestGaugesOfAPoolThatIsGone(t *testing.T) {
+	f := fixture.New(t, append(emptyNodes("a"), fixture.Pool("other"))...)
+	l, _ := loop(f)
+	for _, want := range []int{2 * 3, 3} { // pools by reasons
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, gauge := range map[string]*prometheus.GaugeVec{"allowed": l.Metrics.AllowedDisruptions, "consuming": l.Metrics.ConsumingBudgets} {
+			if n := testutil.CollectAndCount(gauge); n != want {
+				t.Errorf("%s: %d series, want %d", name, n, want)
+			}
+		}
+		f.Do(client.IgnoreNotFound(f.API.Delete(t.Context(), fixture.Pool("other"))))
+	}
 }

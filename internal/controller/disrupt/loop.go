@@ -87,6 +87,8 @@ type Loop struct {
 	bell chan struct{}
 
 	proposals []proposal
+	// gauged are the pools of which gauges tell.
+	gauged map[string]bool
 	// tried is when a node was last found to be one whose pods have nowhere to go.
 	tried map[types.UID]time.Time
 	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
@@ -178,6 +180,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 		allowances := disrupt.Allowances(snap, reason)
 		l.tellBudgets(reason, allowances)
 		r.rooms[reason] = r.Room(allowances)
+		l.forgetPools(allowances)
 	}
 	l.tellBlocked(r.View)
 	l.tellPods(r.View)

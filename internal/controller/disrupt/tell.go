@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -68,6 +69,22 @@ func (l *Loop) tellPods(v *disrupt.View) {
 			}
 		}
 	}
+}
+
+// forgetPools takes the gauges of pools that are gone away.
+func (l *Loop) forgetPools(allowances []disrupt.Allowance) {
+	there := make(map[string]bool, len(allowances))
+	for _, a := range allowances {
+		there[a.Pool.Name] = true
+	}
+	for name := range l.gauged {
+		if !there[name] {
+			of := prometheus.Labels{"nodepool": name}
+			l.Metrics.AllowedDisruptions.DeletePartialMatch(of)
+			l.Metrics.ConsumingBudgets.DeletePartialMatch(of)
+		}
+	}
+	l.gauged = there
 }
 
 func (l *Loop) tellNode(n *snapshot.Node, message string) {

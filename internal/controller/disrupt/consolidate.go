@@ -39,6 +39,7 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 	if r.moved || slices.ContainsFunc(l.proposals, func(p proposal) bool { return p.cmd.Reason == karpv1.DisruptionUnderutilized }) {
 		return nil
 	}
+	l.hasTurn(consolidation)
 	totals, unknown := l.ledger.Update(r.View)
 	for pool, n := range unknown {
 		l.Metrics.CostErrors.WithLabelValues(pool).Add(float64(n))

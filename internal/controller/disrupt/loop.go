@@ -89,6 +89,8 @@ type Loop struct {
 	proposals []proposal
 	// gauged are the pools of which gauges tell.
 	gauged map[string]bool
+	// turns is when the methods were last at it.
+	turns map[string]turn
 	// tried is when a node was last found to be one whose pods have nowhere to go.
 	tried map[types.UID]time.Time
 	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
@@ -170,6 +172,7 @@ func (r *round) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 
 // pass looks at the world once: what was proposed before is started if it still holds, then each method looks for more.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
+	l.tellTurns()
 	snap, err := l.State.Snapshot(ctx)
 	if err != nil {
 		return false, err
@@ -246,6 +249,7 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 	if !l.FixedPools {
 		return nil
 	}
+	l.hasTurn(staticDrift)
 	var errs []error
 	var turns []disrupt.Turn
 	l.Queue.remember(func(a *disrupt.Attempts) { turns = a.StaticDrift(r.View, r.rooms[karpv1.DisruptionDrifted]) })
@@ -272,7 +276,11 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
 	candidates := r.free(r.Drifted(false))
 	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
-	if len(candidates) == 0 || r.moved {
+	if r.moved {
+		return nil
+	}
+	l.hasTurn(drift)
+	if len(candidates) == 0 {
 		return nil
 	}
 	began := l.Now()

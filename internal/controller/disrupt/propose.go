@@ -218,6 +218,7 @@ func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) err
 
 // proposeEmpty proposes to end empty nodes, as many as the budgets allow.
 func (l *Loop) proposeEmpty(_ context.Context, r *round) error {
+	l.hasTurn(emptiness)
 	began := l.Now()
 	empty, _ := r.Empty()
 	l.Metrics.EligibleNodes.WithLabelValues("empty").Set(float64(len(empty)))

@@ -288,6 +288,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
+		Leading:            a.mgr.Elected(),
 		Meter:              meter,
 		Now:                time.Now,
 		Log:                a.log,

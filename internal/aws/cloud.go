@@ -93,6 +93,8 @@ type Config struct {
 	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// APIServer tells of the cluster what decides whether nodes join. Nil leaves that unchecked.
 	APIServer joincheck.APIServer
+	// Leading is closed when this process begins to act, as one of several of which one does; nil where it does from the start.
+	Leading <-chan struct{}
 	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
 	Window batch.Window
 	// Meter is told what operators count. Nil tells nobody.
@@ -192,7 +194,7 @@ func New(cfg Config) (*Cloud, error) {
 		Reservations: c.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
-	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now})
+	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Leading: cfg.Leading, Now: cfg.Now})
 	c.missed = memo.New[string, time.Time](missedFor, cfg.Now)
 	c.sightings = &sightings{list: c.List, get: c.Get, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -52,7 +53,9 @@ type Config struct {
 	Window batch.Window
 	// Meter is told what goes wrong; nil tells nobody.
 	Meter cloud.Meter
-	Now   func() time.Time
+	// Leading is closed when this process begins to act: until then another may launch. Nil means that it does from the start.
+	Leading <-chan struct{}
+	Now     func() time.Time
 }
 
 // Instances are those of one cluster. It is safe for concurrent use.
@@ -62,7 +65,12 @@ type Instances struct {
 	match    func(providerID string) identity.Match
 	meter    cloud.Meter
 	now      func() time.Time
-	started  time.Time
+	leading  <-chan struct{}
+
+	mu sync.Mutex
+	// since is when this process began to act, as far as it has noticed; zero before.
+	since time.Time
+
 	// reading and ending gather requests about single instances.
 	reading *batch.Batcher[struct{}, string, ec2types.Instance]
 	ending  *batch.Batcher[struct{}, identity.Owned, struct{}]
@@ -88,9 +96,12 @@ func New(cfg Config) *Instances {
 		match:    cfg.Match,
 		meter:    cfg.Meter,
 		now:      cfg.Now,
-		started:  cfg.Now(),
+		leading:  cfg.Leading,
 		fresh:    memo.New[string, cloud.Instance](VisibleWithin, cfg.Now),
 		shown:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
+	}
+	if s.leading == nil {
+		s.since = s.now()
 	}
 	s.reading = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
 		Name: "describe_instances", Window: cfg.Window, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
@@ -142,7 +153,7 @@ func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance,
 }
 
 // unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
-// may still be invisible, so for a while after the start nothing is believed to be gone.
+// may still be invisible, so for a while after taking over nothing is believed to be gone.
 func (s *Instances) unknown(id string) (cloud.Instance, error) {
 	if i, ok := s.fresh.Get(id); ok {
 		return i, nil
@@ -159,6 +170,7 @@ var alive = network.Filter("instance-state-name", "pending", "running", "stoppin
 // List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
 // by ID. Those that are not ours are there to be named, not to be touched.
 func (s *Instances) List(ctx context.Context) ([]cloud.Instance, error) {
+	s.Young() // notices that this process leads: instances are listed all the time by then
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
 			network.Filter("tag-key", awsv1.TagNodePool),
@@ -192,8 +204,20 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Insta
 	return found, nil
 }
 
-// Young reports whether this process has started so lately that EC2 may not show yet what an earlier one has launched.
-func (s *Instances) Young() bool { return s.now().Sub(s.started) < VisibleWithin }
+// Young reports whether this process has taken over so lately that EC2 may not show yet what an earlier one has launched.
+func (s *Instances) Young() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		select {
+		case <-s.leading:
+			s.since = s.now()
+		default:
+			return true
+		}
+	}
+	return s.now().Sub(s.since) < VisibleWithin
+}
 
 // OfLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
 // order that claims know theirs. EC2 tells of an ended instance for about an hour.

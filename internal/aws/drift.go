@@ -109,6 +109,9 @@ func (c *Cloud) imageFor(ctx context.Context, class *awsv1.EC2NodeClass, instanc
 // sightedFor is how long a listing of all instances answers for single ones.
 const sightedFor = time.Minute
 
+// unlistedFor is how long nobody asks for a listing again after EC2 has failed to give one.
+const unlistedFor = 5 * time.Second
+
 // sightings are what EC2 last said of all instances, so that asking about each of a thousand is a few calls and not a thousand.
 type sightings struct {
 	list func(ctx context.Context) ([]cloud.Instance, error)
@@ -118,6 +121,9 @@ type sightings struct {
 	mu   sync.Mutex
 	at   time.Time
 	byID map[string]cloud.Instance
+	// failed is when the last listing did not succeed, and why.
+	failed time.Time
+	err    error
 }
 
 // instance returns an instance as EC2 described it in the last minute. One that it did not list then, as it may be newer, is asked
@@ -127,8 +133,15 @@ func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Inst
 	defer s.mu.Unlock() // callers that come meanwhile wait for the one listing
 	if s.byID == nil || s.now().Sub(s.at) >= sightedFor {
 		at := s.now()
+		if s.err != nil && at.Sub(s.failed) < unlistedFor {
+			return cloud.Instance{}, s.err
+		}
 		all, err := s.list(ctx)
+		if s.err = err; ctx.Err() != nil {
+			s.err = nil // it was the caller who left
+		}
 		if err != nil {
+			s.failed = s.now()
 			return cloud.Instance{}, err
 		}
 		s.at, s.byID = at, make(map[string]cloud.Instance, len(all))

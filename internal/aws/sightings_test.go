@@ -1,0 +1,57 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
+)
+
+// While EC2 does not list instances, it is not called anew for each of a thousand claims.
+func TestSightingsRestAfterAFailure(t *testing.T) {
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	throttled, calls := errors.New("throttled"), 0
+	s := &sightings{
+		list: func(context.Context) ([]cloud.Instance, error) {
+			calls++
+			if calls == 1 {
+				return nil, throttled
+			}
+			return []cloud.Instance{{ProviderID: "p"}}, nil
+		},
+		get: func(context.Context, string) (cloud.Instance, error) { return cloud.Instance{}, cloud.ErrNotFound },
+		now: func() time.Time { return now },
+	}
+	for range 1000 {
+		if _, err := s.instance(t.Context(), "p"); !errors.Is(err, throttled) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("EC2 was called %d times within a moment, want once", calls)
+	}
+	now = now.Add(unlistedFor)
+	if i, err := s.instance(t.Context(), "p"); err != nil || i.ProviderID != "p" {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+// A caller that leaves is no reason to keep the others waiting.
+func TestSightingsDoNotRememberThatACallerLeft(t *testing.T) {
+	s := &sightings{
+		list: func(ctx context.Context) ([]cloud.Instance, error) {
+			return []cloud.Instance{{ProviderID: "p"}}, ctx.Err()
+		},
+		now: time.Now,
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := s.instance(gone, "p"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := s.instance(t.Context(), "p"); err != nil {
+		t.Errorf("error %v", err)
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
+	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -69,7 +69,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 				return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.Spec.NodeClassRef.Name == class.GetName()
 			})
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
+		WithOptions(wake.Options(10, time.Second, time.Minute)).
 		Complete(conflict.Retry(r))
 }
 

@@ -70,6 +70,9 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 			l.propose(r, cmd)
 		}
 	}
+	for i := range found.Rejected {
+		l.tellWeighed(&found.Rejected[i], "rejected")
+	}
 	for _, k := range found.Left {
 		if k.Quiet {
 			continue
@@ -103,20 +106,29 @@ func (l *Loop) tellMove(cmd *disrupt.Command) {
 			l.Events.Normal(o, "ConsolidationCandidate", "Consolidation candidate: %s (savings: $%.2f)", part(cmd, c), cmd.Savings)
 		})
 	}
-	for _, name := range pools(cmd) {
-		at := slices.IndexFunc(cmd.Candidates, func(c *disrupt.Candidate) bool { return c.Node.Pool == name })
-		l.Metrics.Moves.WithLabelValues("approved", name, string(cmd.Candidates[at].Pool.Spec.Disruption.ConsolidationPolicy)).Inc()
-	}
+	l.tellWeighed(cmd, "approved")
 	for _, v := range cmd.Verdicts {
-		l.tellVerdict(cmd, v)
+		l.tellApproved(cmd, v)
 	}
 }
 
-func (l *Loop) tellVerdict(cmd *disrupt.Command, v disrupt.Verdict) {
+// tellWeighed counts a move for each pool that would lose nodes by it, and records how those of policy Balanced have weighed it.
+// It is made only if all approve.
+func (l *Loop) tellWeighed(cmd *disrupt.Command, outcome string) {
+	for _, name := range pools(cmd) {
+		at := slices.IndexFunc(cmd.Candidates, func(c *disrupt.Candidate) bool { return c.Node.Pool == name })
+		l.Metrics.Moves.WithLabelValues(outcome, name, string(cmd.Candidates[at].Pool.Spec.Disruption.ConsolidationPolicy)).Inc()
+	}
+	for _, v := range cmd.Verdicts {
+		l.Metrics.Score.WithLabelValues(outcome, v.Pool.Name, string(v.Pool.Spec.Disruption.ConsolidationPolicy)).Observe(v.Score)
+		l.Log.Debug("consolidation score", "nodepool", v.Pool.Name, "score", v.Score, "savings_fraction", v.Savings, "disruption_fraction", v.Disruption,
+			"savings", v.Saved, "disruption_cost", v.Disturbed, "nodepool_total_cost", v.PoolCost, "nodepool_total_disruption_cost", v.PoolDisruption,
+			"threshold", consolidate.Threshold, "k", int(consolidate.Weight), "approved", v.Approved, "decision", decision(cmd), "candidates", len(cmd.Candidates))
+	}
+}
+
+func (l *Loop) tellApproved(cmd *disrupt.Command, v disrupt.Verdict) {
 	const message = "score %.2f >= threshold %.2f (k: %d, savings %.1f%%, disruption %.1f%%)"
-	l.Metrics.Score.WithLabelValues("approved", v.Pool.Name, string(v.Pool.Spec.Disruption.ConsolidationPolicy)).Observe(v.Score)
-	l.Log.Debug("consolidation score", "nodepool", v.Pool.Name, "score", v.Score, "savings_fraction", v.Savings, "disruption_fraction", v.Disruption,
-		"savings", cmd.Savings, "threshold", consolidate.Threshold, "k", int(consolidate.Weight), "approved", v.Approved, "decision", decision(cmd), "candidates", len(cmd.Candidates))
 	tell := func(o event.Object) {
 		l.Events.Normal(o, "ConsolidationApproved", message, v.Score, consolidate.Threshold, int(consolidate.Weight), 100*v.Savings, 100*v.Disruption)
 	}

@@ -1,11 +1,14 @@
 package disrupt
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -216,4 +219,46 @@ func TestDeletionKilled(t *testing.T) {
 		},
 		Check: oneStays,
 	})
+}
+
+// A move that a pool of policy Balanced finds to disturb too much is counted and logged, and no event.
+func TestWhatBalancedWeighs(t *testing.T) {
+	for _, tt := range []struct {
+		name, outcome string
+		pods          int
+	}{{"little is disturbed", "approved", 1}, {"much is disturbed", "rejected", 40}} {
+		t.Run(tt.name, func(t *testing.T) {
+			stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+			objects := []client.Object{
+				fixture.Class(), fixture.Pool("general", consolidates, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
+				fixture.Claim("a", old), fixture.Up("a", machine("m.large")),
+				fixture.Claim("b", old), fixture.Up("b", machine("m.large")), fixture.Pod("db", "node-b", asks("8"), stays),
+			}
+			for i := range tt.pods {
+				objects = append(objects, fixture.Pod(fmt.Sprint("web-", i), "node-a", asks("40m")))
+			}
+			f := fixture.New(t, objects...)
+			l := shopLoop(f)
+			var log strings.Builder
+			l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			if _, err := l.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			approved := tt.outcome == "approved"
+			if n := testutil.ToFloat64(l.Metrics.Moves.WithLabelValues(tt.outcome, "general", "Balanced")); n != 1 || testutil.CollectAndCount(l.Metrics.Moves) != 1 {
+				t.Errorf("%v moves %s, %d series", n, tt.outcome, testutil.CollectAndCount(l.Metrics.Moves))
+			}
+			if n := testutil.CollectAndCount(l.Metrics.Score.MustCurryWith(prometheus.Labels{"decision": tt.outcome})); n != 1 {
+				t.Errorf("%d series of scores", n)
+			}
+			if said := strings.Contains(strings.Join(f.Said(), "\n"), "ConsolidationApproved"); said != approved {
+				t.Errorf("an event tells of approval: %v", said)
+			}
+			for _, want := range []string{`msg="consolidation score" nodepool=general`, "nodepool_total_cost=0.8", "disruption_cost=" + fmt.Sprint(tt.pods+1), fmt.Sprint("approved=", approved), "decision=replace"} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("log\n%s\nwant %q", log.String(), want)
+				}
+			}
+		})
+	}
 }

@@ -20,6 +20,8 @@ type attempt struct {
 	nodes      []node // as the search has left them, in its order
 	moves      []*move
 	overBudget bool
+	rejected   map[*node]*move
+	several    *move
 	// value is what is saved, less what it costs to boot what is launched if that is needed for no longer than young.
 	value float64
 	cost  float64
@@ -36,6 +38,7 @@ func (x *search) attempts() {
 		}
 		x.p.ReleaseTo(x.base)
 		x.moves, x.devices, x.budget = nil, devices, maps.Clone(budget)
+		x.rejected, x.several = map[*node]*move{}, nil
 		for _, n := range x.nodes {
 			*n = node{Candidate: n.Candidate, worth: n.worth, room: n.room, examined: n.examined}
 		}
@@ -52,6 +55,7 @@ func (x *search) attempts() {
 		}
 	}
 	x.moves, x.result.OverBudget = best.moves, best.overBudget
+	x.rejected, x.several = best.rejected, best.several
 	for i, n := range x.nodes {
 		examined := n.examined
 		*n = best.nodes[i]
@@ -61,7 +65,7 @@ func (x *search) attempts() {
 
 // outcome is the search as it stands.
 func (x *search) outcome() *attempt {
-	a := &attempt{moves: x.moves, overBudget: x.result.OverBudget}
+	a := &attempt{moves: x.moves, overBudget: x.result.OverBudget, rejected: x.rejected, several: x.several}
 	for _, n := range x.nodes {
 		a.nodes = append(a.nodes, *n)
 	}

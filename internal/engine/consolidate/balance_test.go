@@ -83,9 +83,17 @@ func TestRowsOfBalance(t *testing.T) {
 	t.Run("lifecycle row 167: a spot price does not count where only on-demand is bought", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.15, 0.01), priced("xl", 4, 0.2, 0.02)}, balanced, Require(Capacity, corev1.NodeSelectorOpIn, onDemand))
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
-		wantNothing(t, find(s, none()), "node", "It would disturb more than it saves")
-		s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmptyOrUnderutilized
 		r := find(s, none())
+		wantNothing(t, r, "node", "It would disturb more than it saves")
+		if len(r.Rejected) != 1 || r.Rejected[0].Kind != consolidate.Single || len(r.Rejected[0].Plan.Launches) != 1 {
+			t.Fatalf("rejected are %+v, want the replacement of one node", r.Rejected)
+		}
+		v := r.Rejected[0].Verdicts[0]
+		if math.Abs(v.Score-0.25) > 1e-9 || v.Approved || math.Abs(v.Saved-0.05) > 1e-9 || v.Disturbed != 2 || v.PoolCost != 0.2 || v.PoolDisruption != 2 {
+			t.Errorf("the verdict is %+v", v)
+		}
+		s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmptyOrUnderutilized
+		r = find(s, none())
 		wantEnded(t, r, "node")
 		if math.Abs(r.Commands[0].Savings-0.05) > 1e-9 {
 			t.Errorf("it saves %v $/h, want 0.05", r.Commands[0].Savings)
@@ -118,6 +126,28 @@ func TestRowsOfBalance(t *testing.T) {
 		for _, v := range r.Commands[0].Verdicts {
 			if want := map[string]float64{"general": 0.2, "other": 0.4}[v.Pool.Name]; len(r.Commands) != 1 || math.Abs(v.Savings-want) > 1e-9 {
 				t.Errorf("pool %s is told that %v of its cost is saved by one of %d commands, want %v by one", v.Pool.Name, v.Savings, len(r.Commands), want)
+			}
+		}
+	})
+	t.Run("what is rejected is told once, of several nodes the last set", func(t *testing.T) {
+		for _, tt := range []struct {
+			of   *catalog.InstanceType
+			want []int // how many nodes each would have ended
+		}{
+			{priced("m", 3, 0.18, 0), []int{1, 1}},
+			{priced("2m", 8, 0.3, 0), []int{2}},
+		} {
+			s := world([]*catalog.InstanceType{tt.of, priced("xl", 4, 0.2, 0)}, balanced)
+			for _, name := range []string{"a", "b"} {
+				add(s, 0, name, "xl", onDemand, one("pod-"+name, "2500m"))
+			}
+			r := find(unbounded(s), none())
+			var got []int
+			for _, c := range r.Rejected {
+				got = append(got, len(c.Candidates))
+			}
+			if len(r.Commands) > 0 || !slices.Equal(got, tt.want) {
+				t.Errorf("%s: found %s, rejected sets of %v nodes, want %v", tt.of.Name, told(r), got, tt.want)
 			}
 		}
 	})

@@ -27,14 +27,32 @@ func (x *search) commands() []disrupt.Command {
 	}
 	var out []disrupt.Command
 	for _, m := range moves {
-		c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, Kind: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
-		if len(m.gone) == 1 {
-			c.Kind = Single
+		out = append(out, m.command())
+	}
+	return out
+}
+
+func (m *move) command() disrupt.Command {
+	c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, Kind: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
+	if len(m.gone) == 1 {
+		c.Kind = Single
+	}
+	for _, n := range m.gone {
+		c.Candidates = append(c.Candidates, n.Candidate)
+	}
+	return c
+}
+
+// rejections are the moves that pools have not approved of, as far as they are told.
+func (x *search) rejections() []disrupt.Command {
+	var out []disrupt.Command
+	for _, n := range x.nodes {
+		if m := x.rejected[n]; m != nil && !n.ends {
+			out = append(out, m.command())
 		}
-		for _, n := range m.gone {
-			c.Candidates = append(c.Candidates, n.Candidate)
-		}
-		out = append(out, c)
+	}
+	if x.several != nil && !slices.ContainsFunc(x.result.Commands, func(c disrupt.Command) bool { return len(c.Candidates) > 1 }) {
+		out = append(out, x.several.command())
 	}
 	return out
 }

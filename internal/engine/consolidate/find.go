@@ -53,6 +53,9 @@ type search struct {
 	// devices tells that a move gives out devices: which are left is only known when it is done.
 	devices bool
 	moves   []*move
+	// rejected are moves that a pool has not approved of, by the node where it is one; of several nodes the last.
+	rejected map[*node]*move
+	several  *move
 	// spare is what the free room of nodes could hold, in $/h.
 	spare []float64
 	names map[[2]string]int
@@ -79,6 +82,7 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 		x.attempts()
 	}
 	x.result.Commands = x.commands()
+	x.result.Rejected = x.rejections()
 	x.result.Left = append(left, x.stays()...)
 	slices.SortStableFunc(x.result.Left, func(a, b disrupt.Left) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) })
 	x.timeout()

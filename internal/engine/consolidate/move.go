@@ -234,6 +234,7 @@ func (x *search) judge(m *move) *refusal {
 	verdicts, approved := x.verdicts(m.gone, m.savings)
 	m.verdicts = verdicts
 	if !approved {
+		x.reject(m)
 		return &refusal{why: "It would disturb more than it saves", quiet: true}
 	}
 	m.plan.Stats = schedule.Stats{}
@@ -243,6 +244,15 @@ func (x *search) judge(m *move) *refusal {
 	}
 	m.plan.Stats.Pods = m.pods()
 	return nil
+}
+
+// reject remembers a move that some pool does not approve of.
+func (x *search) reject(m *move) {
+	if len(m.gone) == 1 {
+		x.rejected[m.gone[0]] = m
+	} else {
+		x.several = m
+	}
 }
 
 const (

@@ -63,7 +63,7 @@ func PoolTotals(s *snapshot.Snapshot, candidates []*disrupt.Candidate, tracked m
 
 // Score judges what a move saves of a pool's total, in $/h, against what it disturbs.
 func Score(t Total, savings, disruption float64) disrupt.Verdict {
-	var v disrupt.Verdict
+	v := disrupt.Verdict{Saved: savings, Disturbed: disruption, PoolCost: t.Cost, PoolDisruption: t.Disruption}
 	if !(t.Cost > 0) || !(t.Disruption > 0) {
 		return v
 	}

@@ -27,6 +27,9 @@ type Result struct {
 	Commands []disrupt.Command
 	// Left are the other candidates, in their order.
 	Left []disrupt.Left
+	// Rejected are moves of single nodes that a pool of policy Balanced found to disturb more than they save; and where no command
+	// ends several, the last such move of several.
+	Rejected []disrupt.Command
 	// OverBudget tells that some candidate was left for the budgets of its pool.
 	OverBudget bool
 	// TimedOut tells that the work was cut short by Settings.Questions or Settings.Over; Unseen are the pools of which no candidate was looked

@@ -51,6 +51,9 @@ type Verdict struct {
 	Approved bool
 	// Score is Savings over Disruption, both as shares of the pool's totals; +Inf if nothing is disrupted.
 	Score, Savings, Disruption float64
+	// Saved is the pool's part of what is saved, in $/h, Disturbed that of what is disturbed, in plain pods; of PoolCost and
+	// PoolDisruption they are the shares.
+	Saved, Disturbed, PoolCost, PoolDisruption float64
 }
 
 // Left is a candidate that stays.

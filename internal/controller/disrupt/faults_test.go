@@ -352,3 +352,40 @@ func TestGaugesOfAPoolThatIsGone(t *testing.T) {
 		f.Do(client.IgnoreNotFound(f.API.Delete(t.Context(), fixture.Pool("other"))))
 	}
 }
+
+// The API server stops answering before a command has left any trace but in our own memory, and comes back.
+func TestCommandThatCouldNotBeTakenBack(t *testing.T) {
+	f := fixture.New(t, outOfDate("a")...)
+	l := shopLoop(f)
+	down := true
+	away := func() error {
+		if down {
+			return errors.New("the API server does not answer")
+		}
+		return nil
+	}
+	server := interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := away(); err != nil {
+				return err
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := away(); err != nil {
+				return err
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+	})
+	l.Client, l.Queue.Live = server, server
+	if _, err := l.pass(t.Context()); err == nil {
+		t.Fatal("no error")
+	}
+	down = false
+	f.Clock = f.Clock.Add(10 * time.Minute)
+	pass(t, l)
+	if n := len(replacements(f)); n != 1 {
+		t.Errorf("%d replacements: the node counts as being disrupted for ever", n)
+	}
+}

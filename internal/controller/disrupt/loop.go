@@ -173,11 +173,12 @@ func (r *round) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 // pass looks at the world once: what was proposed before is started if it still holds, then each method looks for more.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.tellTurns()
+	errs := []error{l.Queue.settle(ctx)}
 	snap, err := l.State.Snapshot(ctx)
 	if err != nil {
 		return false, err
 	}
-	errs := []error{l.cleanUp(ctx, snap)}
+	errs = append(errs, l.cleanUp(ctx, snap))
 	r := &round{View: disrupt.Look(snap), rooms: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}}
 	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
 		allowances := disrupt.Allowances(snap, reason)

@@ -74,6 +74,8 @@ type Queue struct {
 	// ended are claims that were deleted, and when: the cache may not show it for a moment.
 	ended    map[types.UID]time.Time
 	attempts disrupt.Attempts
+	// owed are commands of this process that could not be taken back. It may be that only its memory has them.
+	owed []debt
 }
 
 // Register adds the queue to mgr.

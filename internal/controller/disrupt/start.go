@@ -42,7 +42,7 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error
 		return nil
 	}
 	// A process that ends takes back nothing: the next one does.
-	return errors.Join(err, l.Queue.takeBack(ctx, e, err.Error()))
+	return errors.Join(err, l.Queue.owe(ctx, e, err.Error()))
 }
 
 // ending is what the claims of a command are to remember.

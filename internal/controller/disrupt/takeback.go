@@ -76,6 +76,37 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 	return errors.Join(errs...)
 }
 
+// debt is a command that is to be taken back, and why.
+type debt struct {
+	karpv1.Ending
+	why string
+}
+
+// owe takes a command back that has not begun well, now or as soon as that works. The next process need not know of it: what the claims
+// remember is taken back anyway.
+func (q *Queue) owe(ctx context.Context, e karpv1.Ending, why string) error {
+	err := q.takeBack(ctx, e, why)
+	if err != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.owed = append(q.owed, debt{e, why})
+	}
+	return err
+}
+
+// settle takes back what could not be taken back before.
+func (q *Queue) settle(ctx context.Context) error {
+	q.mu.Lock()
+	owed := q.owed
+	q.owed = nil
+	q.mu.Unlock()
+	var errs []error
+	for _, d := range owed {
+		errs = append(errs, q.owe(ctx, d.Ending, d.why))
+	}
+	return errors.Join(errs...)
+}
+
 // giveBack deletes a replacement. If pods have come to its node that would have to move, or that must not, it is one of the pool's
 // nodes from then on, and is ended as such.
 func (q *Queue) giveBack(ctx context.Context, name, id string) error {

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
@@ -30,13 +31,13 @@ func settings() journal.Settings {
 
 // open takes up the account in a file, and serves it until the test ends or end is called. It returns how many calls were made
 // again.
-func open(t *testing.T, path string) (cfg aws.Config, replayed int, end func()) {
+func open(t *testing.T, path string) (sim *awsim.Sim, cfg aws.Config, replayed int, end func()) {
 	t.Helper()
 	kept, err := journal.Open(path, settings())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := awsim.New(awsim.Options{
+	sim, err = awsim.New(awsim.Options{
 		AccountID: "111122223333", Seed: 7, Clock: kept.Clock, Journal: kept,
 		Timing: awsim.Timing{Boot: 300 * time.Millisecond, Shutdown: 100 * time.Millisecond, TerminatedKept: time.Hour},
 	})
@@ -63,7 +64,7 @@ func open(t *testing.T, path string) (cfg aws.Config, replayed int, end func()) 
 		}
 	}
 	t.Cleanup(end)
-	return aws.Config{
+	return sim, aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
 	}, replayed, end
@@ -100,34 +101,35 @@ func launch(t *testing.T, cfg aws.Config, token string) string {
 	return *out.Instances[0].InstanceId
 }
 
-func state(t *testing.T, cfg aws.Config, id string) string {
+// await returns once an instance is in a state: the account's clock is the machine's.
+func await(t *testing.T, sim *awsim.Sim, id, want string) {
 	t.Helper()
-	out := awsimtest.OK(ec2.NewFromConfig(cfg).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}))(t)
-	return string(out.Reservations[0].Instances[0].State.Name)
-}
-
-// await polls until an instance is in a state: the account's clock is the machine's.
-func await(t *testing.T, cfg aws.Config, id, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); state(t, cfg, id) != want; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("instance is %s, not %s", state(t, cfg, id), want)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	last := "unknown"
+	for event := range sim.Watch(ctx) {
+		if event.Instance.ID != id {
+			continue
+		}
+		if last = event.Instance.State; last == want {
+			return
 		}
 	}
+	t.Fatalf("instance is %s, not %s", last, want)
 }
 
 func TestAnAccountIsTakenUpAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.jsonl")
-	cfg, replayed, end := open(t, path)
+	sim, cfg, replayed, end := open(t, path)
 	if replayed != 0 {
 		t.Errorf("a new account has %d calls", replayed)
 	}
 	ctx := t.Context()
 	first := launch(t, cfg, "one")
-	await(t, cfg, first, "running")
+	await(t, sim, first, "running")
 	ended := launch(t, cfg, "two")
 	awsimtest.OK(ec2.NewFromConfig(cfg).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{ended}}))(t)
-	await(t, cfg, ended, "terminated")
+	await(t, sim, ended, "terminated")
 	awsimtest.OK(iam.NewFromConfig(cfg).CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}))(t)
 	role := "arn:aws:iam::111122223333:role/team"
 	awsimtest.OK(iam.NewFromConfig(cfg).CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("team"), AssumeRolePolicyDocument: aws.String(
@@ -141,7 +143,7 @@ func TestAnAccountIsTakenUpAgain(t *testing.T) {
 	got := awsimtest.OK(queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: queue, WaitTimeSeconds: 20, VisibilityTimeout: 1}))(t).Messages
 	awsimtest.OK(queues.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: queue, ReceiptHandle: got[0].ReceiptHandle}))(t)
 	booting := launch(t, cfg, "three")
-	await(t, cfg, booting, "running")
+	await(t, sim, booting, "running")
 	before := seen(t, cfg)
 	end()
 
@@ -157,7 +159,7 @@ func TestAnAccountIsTakenUpAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cfg, replayed, end = open(t, path)
+	_, cfg, replayed, end = open(t, path)
 	if replayed == 0 {
 		t.Error("no call was made again")
 	}
@@ -181,13 +183,13 @@ func TestAnAccountIsTakenUpAgain(t *testing.T) {
 	// What was under way when it ended goes on, and so does the account.
 	next := launch(t, cfg, "four")
 	end()
-	cfg, _, _ = open(t, path)
-	await(t, cfg, next, "running")
+	sim, _, _, _ = open(t, path)
+	await(t, sim, next, "running")
 }
 
 func TestAnotherAccountsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.jsonl")
-	_, _, end := open(t, path)
+	_, _, _, end := open(t, path)
 	end()
 	other := settings()
 	other.EnforceIAM = true

@@ -3,6 +3,7 @@ package ec2
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // reservedAtStart is how many addresses at the start of a subnet AWS keeps: network, router, DNS, future use. The last
@@ -16,7 +17,6 @@ type addresses struct {
 	used    []bool // by offset
 	free    int
 	cursor  int // where the search for the next free one starts; addresses are not reused at once
-	held    int // addresses in the prefixes of network interfaces
 	outside int // addresses that something else than instances holds (SetFreeAddresses)
 }
 
@@ -30,7 +30,7 @@ func newAddresses(cidr netip.Prefix) *addresses {
 }
 
 // available is how many addresses can still be taken.
-func (a *addresses) available() int { return max(0, a.free-a.held-a.outside) }
+func (a *addresses) available() int { return max(0, a.free-a.outside) }
 
 // take hands out a free address.
 func (a *addresses) take() (netip.Addr, bool) {
@@ -71,6 +71,59 @@ func (a *addresses) release(ip netip.Addr) {
 	}
 }
 
+// prefixSize is how many addresses an IPv4 prefix of a network interface has.
+const prefixSize = 16
+
+// takePrefix hands out a /28 of which no address is in use or reserved.
+func (a *addresses) takePrefix() (netip.Prefix, bool) {
+	if a.available() < prefixSize {
+		return netip.Prefix{}, false
+	}
+	for at := 0; at < a.size; at += prefixSize {
+		if a.unused(at) {
+			a.mark(at, true)
+			return netip.PrefixFrom(a.at(at), 28), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func (a *addresses) releasePrefix(p netip.Prefix) {
+	if at, ok := a.offset(p.Addr()); ok && a.used[at] {
+		a.mark(at, false)
+	}
+}
+
+// prefixes is how many more takePrefix gives.
+func (a *addresses) prefixes() int {
+	n := 0
+	for at := 0; at < a.size; at += prefixSize {
+		if a.unused(at) {
+			n++
+		}
+	}
+	return min(n, a.available()/prefixSize)
+}
+
+// unused says whether the prefix that begins at an offset can be handed out.
+func (a *addresses) unused(at int) bool {
+	if at < reservedAtStart || at+prefixSize > a.size-1 {
+		return false // it has a reserved address
+	}
+	return !slices.Contains(a.used[at:at+prefixSize], true)
+}
+
+func (a *addresses) mark(at int, used bool) {
+	for i := range prefixSize {
+		a.used[at+i] = used
+	}
+	if used {
+		a.free -= prefixSize
+	} else {
+		a.free += prefixSize
+	}
+}
+
 func (a *addresses) at(offset int) netip.Addr {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], a.first+uint32(offset))
@@ -99,7 +152,7 @@ func (e *EC2) SetFreeAddresses(subnetID string, free int) {
 	if a := e.network.addrs[subnetID]; a != nil {
 		a.outside = 0
 		if free >= 0 {
-			a.outside = max(0, a.free-a.held-free)
+			a.outside = max(0, a.free-free)
 		}
 	}
 }

@@ -85,6 +85,7 @@ type instanceInfo struct {
 	Maintenance     maintenanceSpec     `xml:"maintenanceOptions"`
 	DNS             *dnsSpec            `xml:"privateDnsNameOptions"`
 	Bandwidth       bandwidthSpec       `xml:"networkPerformanceOptions"`
+	IPv6            string              `xml:"ipv6Address,omitempty"`
 }
 
 type placementInfo struct {
@@ -147,6 +148,23 @@ type attachedInterface struct {
 	Association     *publicAddress `xml:"association"`
 	PrivateIPs      []privateIP    `xml:"privateIpAddressesSet>item"`
 	Type            string         `xml:"interfaceType"`
+	Prefixes        []ipv4Prefix   `xml:"ipv4PrefixSet>item"`
+	IPv6            []ipv6Address  `xml:"ipv6AddressesSet>item"`
+	IPv6Prefixes    []ipv6Prefix   `xml:"ipv6PrefixSet>item"`
+	Tracking        *trackingSpec  `xml:"connectionTrackingConfiguration"`
+}
+
+type ipv4Prefix struct {
+	Prefix string `xml:"ipv4Prefix"`
+}
+
+type ipv6Address struct {
+	IP      string `xml:"ipv6Address"`
+	Primary bool   `xml:"isPrimaryIpv6"`
+}
+
+type ipv6Prefix struct {
+	Prefix string `xml:"ipv6Prefix"`
 }
 
 type nicAttachment struct {
@@ -269,7 +287,10 @@ func (e *EC2) showAttachments(i *instanceInfo, r *record) {
 	for _, v := range r.joined {
 		i.Disks = append(i.Disks, attachedDisk{Device: v.device, VolumeID: v.id, Status: "attached", Attached: stamp(v.attached)})
 	}
-	for _, n := range r.nics {
+	for at, n := range r.nics {
+		if at == 0 && len(n.six) > 0 {
+			i.IPv6 = n.six[0].String()
+		}
 		i.Interfaces = append(i.Interfaces, e.showNIC(r, n))
 	}
 }
@@ -277,7 +298,7 @@ func (e *EC2) showAttachments(i *instanceInfo, r *record) {
 func (e *EC2) showNIC(r *record, n nic) attachedInterface {
 	a := attachedInterface{
 		ID: n.id, SubnetID: r.SubnetID, VPCID: r.VPCID, Description: n.description, Owner: e.cfg.AccountID, Status: "in-use",
-		MAC: macAddress(n.id), SourceDestCheck: true, Groups: groupRefs(n.groups), Type: n.kind,
+		MAC: macAddress(n.id), SourceDestCheck: true, Groups: groupRefs(n.groups), Type: n.kind, Tracking: n.tracking,
 		Attachment: nicAttachment{
 			ID: derivedID("eni-attach", n.id), Device: n.device, Card: n.card, Status: pick(r.State == Pending, "attaching", "attached"),
 			Attached: launchTime(r), Deletes: !n.keep,
@@ -290,6 +311,15 @@ func (e *EC2) showNIC(r *record, n nic) attachedInterface {
 	}
 	for _, ip := range n.more {
 		a.PrivateIPs = append(a.PrivateIPs, privateIP{IP: ip.String(), DNS: privateDNSName(e.cfg.Region, ip.String())})
+	}
+	for _, block := range n.blocks {
+		a.Prefixes = append(a.Prefixes, ipv4Prefix{block.String()})
+	}
+	for at, ip := range n.six {
+		a.IPv6 = append(a.IPv6, ipv6Address{IP: ip.String(), Primary: at == 0 && n.primary6})
+	}
+	for _, block := range n.blocks6 {
+		a.IPv6Prefixes = append(a.IPv6Prefixes, ipv6Prefix{block.String()})
 	}
 	if n.public {
 		a.Association = &publicAddress{IP: r.publicIP, DNS: publicDNSName(e.cfg.Region, r.publicIP), Owner: amazonOwners}

@@ -86,40 +86,56 @@ func (e *EC2) instanceNoun() noun[*record] {
 			return values
 		}
 	}
+	shown := func(get func(instanceInfo) string) func(*record) []string {
+		return one(func(r *record) string { return get(e.show(r)) })
+	}
 	placement := func(get func(placementInfo) string) func(*record) []string {
-		return one(func(r *record) string { return get(e.show(r).Placement) })
+		return shown(func(i instanceInfo) string { return get(i.Placement) })
 	}
 	return noun[*record]{
 		id: func(r *record) string { return r.ID }, order: func(r *record) string { return r.place },
 		tags: func(r *record) map[string]string { return r.Tags },
 		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: properties[*record]{
-			"architecture":                           one(func(r *record) string { return r.Architecture }),
-			"availability-zone":                      one(func(r *record) string { return r.Zone }),
-			"availability-zone-id":                   one(func(r *record) string { return r.ZoneID }),
-			"block-device-mapping.volume-id":         func(r *record) []string { return r.volumes },
-			"client-token":                           one(func(r *record) string { return r.token }),
-			"dns-name":                               live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
-			"capacity-reservation-id":                one(func(r *record) string { return r.CapacityReservationID }),
-			"hypervisor":                             func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
-			"virtualization-type":                    func(*record) []string { return []string{"hvm"} },
-			"metadata-options.http-tokens":           one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
-			"network-interface.group-id":             groups(func(g *SecurityGroup) string { return g.ID }),
-			"iam-instance-profile.arn":               one(func(r *record) string { return r.InstanceProfileARN }),
-			"iam-instance-profile.name":              one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
-			"image-id":                               one(func(r *record) string { return r.ImageID }),
-			"instance-id":                            one(func(r *record) string { return r.ID }),
-			"instance-lifecycle":                     one(func(r *record) string { return r.Lifecycle }),
-			"instance-state-code":                    func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
-			"instance-state-name":                    one(func(r *record) string { return r.State }),
-			"instance-type":                          one(func(r *record) string { return r.Type }),
-			"instance.group-id":                      groups(func(g *SecurityGroup) string { return g.ID }),
-			"instance.group-name":                    groups(func(g *SecurityGroup) string { return g.Name }),
-			"ip-address":                             live(func(r *record) string { return r.publicIP }),
-			"key-name":                               one(func(r *record) string { return r.order.data.KeyName }),
-			"launch-index":                           func(r *record) []string { return []string{strconv.Itoa(r.index)} },
-			"launch-time":                            one(launchTime),
-			"network-interface.network-interface-id": nics(func(n nic) string { return n.id }),
+			"architecture":                   one(func(r *record) string { return r.Architecture }),
+			"availability-zone":              one(func(r *record) string { return r.Zone }),
+			"availability-zone-id":           one(func(r *record) string { return r.ZoneID }),
+			"block-device-mapping.volume-id": func(r *record) []string { return r.volumes },
+			"client-token":                   one(func(r *record) string { return r.token }),
+			"dns-name":                       live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+			"capacity-reservation-id":        one(func(r *record) string { return r.CapacityReservationID }),
+			"hypervisor":                     func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+			"virtualization-type":            func(*record) []string { return []string{"hvm"} },
+			"metadata-options.http-tokens":   one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
+			"network-interface.group-id":     groups(func(g *SecurityGroup) string { return g.ID }),
+			"iam-instance-profile.arn":       one(func(r *record) string { return r.InstanceProfileARN }),
+			"iam-instance-profile.name":      one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
+			"image-id":                       one(func(r *record) string { return r.ImageID }),
+			"instance-id":                    one(func(r *record) string { return r.ID }),
+			"instance-lifecycle":             one(func(r *record) string { return r.Lifecycle }),
+			"instance-state-code":            func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
+			"instance-state-name":            one(func(r *record) string { return r.State }),
+			"instance-type":                  one(func(r *record) string { return r.Type }),
+			"instance.group-id":              groups(func(g *SecurityGroup) string { return g.ID }),
+			"instance.group-name":            groups(func(g *SecurityGroup) string { return g.Name }),
+			"ipv6-address":                   addresses6Of,
+			"network-interface.ipv6-addresses.ipv6-address":                      addresses6Of,
+			"capacity-reservation-specification.capacity-reservation-preference": shown(func(i instanceInfo) string { return i.Reservation.Preference }),
+			"ebs-optimized":                                shown(func(i instanceInfo) string { return strconv.FormatBool(i.EBSOptimized) }),
+			"enclave-options.enabled":                      shown(func(i instanceInfo) string { return strconv.FormatBool(i.Enclave.Enabled) }),
+			"iam-instance-profile.id":                      shown(func(i instanceInfo) string { return profileID(i.Profile) }),
+			"monitoring-state":                             shown(func(i instanceInfo) string { return i.Monitoring }),
+			"platform-details":                             shown(func(i instanceInfo) string { return i.PlatformDetails }),
+			"placement-partition-number":                   shown(func(i instanceInfo) string { return numberText(i.Placement.Partition) }),
+			"reason":                                       shown(func(i instanceInfo) string { return i.Reason }),
+			"usage-operation":                              shown(func(i instanceInfo) string { return i.UsageOperation }),
+			"metadata-options.http-endpoint":               shown(func(i instanceInfo) string { return i.Metadata.Endpoint }),
+			"metadata-options.http-put-response-hop-limit": shown(func(i instanceInfo) string { return strconv.Itoa(i.Metadata.HopLimit) }),
+			"ip-address":                                   live(func(r *record) string { return r.publicIP }),
+			"key-name":                                     one(func(r *record) string { return r.order.data.KeyName }),
+			"launch-index":                                 func(r *record) []string { return []string{strconv.Itoa(r.index)} },
+			"launch-time":                                  one(launchTime),
+			"network-interface.network-interface-id":       nics(func(n nic) string { return n.id }),
 			"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
 			"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),
 			"network-interface.subnet-id":                    live(func(r *record) string { return r.SubnetID }),
@@ -148,4 +164,28 @@ func ipText(ip netip.Addr) string {
 		return ""
 	}
 	return ip.String()
+}
+
+func addresses6Of(r *record) (values []string) {
+	for _, n := range r.nics {
+		for _, ip := range n.six {
+			values = append(values, ip.String())
+		}
+	}
+	return values
+}
+
+func profileID(p *profileInfo) string {
+	if p == nil {
+		return ""
+	}
+	return p.ID
+}
+
+// numberText is empty for no number.
+func numberText(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
 }

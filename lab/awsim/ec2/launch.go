@@ -9,9 +9,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
-// prefixSize is how many addresses an IPv4 prefix takes.
-const prefixSize = 16
-
 // batch is what the instances of one launch share.
 type batch struct {
 	reservation string
@@ -134,74 +131,6 @@ func (e *EC2) noCapacity(o *order) error {
 		"We currently do not have sufficient %[1]s capacity in the Availability Zone you requested (%[2]s). "+
 			"Our system will be working on provisioning additional capacity. You can currently get %[1]s capacity by not specifying an "+
 			"Availability Zone in your request or choosing %[3]s.", o.machine.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)
-}
-
-// nic is a network interface of an instance.
-type nic struct {
-	plannedInterface
-	id   string
-	ip   netip.Addr // zero for efa-only
-	more []netip.Addr
-	tags map[string]string
-}
-
-// addressesNeeded is how many addresses of its subnet one instance of the order takes.
-func (o *order) addressesNeeded() int {
-	need := 0
-	for _, p := range o.nics {
-		need += p.prefixes*prefixSize + p.secondaries
-		if p.kind != "efa-only" {
-			need++
-		}
-	}
-	return need
-}
-
-func (e *EC2) noAddresses(o *order) error {
-	return wire.Errorf("InsufficientFreeAddressesInSubnet",
-		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", o.subnet.ID)
-}
-
-// attach makes the network interfaces of an order, or takes nothing at all.
-func (e *EC2) attach(o *order) ([]nic, error) {
-	addrs := e.network.addrs[o.subnet.ID]
-	if addrs.available() < o.addressesNeeded() {
-		return nil, e.noAddresses(o)
-	}
-	if o.privateIP.IsValid() && !addrs.takeThis(o.privateIP) {
-		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", o.privateIP)
-	}
-	nics := make([]nic, len(o.nics))
-	for i, p := range o.nics {
-		nics[i] = nic{plannedInterface: p, id: e.newID("eni"), tags: o.tags.nic}
-		switch {
-		case p.kind == "efa-only":
-		case i == 0 && o.privateIP.IsValid():
-			nics[i].ip = o.privateIP
-		default:
-			nics[i].ip, _ = addrs.take() // there are enough, see above
-		}
-		for range p.secondaries {
-			ip, _ := addrs.take()
-			nics[i].more = append(nics[i].more, ip)
-		}
-		addrs.held += p.prefixes * prefixSize
-	}
-	return nics, nil
-}
-
-// detach gives back the addresses of an instance. The lock must be held.
-func (e *EC2) detach(r *record) {
-	addrs := e.network.addrs[r.SubnetID]
-	for _, n := range r.nics {
-		if n.ip.IsValid() {
-			addrs.release(n.ip)
-		}
-		for _, ip := range n.more {
-			addrs.release(ip)
-		}
-		addrs.held -= n.prefixes * prefixSize
-	}
 }
 
 // publicIP hands out an address from Amazon's ranges.

@@ -23,7 +23,10 @@ type Subnet struct {
 	CIDR        netip.Prefix
 	MapPublicIP bool
 	Default     bool
-	Tags        map[string]string
+	// IPv6CIDR is its block of that family, a /64; zero = none. AssignIPv6 gives each network interface an address of it.
+	IPv6CIDR   netip.Prefix
+	AssignIPv6 bool
+	Tags       map[string]string
 }
 
 // SecurityGroup is a firewall of a VPC.
@@ -71,9 +74,12 @@ type network struct {
 	groups  []*SecurityGroup
 	tables  []*RouteTable
 	addrs   map[string]*addresses // by subnet
+	addrs6  map[string]*addresses6
 }
 
-func newNetwork() network { return network{addrs: map[string]*addresses{}} }
+func newNetwork() network {
+	return network{addrs: map[string]*addresses{}, addrs6: map[string]*addresses6{}}
+}
 
 // AddVPC creates a VPC with its default security group and returns its ID.
 func (e *EC2) AddVPC(v VPC) (string, error) {
@@ -103,6 +109,8 @@ func (e *EC2) AddSubnet(s Subnet) (string, error) {
 		return "", fmt.Errorf("add subnet: no VPC %q", s.VPCID)
 	case !s.CIDR.IsValid() || !s.CIDR.Addr().Is4() || s.CIDR.Bits() < vpc.CIDR.Bits() || s.CIDR.Bits() > 28 || !vpc.CIDR.Contains(s.CIDR.Addr()):
 		return "", fmt.Errorf("add subnet: CIDR %s: not within %s", s.CIDR, vpc.CIDR)
+	case s.IPv6CIDR.IsValid() && (!s.IPv6CIDR.Addr().Is6() || s.IPv6CIDR.Bits() != 64), s.AssignIPv6 && !s.IPv6CIDR.IsValid():
+		return "", fmt.Errorf("add subnet: IPv6 CIDR %s: no /64", s.IPv6CIDR)
 	case e.zoneID(s.Zone) == "":
 		return "", fmt.Errorf("add subnet: no zone %q", s.Zone)
 	}
@@ -114,6 +122,10 @@ func (e *EC2) AddSubnet(s Subnet) (string, error) {
 	s.ID, s.CIDR, s.Tags = e.newID("subnet"), s.CIDR.Masked(), maps.Clone(s.Tags)
 	e.network.subnets = append(e.network.subnets, &s)
 	e.network.addrs[s.ID] = newAddresses(s.CIDR)
+	if s.IPv6CIDR.IsValid() {
+		s.IPv6CIDR = s.IPv6CIDR.Masked()
+		e.network.addrs6[s.ID] = &addresses6{block: s.IPv6CIDR}
+	}
 	return s.ID, nil
 }
 

@@ -96,7 +96,22 @@ type subnetInfo struct {
 	AssignV6  bool   `xml:"assignIpv6AddressOnCreation"`
 	Tags      []tag  `xml:"tagSet>item"`
 
+	IPv6 []ipv6Association `xml:"ipv6CidrBlockAssociationSet>item"`
+
 	tags map[string]string
+}
+
+type ipv6Association struct {
+	ID    string `xml:"associationId"`
+	CIDR  string `xml:"ipv6CidrBlock"`
+	State string `xml:"ipv6CidrBlockState>state"`
+}
+
+func (s subnetInfo) ipv6() []string {
+	if len(s.IPv6) == 0 {
+		return nil
+	}
+	return []string{s.IPv6[0].CIDR}
 }
 
 func (e *EC2) describeSubnets(_ *wire.Request, in *describeSubnetsInput) (*describeSubnetsOutput, error) {
@@ -111,13 +126,14 @@ func (e *EC2) describeSubnets(_ *wire.Request, in *describeSubnetsInput) (*descr
 			"available-ip-address-count": func(s subnetInfo) []string { return []string{strconv.Itoa(s.Available)} },
 			"cidr":                       one(func(s subnetInfo) string { return s.CIDR }),
 			"cidr-block":                 one(func(s subnetInfo) string { return s.CIDR }),
-			"default-for-az":             flag(func(s subnetInfo) bool { return s.Default }),
-			"map-public-ip-on-launch":    flag(func(s subnetInfo) bool { return s.PublicIP }),
-			"owner-id":                   one(func(s subnetInfo) string { return s.Owner }),
-			"state":                      one(func(s subnetInfo) string { return s.State }),
-			"subnet-arn":                 one(func(s subnetInfo) string { return s.ARN }),
-			"subnet-id":                  one(func(s subnetInfo) string { return s.ID }),
-			"vpc-id":                     one(func(s subnetInfo) string { return s.VPCID }),
+			"ipv6-cidr-block-association.ipv6-cidr-block": subnetInfo.ipv6,
+			"default-for-az":          flag(func(s subnetInfo) bool { return s.Default }),
+			"map-public-ip-on-launch": flag(func(s subnetInfo) bool { return s.PublicIP }),
+			"owner-id":                one(func(s subnetInfo) string { return s.Owner }),
+			"state":                   one(func(s subnetInfo) string { return s.State }),
+			"subnet-arn":              one(func(s subnetInfo) string { return s.ARN }),
+			"subnet-id":               one(func(s subnetInfo) string { return s.ID }),
+			"vpc-id":                  one(func(s subnetInfo) string { return s.VPCID }),
 		},
 	}
 	p, err := n.list(in.listInput, in.IDs, locked(e, e.subnetInfos))
@@ -136,7 +152,10 @@ func (e *EC2) subnetInfos() []subnetInfo {
 		infos[i] = subnetInfo{
 			ID: s.ID, ARN: e.arn("subnet/" + s.ID), State: "available", Owner: e.cfg.AccountID, VPCID: s.VPCID, CIDR: s.CIDR.String(),
 			Available: e.network.addrs[s.ID].available(), Zone: s.Zone, ZoneID: e.zoneID(s.Zone), Default: s.Default,
-			PublicIP: s.MapPublicIP, tags: s.Tags,
+			PublicIP: s.MapPublicIP, AssignV6: s.AssignIPv6, tags: s.Tags,
+		}
+		if s.IPv6CIDR.IsValid() {
+			infos[i].IPv6 = []ipv6Association{{ID: derivedID("subnet-cidr-assoc", s.ID), CIDR: s.IPv6CIDR.String(), State: "associated"}}
 		}
 	}
 	return infos

@@ -4,8 +4,10 @@ import "github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 
 func (e *EC2) resolveInterfaces(o *order, q request) error {
 	if len(q.data.Interfaces) == 0 {
-		o.nics = []plannedInterface{{kind: "interface", groups: o.groups, public: o.subnet.MapPublicIP}}
-		return nil
+		nic := plannedInterface{kind: "interface", groups: o.groups, public: o.subnet.MapPublicIP}
+		err := e.planIPv6(&nic, o, interfaceSpec{})
+		o.nics = []plannedInterface{nic}
+		return err
 	}
 	if limit := interfaceLimit(o.machine.Type); len(q.data.Interfaces) > limit {
 		return wire.Errorf("AttachmentLimitExceeded", "Interface count %d exceeds the limit for %s", len(q.data.Interfaces), o.machine.Name)
@@ -49,8 +51,8 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 	if nic.groups, err = e.groupsIn(o.subnet, spec.Groups); err != nil {
 		return nic, err
 	}
-	if positive(spec.IPv6Addresses) || positive(spec.IPv6Prefixes) {
-		return nic, invalidValue("The subnet '%s' does not have an IPv6 CIDR block associated with it", o.subnet.ID)
+	if err := e.planIPv6(&nic, o, spec); err != nil {
+		return nic, err
 	}
 	// The interfaces of EFA have the index 1 on all cards but the first, also where a card has but one.
 	if further := nic.card > 0 && nic.device == 1; nic.device < 0 || nic.device >= o.machine.NetworkCards[nic.card].MaxENIs && !further {
@@ -72,6 +74,7 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 			return nic, combination("The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.")
 		}
 	}
+	nic.tracking = spec.Tracking
 	nic.keep = spec.DeleteOnTermination != nil && !*spec.DeleteOnTermination
 	return nic, nil
 }
@@ -90,4 +93,25 @@ func (o *order) planAddress(n int, spec interfaceSpec) (err error) {
 	return err
 }
 
-func positive(n *int) bool { return n != nil && *n > 0 }
+// planIPv6 plans the addresses of that family.
+func (e *EC2) planIPv6(nic *plannedInterface, o *order, spec interfaceSpec) error {
+	if spec.IPv6Prefixes != nil {
+		nic.prefixes6 = *spec.IPv6Prefixes
+	}
+	nic.primary6 = spec.PrimaryIPv6 != nil && *spec.PrimaryIPv6
+	switch {
+	case spec.IPv6Addresses != nil:
+		nic.ipv6 = *spec.IPv6Addresses
+	case o.subnet.AssignIPv6 && nic.prefixes6 == 0 && nic.kind != "efa-only":
+		nic.ipv6 = 1
+	}
+	switch {
+	case nic.ipv6 < 0 || nic.prefixes6 < 0 || nic.ipv6+nic.prefixes6 > o.machine.IPv6PerENI:
+		return wire.Errorf("PrivateIpAddressLimitExceeded", "Number of IPv6 addresses will exceed limit.")
+	case nic.ipv6+nic.prefixes6 > 0 && !o.subnet.IPv6CIDR.IsValid():
+		return invalidValue("The subnet '%s' does not have an IPv6 CIDR block associated with it", o.subnet.ID)
+	case nic.primary6 && nic.ipv6 == 0:
+		return combination("A primary IPv6 address needs an IPv6 address")
+	}
+	return nil
+}

@@ -63,6 +63,10 @@ type plannedInterface struct {
 	groups       []*SecurityGroup
 	prefixes     int // /28 blocks
 	secondaries  int // addresses besides the first
+	ipv6         int // addresses
+	prefixes6    int // /80 blocks
+	primary6     bool
+	tracking     *trackingSpec
 	public       bool
 	description  string
 	keep         bool // survives the instance

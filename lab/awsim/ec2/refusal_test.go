@@ -125,6 +125,9 @@ func TestRefusals(t *testing.T) {
 		{"more addresses than fit", nic + "&NetworkInterface.1.SecondaryPrivateIpAddressCount=10", "PrivateIpAddressLimitExceeded", ""},
 		{"more prefixes than fit", nic + "&NetworkInterface.1.Ipv4PrefixCount=10", "PrivateIpAddressLimitExceeded", ""},
 		{"device index", nic + "&NetworkInterface.2.DeviceIndex=3", "InvalidParameterValue", "device index 3"},
+		{"IPv6 in a subnet without", nic + "&NetworkInterface.1.Ipv6AddressCount=1", "InvalidParameterValue", "does not have an IPv6 CIDR block"},
+		{"more IPv6 addresses than fit", nic + "&NetworkInterface.1.Ipv6PrefixCount=11", "PrivateIpAddressLimitExceeded", "IPv6"},
+		{"connection tracking", nic + "&NetworkInterface.1.ConnectionTrackingSpecification.TcpEstablishedTimeout=59", "InvalidParameterValue", "TcpEstablishedTimeout"},
 		{"queues", nic + "&NetworkInterface.1.EnaQueueCount=2", "UnsupportedOperation", "EnaQueueCount"},
 		{"dry run of a launch", run + "&DryRun=true", "DryRunOperation", ""},
 

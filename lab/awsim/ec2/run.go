@@ -126,6 +126,9 @@ func (e *EC2) run(r *wire.Request, o *order, b *batch, low, high int) (*reservat
 	var launched []*record
 	for len(launched) < high {
 		i, err := e.launch(o, b)
+		if err != nil && len(launched) == 0 {
+			return nil, err
+		}
 		if err != nil {
 			break // there is room for low, see above
 		}
@@ -145,10 +148,14 @@ func (e *EC2) canLaunch(o *order, n int, now time.Time) error {
 	if _, err := e.capacity(o, n, now); err != nil {
 		return err
 	}
-	if left := e.network.addrs[o.subnet.ID].available(); left < n*o.addressesNeeded() {
+	addrs := e.network.addrs[o.subnet.ID]
+	if addrs.available() < n*o.addressesNeeded() {
 		return e.noAddresses(o)
 	}
-	if o.privateIP.IsValid() && (n > 1 || !e.network.addrs[o.subnet.ID].isFree(o.privateIP)) {
+	if blocks := o.prefixesNeeded(); blocks > 0 && addrs.prefixes() < n*blocks {
+		return noBlocks()
+	}
+	if o.privateIP.IsValid() && (n > 1 || !addrs.isFree(o.privateIP)) {
 		return wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", o.privateIP)
 	}
 	return nil

@@ -84,6 +84,7 @@ func (e *EC2) describeInstanceStatus(_ *wire.Request, in *describeStatusInput) (
 		"attached-ebs-status.status":   one(status(EBSCheck)),
 		"event.code":                   eventsOf(func(e scheduledEvent) string { return e.Code }),
 		"event.description":            eventsOf(func(e scheduledEvent) string { return e.Description }),
+		"event.not-before":             eventsOf(func(e scheduledEvent) string { return *e.NotBefore }),
 		"event.instance-event-id":      eventsOf(func(e scheduledEvent) string { return e.ID }),
 	}
 	if !in.All {

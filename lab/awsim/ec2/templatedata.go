@@ -108,6 +108,15 @@ type trackingSpec struct {
 	UDP         *int `query:"UdpTimeout" xml:"udpTimeout"`
 }
 
+// check refuses timeouts, in seconds, that EC2 does not track connections for.
+func (t *trackingSpec) check() error {
+	if t == nil {
+		return nil
+	}
+	return firstError(between("TcpEstablishedTimeout", t.Established, 60, 432000), between("UdpStreamTimeout", t.UDPStream, 60, 180),
+		between("UdpTimeout", t.UDP, 30, 60))
+}
+
 type placementSpec struct {
 	Zone         string       `query:"AvailabilityZone" xml:"availabilityZone,omitempty"`
 	ZoneID       string       `query:"AvailabilityZoneId" xml:"availabilityZoneId,omitempty"`
@@ -239,7 +248,7 @@ func (d *templateData) checkInterfaces() error {
 			return combination("Network interfaces must have unique pairs of device index and network card index")
 		}
 		used[at] = true
-		if err := oneOf("InterfaceType", i.Type, "interface", "efa", "efa-only"); err != nil {
+		if err := firstError(oneOf("InterfaceType", i.Type, "interface", "efa", "efa-only"), i.Tracking.check()); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package ec2_test
 import (
 	"encoding/base64"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -46,6 +47,10 @@ func TestRefusals(t *testing.T) {
 	config := "&LaunchTemplateConfigs.1.LaunchTemplateSpecification."
 	override := "&LaunchTemplateConfigs.1.Overrides."
 	create := "Action=CreateLaunchTemplate&LaunchTemplateName=fresh"
+	many := ""
+	for n := range 51 {
+		many += fmt.Sprintf("&Tag.%d.Key=k%d", n+1, n)
+	}
 	a := open(t) // which no refused call changes
 	template := a.template(t, "general", nil)
 	names := strings.NewReplacer("$subnet", a.subnets[0], "$group", a.group, "$image", a.x86, "$arm", a.arm, "$template", *template.LaunchTemplateId)
@@ -85,6 +90,10 @@ func TestRefusals(t *testing.T) {
 		{"tag an unknown thing", "Action=CreateTags&ResourceId.1=x-1&Tag.1.Key=k", "InvalidID", ""},
 		{"reserved tag", "Action=CreateTags&ResourceId.1=$subnet&Tag.1.Key=aws:k", "InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use"},
 		{"tag twice", "Action=CreateTags&ResourceId.1=$subnet&Tag.1.Key=k&Tag.2.Key=k", "InvalidParameterValue", "Duplicate tag key 'k' specified."},
+
+		{"too many tags", "Action=CreateTags&ResourceId.1=$subnet" + many, "TagLimitExceeded", ""},
+		{"tag key too long", "Action=CreateTags&ResourceId.1=$subnet&Tag.1.Key=" + strings.Repeat("k", 129), "InvalidParameterValue", "128"},
+		{"tag value too long", "Action=CreateTags&ResourceId.1=$subnet&Tag.1.Key=k&Tag.1.Value=" + strings.Repeat("v", 257), "InvalidParameterValue", "256"},
 
 		{"template without data", create, "MissingParameter", "The request must contain the parameter LaunchTemplateData"},
 		{"template name", "Action=CreateLaunchTemplate&LaunchTemplateName=a%20b&LaunchTemplateData.ImageId=$image", "InvalidLaunchTemplateName.MalformedException", ""},

@@ -68,6 +68,8 @@ func TestRefusals(t *testing.T) {
 		{"token", "Action=DescribeVpcs&NextToken=abc", "InvalidNextToken", ""},
 		{"filter", "Action=DescribeVpcs&Filter.1.Name=colour&Filter.1.Value.1=red", "InvalidParameterValue", "The filter 'colour' is invalid"},
 		{"filter without values", "Action=DescribeVpcs&Filter.1.Name=vpc-id", "InvalidParameterValue", "The filter 'vpc-id' must have at least one value"},
+		{"types of other regions", "Action=DescribeInstanceTypes&IncludeUnsupportedInRegion=true", "UnsupportedOperation", ""},
+		{"aliases of images", "Action=DescribeLaunchTemplateVersions&LaunchTemplateName=general&ResolveAlias=true", "UnsupportedOperation", "aliases"},
 		{"type", "Action=DescribeInstanceTypes&InstanceType.1=m5.tiny", "InvalidInstanceType", "The following supplied instance types do not exist: [m5.tiny]"},
 		{"location type", "Action=DescribeInstanceTypeOfferings&LocationType=moon", "InvalidParameterValue", "Value (moon) for parameter LocationType is invalid"},
 

@@ -213,7 +213,18 @@ func showVersion(t *template, v *templateVersion) versionInfo {
 	}
 }
 
+// noAliases refuses to look up images that are named by their SSM parameter.
+func noAliases(resolve bool) error {
+	if resolve {
+		return wire.Errorf("UnsupportedOperation", "The simulator does not resolve aliases of images")
+	}
+	return nil
+}
+
 func (e *EC2) createLaunchTemplateVersion(r *wire.Request, in *createVersionInput) (*createVersionOutput, error) {
+	if err := noAliases(in.ResolveAlias); err != nil {
+		return nil, err
+	}
 	if err := in.Data.check(); err != nil {
 		return nil, err
 	}

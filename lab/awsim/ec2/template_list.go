@@ -93,6 +93,9 @@ type describeVersionsOutput struct {
 }
 
 func (e *EC2) describeLaunchTemplateVersions(_ *wire.Request, in *describeVersionsInput) (*describeVersionsOutput, error) {
+	if err := noAliases(in.ResolveAlias); err != nil {
+		return nil, err
+	}
 	all, err := e.wantedVersions(in)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,9 @@ type describeInstanceTypesOutput struct {
 const maxTypesPerCall = 100
 
 func (e *EC2) describeInstanceTypes(_ *wire.Request, in *describeInstanceTypesInput) (*describeInstanceTypesOutput, error) {
+	if in.IncludeUnsupportedInRegion {
+		return nil, wire.Errorf("UnsupportedOperation", "The simulator does not know types that the region does not sell")
+	}
 	machines := e.market.machines
 	if len(in.InstanceTypes) > 0 {
 		switch {

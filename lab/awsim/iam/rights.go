@@ -22,15 +22,25 @@ const (
 type rights struct {
 	mu     sync.RWMutex
 	byRole map[string][]*policy.Policy
+	// organization and boundaries, by role, are what is allowed at most; nil = everything.
+	organization *policy.Policy
+	boundaries   map[string]*policy.Policy
 }
 
-// Decide implements wire.Authorizer: the account itself may do everything, a role session what its role's policies say.
+// Decide implements wire.Authorizer: the account itself may do everything, a role session what its role's policies say, as far
+// as the organization and the role's boundary let it.
 func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decision {
 	if p.Role == "" {
 		return policy.Allowed
 	}
 	a.rights.mu.RLock()
 	defer a.rights.mu.RUnlock()
+	if d := limited(a.rights.organization, r, policy.DeniedByOrganization, policy.UnspokenByOrganization); d != policy.Allowed {
+		return d
+	}
+	if d := limited(a.rights.boundaries[p.Role], r, policy.DeniedByBoundary, policy.UnspokenByBoundary); d != policy.Allowed {
+		return d
+	}
 	return policy.Decide(a.rights.byRole[p.Role], r)
 }
 
@@ -67,6 +77,7 @@ func (a *Account) forgetRights(role string) {
 	a.rights.mu.Lock()
 	defer a.rights.mu.Unlock()
 	delete(a.rights.byRole, role)
+	delete(a.rights.boundaries, role)
 }
 
 // checkIdentityPolicy refuses a policy that could not be evaluated.

@@ -42,7 +42,30 @@ const (
 	Unspoken Decision = iota
 	Allowed
 	Denied
+	// What an organization or a permissions boundary makes of it, which Decide does not ask.
+	DeniedByOrganization
+	UnspokenByOrganization
+	DeniedByBoundary
+	UnspokenByBoundary
 )
+
+// Because words why a decision that is not Allowed refuses an action.
+func (d Decision) Because(action string) string {
+	switch d {
+	case Denied:
+		return "with an explicit deny in an identity-based policy"
+	case DeniedByOrganization:
+		return "with an explicit deny in a service control policy"
+	case DeniedByBoundary:
+		return "with an explicit deny in a permissions boundary"
+	case UnspokenByOrganization:
+		return "because no service control policy allows the " + action + " action"
+	case UnspokenByBoundary:
+		return "because no permissions boundary allows the " + action + " action"
+	default:
+		return "because no identity-based policy allows the " + action + " action"
+	}
+}
 
 // Policy is a document that was understood.
 type Policy struct{ statements []statement }

@@ -73,15 +73,11 @@ func (r *Request) keys(more policy.Keys) policy.Keys {
 
 // refusal words a refusal as the service does.
 func (r *Request) refusal(n Need, d policy.Decision) error {
-	because := fmt.Sprintf("because no identity-based policy allows the %s action", n.Action)
-	if d == policy.Denied {
-		because = "with an explicit deny in an identity-based policy"
-	}
 	on := " on resource: " + n.Resource
 	if n.Resource == "*" && r.Service == "ec2" {
 		on = "" // EC2 does not name what is not a resource
 	}
-	text := fmt.Sprintf("User: %s is not authorized to perform: %s%s %s", r.Principal.ARN, n.Action, on, because)
+	text := fmt.Sprintf("User: %s is not authorized to perform: %s%s %s", r.Principal.ARN, n.Action, on, d.Because(n.Action))
 	switch svc := r.server.services[r.Service]; {
 	case svc.Protocol == EC2Query:
 		// What sts:DecodeAuthorizationMessage would make plain: here it is no secret.

@@ -238,6 +238,9 @@ func (r *Reconciler) ended(ctx context.Context, claim *karpv1.NodeClaim, launche
 	if done {
 		return nil
 	}
+	if cause == "" && r.rest(claim) > 0 {
+		return nil // nothing was found a moment ago
+	}
 	if cause == "" {
 		class, err := r.class(ctx, claim)
 		if err != nil || class == nil {
@@ -247,6 +250,7 @@ func (r *Reconciler) ended(ctx context.Context, claim *karpv1.NodeClaim, launche
 		if err != nil {
 			return fmt.Errorf("find out why node claim %q ends: %w", claim.Name, err)
 		}
+		r.looked(claim)
 		f, explained := cloud.First(found)
 		if !explained || !f.Ended {
 			return nil // somebody wanted it to go

@@ -208,6 +208,21 @@ func TestEndedBeforeLate(t *testing.T) {
 }
 
 // While a breaker is open nothing is launched, and the node class says why.
+// Each write to a claim on its way out wakes the reconciler. AWS is not asked each time why the claim goes.
+func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
+	ending := launched("a")
+	ending.DeletionTimestamp = &metav1.Time{Time: fixture.Start}
+	f := fixture.New(t, class(), ending)
+	o := &oracle{}
+	r := reconciler(f, o)
+	for range 10 {
+		f.Reconcile(r, "a")
+	}
+	if o.asked != 1 {
+		t.Errorf("looked into %d times within a moment, want once", o.asked)
+	}
+}
+
 // A claim that was to be tried and for which nothing could be bought is over, whether or not somebody has seen it before it went.
 func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 	for name, tt := range map[string]struct {

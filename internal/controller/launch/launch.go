@@ -231,7 +231,8 @@ func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err er
 // giveUp deletes the claim, so that its pods are planned again.
 func (r *Reconciler) giveUp(ctx context.Context, claim *karpv1.NodeClaim, reason string, cause error) error {
 	r.Log.Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", cause)
-	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	// The version makes sure that it was not launched meanwhile by the process before this one.
+	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -179,6 +179,31 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 	}
 }
 
+// A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes of
+// that, the claim has its instance, and stays.
+func TestStaleClaimIsNotGivenUp(t *testing.T) {
+	notReady := func(c *awsv1.EC2NodeClass) { condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", fixture.Start) }
+	f := fixture.New(t, fixture.Class(notReady), fixture.Claim("a", fixture.Initialized))
+	r := reconciler(f, &shop{})
+	stale := fixture.Claim("a")
+	stale.ResourceVersion = "1"
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if claim, ok := o.(*karpv1.NodeClaim); ok {
+				stale.DeepCopyInto(claim)
+				return nil
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+	})
+	if _, err := f.Try(r, "a"); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if f.Claim("a").DeletionTimestamp != nil || f.Counted("nodeclass_not_ready") > 0 {
+		t.Error("a claim with a node is deleted, since an old version of it has none")
+	}
+}
+
 func TestLeftAlone(t *testing.T) {
 	tests := []struct {
 		name   string

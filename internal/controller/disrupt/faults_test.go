@@ -389,3 +389,44 @@ func TestCommandThatCouldNotBeTakenBack(t *testing.T) {
 		t.Errorf("%d replacements: the node counts as being disrupted for ever", n)
 	}
 }
+
+// Another process has closed the node, which the cache does not show. Its command goes on, and nothing is bought twice.
+func TestNodeOfAnothersCommand(t *testing.T) {
+	f := fixture.New(t, outOfDate("a")...)
+	theirs := shopLoop(f)
+	stale := f.Claim("a")
+	pass(t, theirs)
+	if len(replacements(f)) != 1 {
+		t.Fatal("the other has bought nothing")
+	}
+	cache := interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if claim, ok := o.(*karpv1.NodeClaim); ok && key.Name == "a" {
+				stale.DeepCopyInto(claim)
+				return nil
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if claims, ok := list.(*karpv1.NodeClaimList); ok {
+				claims.Items = []karpv1.NodeClaim{*stale.DeepCopy()}
+				return nil
+			}
+			return api.List(ctx, list, opts...)
+		},
+	})
+	l := newLoop(f, cache, shopState(cache, f.Now), f.Now)
+	l.Live, l.Queue.Live = f.API, f.API
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(replacements(f)); n != 1 || !closed(f, "node-a") {
+		t.Errorf("%d replacements, closed %v", n, closed(f, "node-a"))
+	}
+	bought := replacements(f)[0]
+	f.Do(comeUp(t.Context(), f.API, &bought, f.Now()))
+	look(t, theirs)
+	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" {
+		t.Errorf("the other's command, ending (-want +got):\n%s", diff)
+	}
+}

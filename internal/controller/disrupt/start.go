@@ -122,6 +122,9 @@ func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending,
 		if claim.UID != c.Node.ClaimUID || claim.DeletionTimestamp != nil {
 			return errSlipped
 		}
+		if other, ok, err := claim.Ending(); ok && err == nil && other.ID != e.ID {
+			return fmt.Errorf("node claim %q is part of command %s: %w", claim.Name, other.ID, errSlipped)
+		}
 		claim.LetGo(moved)
 		return claim.SetEnding(&e)
 	}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })

@@ -55,9 +55,11 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 			ended = true
 			continue
 		}
-		if other, ok, err := claim.Ending(); !ok || err != nil || other.ID == e.ID {
-			claims = append(claims, claim)
+		if other, ok, err := claim.Ending(); ok && err == nil && other.ID != e.ID {
+			q.State.Spare(claim.UID) // it says itself what becomes of it
+			continue
 		}
+		claims = append(claims, claim)
 	}
 	if !ended {
 		for _, name := range e.Replacements {

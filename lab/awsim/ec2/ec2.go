@@ -80,7 +80,9 @@ type EC2 struct {
 	fleet     instances
 	pools     pools
 	quotas    map[quota]int // vCPUs
-	volumes   map[string]*volume
+	// noSpotRole says that there is no service-linked role of EC2 Spot yet.
+	noSpotRole bool
+	volumes    map[string]*volume
 	// reservations of capacity, in the order in which they were added.
 	reservations []*reservation
 	// groups are placement groups, in the order in which they were added.

@@ -400,6 +400,9 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 				return nil, err
 			}
 		}
+		if err := f.e.spotRole(f.r, c.order, false /* dry */); err != nil {
+			return nil, err
+		}
 		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil {
 			if err := f.e.withinPrice(c.order, *limit); err != nil {
 				return nil, err

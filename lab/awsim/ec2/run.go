@@ -68,6 +68,9 @@ func (e *EC2) runInstances(r *wire.Request, in *runInstancesInput) (*reservation
 	if err := r.Authorize(e.launching(o, q)...); err != nil {
 		return nil, err
 	}
+	if err := e.spotRole(r, o, in.DryRun); err != nil {
+		return nil, err
+	}
 	if in.DryRun {
 		return nil, dryRun()
 	}

@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -133,8 +136,11 @@ func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration,
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
-	i := slices.IndexFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 	now := metav1.NewTime(r.Now())
+	if cluster.NodeReady(e.node) {
+		return r.untilSilent(e, now.Time), nil
+	}
+	i := slices.IndexFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 	if i < 0 || e.node.Spec.Taints[i].TimeAdded == nil { // a taint that people put on does not say since when it is there
 		before := e.node.DeepCopy()
 		e.node.Spec.Taints = slices.DeleteFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
@@ -152,4 +158,20 @@ func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration,
 	}
 	r.Log.Warn("volumes of a terminated instance are still attached; its node is let go", "Node", e.node.Name, "volumeattachments", len(left))
 	return 0, nil
+}
+
+// untilSilent is how long to wait for the kubelet of a machine that is said to be gone to fall silent. What EC2 does not know may
+// run all the same, and volumes that are detached from under it lose what was not written yet. The wait is bounded, too.
+func (r *NodeReconciler) untilSilent(e *ending, now time.Time) time.Duration {
+	since := e.node.DeletionTimestamp.Time
+	if e.claim != nil {
+		if c, _ := condition.Get(e.claim, karpv1.ConditionInstanceTerminating); c.Status == metav1.ConditionTrue {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	if now.Sub(since) < abandonTime {
+		return poll
+	}
+	r.Log.Warn("a machine that is said to be gone still reports, with volumes attached; its node is let go", "Node", e.node.Name)
+	return 0
 }

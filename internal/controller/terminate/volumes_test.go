@@ -170,6 +170,35 @@ func TestPodsWithVolumesGoFirst(t *testing.T) {
 	}
 }
 
+// EC2 may not know a machine that runs. As long as its kubelet reports, its volumes are not taken from it by force.
+func TestVolumesOfAMachineThatReports(t *testing.T) {
+	f := fixture.New(t, append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)...)
+	r := nodeReconciler(f, &ec2{terminate: []error{nil, cloud.ErrNotFound}})
+	f.Reconcile(r, "node-a")
+	f.Clock = f.Clock.Add(instancePoll)
+	if result := f.Reconcile(r, "node-a"); result.RequeueAfter != poll {
+		t.Errorf("comes back after %v", result.RequeueAfter)
+	}
+	if taints := fixture.Taints(f.Node("node-a")); slices.Contains(taints, "node.kubernetes.io/out-of-service:NoExecute") {
+		t.Errorf("taints %v, and kubelet still reports", taints)
+	}
+	f.Clock = f.Clock.Add(abandonTime)
+	f.Reconcile(r, "node-a")
+	if f.Node("node-a") != nil {
+		t.Error("the node waits for ever")
+	}
+}
+
+// silent is objects with the Node among them, whose kubelet does not report any more.
+func silent(objects []client.Object) []client.Object {
+	for _, o := range objects {
+		if node, ok := o.(*corev1.Node); ok {
+			fixture.NotReady(node)
+		}
+	}
+	return objects
+}
+
 // A volume that is attached to a machine that is gone is detached by force, instead of after six minutes.
 func TestVolumesOfAGoneMachine(t *testing.T) {
 	for _, tt := range []struct {
@@ -177,7 +206,7 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		objects []client.Object
 		cloud   ec2
 	}{
-		{"drained, past its deadline", leaving(drainedBefore, deadlineIn(-time.Second)), ec2{terminate: errGone}},
+		{"drained, past its deadline", silent(leaving(drainedBefore, deadlineIn(-time.Second))), ec2{terminate: errGone}},
 		{"dead", []client.Object{fixture.Claim("a", fixture.Initialized, fixture.Deleting), fixture.Up("a", fixture.DeletingNode, fixture.NotReady)}, ec2{get: cloud.ErrNotFound}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,7 +235,7 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		})
 	}
 	t.Run("bounded where a person has put the taint on the node", func(t *testing.T) {
-		objects := append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)
+		objects := append(silent(leaving(drainedBefore, deadlineIn(-time.Second))), disk()...)
 		node := objects[1].(*corev1.Node)
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 		f := fixture.New(t, objects...)
@@ -219,7 +248,7 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		}
 	})
 	t.Run("bounded", func(t *testing.T) {
-		f := fixture.New(t, append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)...)
+		f := fixture.New(t, append(silent(leaving(drainedBefore, deadlineIn(-time.Second))), disk()...)...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")
 		f.Clock = f.Clock.Add(abandonTime)

@@ -2,8 +2,11 @@ package disrupt
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -49,7 +52,7 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 	if fingerprint == l.calm.fingerprint && r.Snapshot.Now.Sub(l.calm.at) < again || r.Snapshot.Now.Before(l.calm.until) {
 		return nil
 	}
-	candidates := r.free(r.Candidates)
+	candidates := l.unspoilt(r.free(r.Candidates))
 	began := l.Now()
 	settings := l.Consolidation
 	settings.Over = func() bool { return l.Now().Sub(began) > searching }
@@ -80,6 +83,20 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 		l.onBoth(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableQuiet, o, "Unconsolidatable", "%s", k.Why) })
 	}
 	return nil
+}
+
+// spoil keeps a node that could not be closed out of searches for a while, so that commands can be started that it would be part of.
+func (l *Loop) spoil(uid types.UID) {
+	if l.spoilt == nil {
+		l.spoilt = map[types.UID]time.Time{}
+	}
+	l.spoilt[uid] = l.Now().Add(again)
+}
+
+func (l *Loop) unspoilt(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+	now := l.Now()
+	maps.DeleteFunc(l.spoilt, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	return slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool { return !l.spoilt[c.Node.ClaimUID].IsZero() })
 }
 
 func (l *Loop) measureMoves(found *consolidate.Result, candidates int, took time.Duration) {

@@ -430,3 +430,30 @@ func TestNodeOfAnothersCommand(t *testing.T) {
 		t.Errorf("the other's command, ending (-want +got):\n%s", diff)
 	}
 }
+
+// A node that cannot be closed keeps the others of its command from being ended once, not for ever.
+func TestNodeThatSpoilsCommands(t *testing.T) {
+	stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+	objects := append(oversized(), fixture.Claim("b", old), fixture.Up("b", machine("m.large")), fixture.Pod("api", "node-b", asks("1500m")),
+		fixture.Claim("room", old), fixture.Up("room", machine("m.large")), fixture.Pod("db", "node-room", asks("1"), stays))
+	f := fixture.New(t, objects...)
+	l := shopLoop(f)
+	refused := errors.New("webhook says no")
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "node-a" {
+				return refused
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+	})
+	for range 6 {
+		if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
+			t.Fatal(err)
+		}
+		f.Clock = f.Clock.Add(idle)
+	}
+	if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
+		t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+	}
+}

@@ -93,6 +93,8 @@ type Loop struct {
 	turns map[string]turn
 	// tried is when a node was last found to be one whose pods have nowhere to go.
 	tried map[types.UID]time.Time
+	// spoilt are nodes that could not be closed, and until when they are kept out of commands for several nodes.
+	spoilt map[types.UID]time.Time
 	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
 	ledger disrupt.Ledger
 	calm   calm
@@ -210,6 +212,9 @@ func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
 	}
 	r.moved = true
 	if err != nil {
+		if at := (*unclosed)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
+			l.spoil(at.node.ClaimUID)
+		}
 		if cmd.Reason == karpv1.DisruptionDrifted {
 			l.Queue.remember(func(a *disrupt.Attempts) {
 				a.Refused(cmd.Candidates[0].Node.Pool, uids(cmd), l.Now(), l.Queue.Jitter())

@@ -31,6 +31,18 @@ var (
 	errSpent   = errors.New("the limits of the pool leave no room for the replacements any more")
 )
 
+// unclosed is a node that could not be closed, and so kept its command from being started.
+type unclosed struct {
+	node *snapshot.Node
+	err  error
+}
+
+// Error names the node.
+func (u *unclosed) Error() string { return fmt.Sprintf("close node %q: %v", u.node.Name, u.err) }
+
+// Unwrap is why.
+func (u *unclosed) Unwrap() error { return u.err }
+
 // start closes the nodes of a command to new pods, looks for the last time at which pods are there, and buys the replacements.
 // Nodes that need none are ended at once, the others by the queue when their replacements are ready. What fails is taken back.
 func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error {
@@ -83,7 +95,7 @@ func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending)
 	for _, c := range cmd.Candidates {
 		l.State.Disrupt(c.Node.ClaimUID, e.Replacements)
 		if err := l.close(ctx, c, e, moved); err != nil {
-			return fmt.Errorf("close node %q: %w", c.Node.Name, err)
+			return &unclosed{c.Node, err}
 		}
 	}
 	for _, c := range cmd.Candidates {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,12 +304,12 @@ type broken struct {
 	*queue
 	err   error
 	until time.Time
-	calls int
+	calls atomic.Int32
 }
 
 func (b *broken) Receive(ctx context.Context, wait time.Duration) ([]cloud.Message, error) {
 	if time.Now().Before(b.until) {
-		b.calls++
+		b.calls.Add(1)
 		return nil, b.err
 	}
 	return b.queue.Receive(ctx, wait)
@@ -342,8 +343,8 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 			if got := said(); got != tt.reason {
 				t.Errorf("the pool says %q, want %q", got, tt.reason)
 			}
-			if b.calls > 45 {
-				t.Errorf("%d calls in half an hour", b.calls)
+			if n := b.calls.Load(); n > 45 {
+				t.Errorf("%d calls in half an hour", n)
 			}
 			time.Sleep(32 * time.Minute)
 			synctest.Wait()

@@ -208,7 +208,7 @@ func TestPages(t *testing.T) {
 				t.Fatalf("in one piece: %d, more %v, %v", len(whole), more, err)
 			}
 			var got []string
-			for token, first := (*string)(nil), true; first || token != nil; first = false {
+			for token, first := (*string)(nil), true; (first || token != nil) && len(got) <= len(whole); first = false {
 				var part []string
 				if part, token, err = c.page(&c.size, token); err != nil {
 					t.Fatal(err)

@@ -78,6 +78,16 @@ func TestPrefixes(t *testing.T) {
 	if free := a.free(t)[0]; free != 237 {
 		t.Errorf("%d addresses are free after a launch that failed", free)
 	}
+	// A fleet finds out when it tries, and takes nothing either.
+	a.template(t, "prefixes", func(d *types.RequestLaunchTemplateData) { d.NetworkInterfaces[0].Ipv4PrefixCount = aws.Int32(2) })
+	in := a.fleetOf("prefixes", 1, "m5.large")
+	in.LaunchTemplateConfigs[0].Overrides = in.LaunchTemplateConfigs[0].Overrides[:1]
+	if got := errorCodes(must(a.CreateFleet(t.Context(), in))(t)); len(got) != 1 || got[0] != "InsufficientCidrBlocks m5.large us-east-1a" {
+		t.Errorf("a fleet in a subnet in pieces: %v", got)
+	}
+	if free := a.free(t)[0]; free != 237 {
+		t.Errorf("%d addresses are free after a fleet that failed", free)
+	}
 }
 
 // TestIPv6: a launch as a cluster of the IPv6 family makes it.

@@ -30,12 +30,12 @@ func consolidate(nodes int) Scenario {
 		Step{Name: fmt.Sprintf("%d %% of the pods are left, spread over the nodes", percent), Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			return s.scale(ctx, w, front*percent/100, store*percent/100)
 		}},
-		Step{Name: "allow consolidation, also on other machines: the cluster settles", Timeout: 15 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "allow consolidation, also on other machines: the cluster settles", Timeout: 30 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin, before := time.Now(), len(w.Instances())
 			if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
 				return err
 			}
-			if err := s.guard.settled(ctx, settledFor); err != nil {
+			if err := s.guard.settled(ctx, w, settledFor); err != nil {
 				return err
 			}
 			w.Note("settled after %.0f s; %d instances were launched for it", (time.Since(begin) - settledFor).Seconds(), len(w.Instances())-before)

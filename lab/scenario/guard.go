@@ -155,14 +155,15 @@ func (g *guard) seePod(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// settled waits until no NodeClaim has come, gone, or been disrupted for so long, from now on.
-func (g *guard) settled(ctx context.Context, quiet time.Duration) error {
-	g.mu.Lock()
-	g.moved = time.Now()
-	g.mu.Unlock()
+// settled waits until no NodeClaim has come, gone, or been disrupted for so long, from now on, with one and the same controller there.
+func (g *guard) settled(ctx context.Context, w *World, quiet time.Duration) error {
+	starts := 0
 	return world.Until(ctx, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if n := w.ControllerStarts(); n != starts {
+			g.moved, starts = time.Now(), n
+		}
 		if calm := time.Since(g.moved); calm < quiet {
 			return fmt.Errorf("the last NodeClaim moved %.0f s ago", calm.Seconds())
 		}

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// The controller of a story that is told with kills lives between leastLife and mostLife at a time.
+// The controller of a story that is told with kills lives for leastLife, and then as long as a machine that fails by chance: for
+// moreLife on average, and now and then for long enough to do what takes its time.
 const (
-	leastLife = 3 * time.Second
-	mostLife  = 25 * time.Second
+	leastLife = 2 * time.Second
+	moreLife  = 25 * time.Second
 )
 
 // WithKills is the story with its controllers killed (SIGKILL) at random moments, and started again, from beginning to end.
@@ -27,7 +28,7 @@ func WithKills(s Scenario, seed uint64) Scenario {
 // kills goes on until ctx ends, which is no failure.
 func kills(ctx context.Context, w *World, dice *rand.Rand) error {
 	for {
-		if pause(ctx, leastLife+time.Duration(dice.Int64N(int64(mostLife-leastLife)))) != nil {
+		if pause(ctx, leastLife+time.Duration(dice.ExpFloat64()*float64(moreLife))) != nil {
 			return nil
 		}
 		if err := w.Clusters[dice.IntN(len(w.Clusters))].CrashController(); err != nil && ctx.Err() == nil {

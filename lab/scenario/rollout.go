@@ -35,7 +35,7 @@ func driftRollout() Scenario {
 			return nil
 		}},
 		Step{Name: "nothing further happens; all pods run; each node was replaced once, a tenth at a time", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := s.guard.settled(ctx, 20*time.Second); err != nil {
+			if err := s.guard.settled(ctx, w, 20*time.Second); err != nil {
 				return err
 			}
 			if n := len(w.Instances()); n != 2*nodes {
@@ -104,7 +104,7 @@ func badAMI() Scenario {
 			if n := len(w.Instances()) - nodes; n > nodes/2 {
 				return fmt.Errorf("%d instances were launched with the image", n)
 			}
-			if err := s.guard.settled(ctx, settledFor); err != nil {
+			if err := s.guard.settled(ctx, w, settledFor); err != nil {
 				return err
 			}
 			return errors.Join(oldStay(ctx, w, before), s.run(ctx, w), s.guard.verdict(w))

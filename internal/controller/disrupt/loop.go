@@ -303,7 +303,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
 		return nil
 	}
 	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int { return l.tried[a.Node.ClaimUID].Compare(l.tried[b.Node.ClaimUID]) })
-	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates[:min(drifts, len(candidates))], r.rooms[karpv1.DisruptionDrifted], schedule.Budget{})
+	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.rooms[karpv1.DisruptionDrifted], drifts, schedule.Budget{})
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.tellLeft(r, left)
 	if cmd == nil {

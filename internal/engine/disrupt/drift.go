@@ -162,12 +162,16 @@ func (a *Attempts) DriftOrder(candidates []*Candidate, now time.Time) []*Candida
 func sign(n int) int { return min(n, 1) }
 
 // Drift finds the next node to replace because it is out of date: the first in order that the room admits, and whose pods all
-// have a place to go. Nil if there is none. Those whose pods have not are left, with why.
-func Drift(p *schedule.Problem, v *View, order []*Candidate, room *Room, budget schedule.Budget) (*Command, []Left) {
+// have a place to go. Nil if there is none among the first most of them, not counting those that have no room. Those whose pods have
+// no place to go are left, with why.
+func Drift(p *schedule.Problem, v *View, order []*Candidate, room *Room, most int, budget schedule.Budget) (*Command, []Left) {
 	var left []Left
 	for _, c := range order {
 		if !room.Holds([]*Candidate{c}) {
 			continue
+		}
+		if len(left) == most {
+			break
 		}
 		o := Judge(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, budget))
 		if why := o.Refuses(); why != "" {

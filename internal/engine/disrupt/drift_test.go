@@ -42,11 +42,14 @@ func worldOf(pools []snapshot.Pool, nodes ...snapshot.Node) *snapshot.Snapshot {
 	return s
 }
 
+// tries is how many nodes drift may try.
+const tries = 2
+
 // next is the command that drift finds, and why others are left.
 func next(s *snapshot.Snapshot, a *disrupt.Attempts) (*disrupt.Command, []disrupt.Left) {
 	v := disrupt.Look(s)
 	order := a.DriftOrder(v.Drifted(false), s.Now)
-	return disrupt.Drift(schedule.Compile(s), v, order, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted)), schedule.Budget{})
+	return disrupt.Drift(schedule.Compile(s), v, order, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted)), tries, schedule.Budget{})
 }
 
 func nameOf(cmd *disrupt.Command) string {
@@ -102,6 +105,31 @@ func TestDrift(t *testing.T) {
 		cmd, left := next(worldOf(one(), stale("old", "p", 2, Pod("b", Asks("cpu", "700m"))), coming), none)
 		if cmd != nil || !strings.Contains(left[0].Why, "would schedule against uninitialized nodeclaim/coming, node/coming") {
 			t.Errorf("%+v, left %+v", cmd, left)
+		}
+	})
+	t.Run("nodes without room do not use up the tries of others", func(t *testing.T) {
+		pools := append(one(), Pool("held", Types(), anyBudget))
+		pools[1].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+		nodes := []snapshot.Node{stale("young", "p", 1)}
+		for k := range tries {
+			nodes = append(nodes, stale(fmt.Sprintf("old-%d", k), "held", 2+k))
+		}
+		if cmd, _ := next(worldOf(pools, nodes...), none); nameOf(cmd) != "young" {
+			t.Errorf("%q is replaced", nameOf(cmd))
+		}
+	})
+	t.Run("after so many tries the others wait for the next time", func(t *testing.T) {
+		nowhere := func(name string) *corev1.Pod { return Pod(name, Asks("cpu", "150")) }
+		nodes := []snapshot.Node{stale("young", "p", 1, Pod("fits", Asks("cpu", "700m")))}
+		for k := range tries {
+			nodes = append(nodes, stale(fmt.Sprintf("old-%d", k), "p", 2+k, nowhere(fmt.Sprintf("pod-%d", k))))
+		}
+		cmd, left := next(worldOf(one(), nodes...), none)
+		if cmd != nil || len(left) != tries {
+			t.Errorf("%q is replaced, left %+v", nameOf(cmd), left)
+		}
+		if cmd, _ := next(worldOf(one(), nodes[:tries]...), none); nameOf(cmd) != "young" {
+			t.Errorf("%q is replaced, want the one that is left", nameOf(cmd))
 		}
 	})
 	t.Run("the budget holds", func(t *testing.T) {

@@ -3,6 +3,8 @@ package scenario
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,25 +15,46 @@ const (
 	moreLife  = 25 * time.Second
 )
 
-// WithKills is the story with its controllers killed (SIGKILL) at random moments, and started again, from beginning to end.
+// afterKills is how much longer a calm step may take after kills: what a controller was launching when it was killed is in doubt for two
+// minutes.
+const afterKills = 3 * time.Minute
+
+// WithKills is the story with its controllers killed (SIGKILL) at random moments, and started again, all along but in calm steps.
 // A seed gives the same lengths of life again; what the controller does at those moments is up to the machine.
 func WithKills(s Scenario, seed uint64) Scenario {
+	var calm atomic.Bool
+	s.Steps = slices.Clone(s.Steps)
+	for i, step := range s.Steps {
+		if !step.Calm {
+			continue
+		}
+		s.Steps[i].Timeout += afterKills
+		s.Steps[i].Run = func(ctx context.Context, w *World) error {
+			calm.Store(true)
+			defer calm.Store(false)
+			return step.Run(ctx, w)
+		}
+	}
 	s.Beside = func(ctx context.Context, w *World) error {
 		for _, c := range w.Clusters {
 			c.KeepController()
 		}
-		return kills(ctx, w, rand.New(rand.NewPCG(seed, 0x4b111)))
+		return kills(ctx, w, rand.New(rand.NewPCG(seed, 0x4b111)), &calm)
 	}
 	return s
 }
 
 // kills goes on until ctx ends, which is no failure.
-func kills(ctx context.Context, w *World, dice *rand.Rand) error {
+func kills(ctx context.Context, w *World, dice *rand.Rand, calm *atomic.Bool) error {
 	for {
 		if pause(ctx, leastLife+time.Duration(dice.ExpFloat64()*float64(moreLife))) != nil {
 			return nil
 		}
-		if err := w.Clusters[dice.IntN(len(w.Clusters))].CrashController(); err != nil && ctx.Err() == nil {
+		c := w.Clusters[dice.IntN(len(w.Clusters))]
+		if calm.Load() {
+			continue
+		}
+		if err := c.CrashController(); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -33,6 +33,8 @@ type Scenario struct {
 type Step struct {
 	Name    string
 	Timeout time.Duration
+	// Calm steps ask whether all has come right: no controller is killed meanwhile.
+	Calm bool
 	Run     func(ctx context.Context, w *World) error
 }
 

@@ -121,7 +121,7 @@ func (s *shop) sound(ctx context.Context, w *World) error {
 // close is the last step.
 func (s *shop) close() Step {
 	return Step{
-		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute,
+		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute, Calm: true,
 		Run: func(ctx context.Context, w *World) error {
 			verdict := s.guard.verdict(w)
 			s.guard.free()

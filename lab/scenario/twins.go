@@ -75,19 +75,19 @@ func twoClustersOneName() Scenario {
 				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
 			}},
 			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},
-			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
 				if err := twinPodsRun(ctx, w, twinNodes-twinBrief, twinBrief); err != nil {
 					return err
 				}
 				return twinPairs(ctx, w)
 			}},
-			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
 				if err := scaleTwins(ctx, w, 0, 0); err != nil {
 					return err
 				}
 				return errors.Join(empty(ctx, w, steadyApp), trespass(w.AWS.Calls(), w.Clusters))
 			}},
-			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
 				for n := range w.Clusters {
 					text, err := twinManifest(w, n, manifests.Twin)
 					if err != nil {

@@ -35,7 +35,7 @@ type Step struct {
 	Timeout time.Duration
 	// Calm steps ask whether all has come right: no controller is killed meanwhile.
 	Calm bool
-	Run     func(ctx context.Context, w *World) error
+	Run  func(ctx context.Context, w *World) error
 }
 
 // World is where a story takes place: a world of one cluster.

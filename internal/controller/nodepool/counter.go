@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,7 +33,13 @@ type Counter struct {
 	// Unmeasured leaves limits and usage out of the metrics.
 	Unmeasured bool
 	Log        *slog.Logger
+
+	// measured are the series that the last pass has written, of usage and of limits.
+	measured [2]map[series]bool
 }
+
+// series is one of a gauge: a resource of a pool.
+type series struct{ resource, pool string }
 
 // NeedLeaderElection makes sure that only one process writes.
 func (c *Counter) NeedLeaderElection() bool { return true }
@@ -60,15 +67,15 @@ func (c *Counter) pass(ctx context.Context) error {
 	if err := c.Client.List(ctx, &pools); err != nil {
 		return err
 	}
+	if !c.Unmeasured {
+		c.measure(pools.Items, used)
+	}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
 		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
 			continue
 		}
 		sum := withZeros(used[pool.Name])
-		if !c.Unmeasured {
-			c.measure(pool, sum)
-		}
 		before := pool.DeepCopy()
 		nodes := sum.Name(cluster.ResourceNodes, resource.DecimalSI).Value()
 		pool.Status.Resources, pool.Status.Nodes = sum, &nodes
@@ -82,12 +89,35 @@ func (c *Counter) pass(ctx context.Context) error {
 	return nil
 }
 
-func (c *Counter) measure(pool *karpv1.NodePool, sum corev1.ResourceList) {
-	for _, name := range sortedNames(sum) {
-		c.Metrics.PoolUsage.WithLabelValues(string(name), pool.Name).Set(sum.Name(name, resource.DecimalSI).AsApproximateFloat64())
+// measure writes the gauges, and takes away those of pools that are gone and of limits that hold no more.
+func (c *Counter) measure(pools []karpv1.NodePool, used map[string]corev1.ResourceList) {
+	usage, limits := map[series]bool{}, map[series]bool{}
+	for i := range pools {
+		pool := &pools[i]
+		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		set(c.Metrics.PoolUsage, usage, pool.Name, withZeros(used[pool.Name]))
+		set(c.Metrics.PoolLimit, limits, pool.Name, corev1.ResourceList(pool.Spec.Limits))
 	}
-	for _, name := range sortedNames(pool.Spec.Limits) {
-		c.Metrics.PoolLimit.WithLabelValues(string(name), pool.Name).Set(pool.Spec.Limits.Name(name, resource.DecimalSI).AsApproximateFloat64())
+	forget(c.Metrics.PoolUsage, c.measured[0], usage)
+	forget(c.Metrics.PoolLimit, c.measured[1], limits)
+	c.measured = [2]map[series]bool{usage, limits}
+}
+
+func set(gauge *prometheus.GaugeVec, written map[series]bool, pool string, list corev1.ResourceList) {
+	for name, q := range list {
+		gauge.WithLabelValues(string(name), pool).Set(q.AsApproximateFloat64())
+		written[series{string(name), pool}] = true
+	}
+}
+
+// forget takes the series away that were written before and are not now.
+func forget(gauge *prometheus.GaugeVec, before, now map[series]bool) {
+	for s := range before {
+		if !now[s] {
+			gauge.DeleteLabelValues(s.resource, s.pool)
+		}
 	}
 }
 

@@ -221,6 +221,19 @@ func TestCounter(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}, count()); diff != "" {
 		t.Errorf("all nodes gone (-want +got):\n%s", diff)
 	}
+	if got := testutil.CollectAndCount(f.Metrics.PoolUsage); got != 5 {
+		t.Errorf("%d gauges of usage once the resource that only nodes had is gone, want 5", got)
+	}
+	unlimited := pool(f)
+	unlimited.Spec.Limits = nil
+	f.Do(f.API.Update(t.Context(), unlimited))
+	if count(); testutil.CollectAndCount(f.Metrics.PoolLimit) != 0 {
+		t.Error("a limit that is no more has its gauge")
+	}
+	f.Do(f.API.Delete(t.Context(), unlimited))
+	if err := c.pass(t.Context()); err != nil || testutil.CollectAndCount(f.Metrics.PoolUsage) != 0 {
+		t.Errorf("a pool that is gone has gauges, error %v", err)
+	}
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
 	if f.Get(p); p.Status.Nodes != nil {
 		t.Error("another provider's pool was counted")

@@ -182,7 +182,9 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 // A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes of
 // that, the claim has its instance, and stays.
 func TestStaleClaimIsNotGivenUp(t *testing.T) {
-	notReady := func(c *awsv1.EC2NodeClass) { condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", fixture.Start) }
+	notReady := func(c *awsv1.EC2NodeClass) {
+		condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", fixture.Start)
+	}
 	f := fixture.New(t, fixture.Class(notReady), fixture.Claim("a", fixture.Initialized))
 	r := reconciler(f, &shop{})
 	stale := fixture.Claim("a")

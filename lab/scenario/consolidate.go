@@ -14,8 +14,9 @@ const (
 	LeastNodes   = 20
 	// settledFor is for how long nothing must have happened for a cluster to be settled. A pass that finds something takes less.
 	settledFor = 45 * time.Second
-	// settledWithin is how much dearer than the lower bound a settled cluster may be. Towards the end a tenth of the nodes are one
-	// or two, and what could only be saved by replacing more of them together is left.
+	// settledWithin is how much dearer than the lower bound a settled cluster may be. Its nodes are minutes old here: to replace one
+	// that was just launched has to pay within a time as long as its age, so what saves little waits. Towards the end a tenth of the
+	// nodes are one or two, and what could only be saved by replacing more of them together is left.
 	settledWithin = 1.5
 )
 

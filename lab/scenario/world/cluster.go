@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -168,7 +170,7 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
 	c.world.background.Go(func() error { return watched.Start(working) })
-	c.History = newHistory()
+	c.History = newHistory(func(version string) ([]karpv1.NodeClaim, error) { return c.claimsAsOf(working, version) })
 	for _, kind := range []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Event{}, &karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{},
 	} {
@@ -182,6 +184,22 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 	}
 	c.Reader = watched
 	return nil
+}
+
+// claimsAsOf are the NodeClaims that the API server had at a version, which it knows for some minutes.
+func (c *Cluster) claimsAsOf(ctx context.Context, version string) ([]karpv1.NodeClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var claims karpv1.NodeClaimList
+	err := Until(ctx, func() error {
+		return c.Client.List(ctx, &claims, &client.ListOptions{Raw: &metav1.ListOptions{
+			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		}})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the NodeClaims of version %s: %w", version, err)
+	}
+	return claims.Items, nil
 }
 
 // KeepClients has the scheduler and the controller manager started again when they end by themselves.

@@ -18,12 +18,24 @@ import (
 // History is what was seen to happen to the pods and NodeClaims of a cluster. It is safe for concurrent
 // use.
 type History struct {
+	// asOf returns the NodeClaims that the API server had at a version.
+	asOf func(version string) ([]karpv1.NodeClaim, error)
+
 	mu         sync.Mutex
 	pods       map[types.UID]*PodLife
 	claims     map[types.UID]*ClaimLife
+	suspicions []suspicion
 	violations []string
 	watchers   map[int]func(client.Object, bool)
 	next       int
+}
+
+// suspicion is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
+// seen in any order: the second claim before the first is seen to have let go of the pod.
+type suspicion struct {
+	pod           types.UID
+	first, second string
+	version       string
 }
 
 // PodLife is what happened to a pod.
@@ -47,8 +59,8 @@ type ClaimLife struct {
 	Gone   bool
 }
 
-func newHistory() *History {
-	return &History{pods: map[types.UID]*PodLife{}, claims: map[types.UID]*ClaimLife{}, watchers: map[int]func(client.Object, bool){}}
+func newHistory(asOf func(version string) ([]karpv1.NodeClaim, error)) *History {
+	return &History{asOf: asOf, pods: map[types.UID]*PodLife{}, claims: map[types.UID]*ClaimLife{}, watchers: map[int]func(client.Object, bool){}}
 }
 
 // Pods are all pods there ever were, in the order in which they were seen.
@@ -79,7 +91,24 @@ func (h *History) Claims() []ClaimLife {
 func (h *History) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, s := range h.suspicions {
+		message := fmt.Sprintf("pod %s is nominated to NodeClaims %s and %s", s.pod, s.first, s.second)
+		claims, err := h.asOf(s.version)
+		if err != nil {
+			h.violations = append(h.violations, fmt.Sprintf("%s, or was not: %v", message, err))
+		} else if holds(claims, s.first, s.pod) && holds(claims, s.second, s.pod) {
+			h.violations = append(h.violations, message)
+		}
+	}
+	h.suspicions = nil
 	return slices.Clone(h.violations)
+}
+
+// holds tells whether a pod is nominated to the claim of a name, and that is there to stay.
+func holds(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
+	return slices.ContainsFunc(claims, func(c karpv1.NodeClaim) bool {
+		return c.Name == name && c.DeletionTimestamp == nil && slices.Contains(c.Nominated(karpv1.AnnotationNominatedPods), pod)
+	})
 }
 
 // Watch has seen called with every object that appears or changes from now on, and with those that go
@@ -154,7 +183,7 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 		c.Pods = pods // those that were taken off it may have another
 	} else {
 		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
-		h.checkNominations(c)
+		h.checkNominations(c, claim.ResourceVersion)
 		h.claims[claim.UID] = c
 	}
 	if c.Ending.IsZero() && (gone || claim.DeletionTimestamp != nil) {
@@ -164,14 +193,14 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 }
 
 // checkNominations notes the pods of a new claim that a live claim was bought for already.
-func (h *History) checkNominations(fresh *ClaimLife) {
+func (h *History) checkNominations(fresh *ClaimLife, version string) {
 	for _, other := range h.claims {
 		if !other.Ending.IsZero() {
 			continue
 		}
 		for _, uid := range fresh.Pods {
 			if slices.Contains(other.Pods, uid) {
-				h.violations = append(h.violations, fmt.Sprintf("pod %s is nominated to NodeClaims %s and %s", uid, other.Name, fresh.Name))
+				h.suspicions = append(h.suspicions, suspicion{uid, other.Name, fresh.Name, version})
 			}
 		}
 	}

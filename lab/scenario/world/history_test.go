@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -33,31 +34,66 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		sights []sight
-		want   int
+		// late is what was there when the last claim was first seen, if not what had been seen by then.
+		late []karpv1.NodeClaim
+		err  error
+		want int
 	}{
-		{"each its own", []sight{{claim("a", "1", "2"), false}, {claim("b", "3"), false}}, 0},
-		{"seen again", []sight{{claim("a", "1"), false}, {claim("a", "1"), false}}, 0},
-		{"bought twice", []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, 1},
-		{"bought anew after the first let go", []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}, 0},
-		{"bought anew after the first let go of another", []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, 1},
-		{"bought anew after the first began to end", []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}, 0},
-		{"bought anew after the first was gone", []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}, 0},
-		{"for no pods", []sight{{claim("a"), false}, {claim("b"), false}}, 0},
+		{name: "each its own", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "3"), false}}},
+		{name: "seen again", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), false}}},
+		{name: "bought twice", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, want: 1},
+		{name: "bought anew after the first let go", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}},
+		{name: "bought anew after the first let go of another", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, want: 1},
+		{name: "bought anew after the first began to end", sights: []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}},
+		{name: "bought anew after the first was gone", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}},
+		{name: "for no pods", sights: []sight{{claim("a"), false}, {claim("b"), false}}},
+		{
+			name:   "that the first let go is seen later",
+			sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}, {claim("a", "1"), false}},
+			late:   []karpv1.NodeClaim{*claim("a", "1"), *claim("b", "2")},
+		},
+		{
+			name:   "that the first began to end is seen later",
+			sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}},
+			late:   []karpv1.NodeClaim{*ending(claim("a", "1")), *claim("b", "1")},
+		},
+		{
+			name:   "the first let go afterwards",
+			sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}, {claim("a", "1"), false}},
+			late:   []karpv1.NodeClaim{*claim("a", "1", "2"), *claim("b", "2")}, want: 1,
+		},
+		{name: "nobody knows any more", sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}}, err: errors.New("too old"), want: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHistory()
+			var seen []karpv1.NodeClaim
+			h := newHistory(func(version string) ([]karpv1.NodeClaim, error) {
+				if version != "7" {
+					t.Errorf("asked for version %q, want that of the last claim", version)
+				}
+				if tt.late != nil {
+					return tt.late, tt.err
+				}
+				return seen, tt.err
+			})
 			for _, s := range tt.sights {
+				if s.claim.Name == "b" {
+					s.claim.ResourceVersion = "7"
+				}
+				seen = slices.DeleteFunc(seen, func(c karpv1.NodeClaim) bool { return c.Name == s.claim.Name })
+				seen = append(seen, *s.claim)
 				h.see(s.claim, s.gone)
 			}
-			if got := h.Violations(); len(got) != tt.want {
-				t.Errorf("got %q, want %d", got, tt.want)
+			for range 2 { // asked again it says the same
+				if got := h.Violations(); len(got) != tt.want {
+					t.Errorf("got %q, want %d", got, tt.want)
+				}
 			}
 		})
 	}
 }
 
 func TestHistoryOfPods(t *testing.T) {
-	h := newHistory()
+	h := newHistory(nil)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
 	h.see(pod, false)
 	if p := h.Pods()[0]; !p.Running.IsZero() || !p.Gone.IsZero() {
@@ -76,7 +112,7 @@ func TestHistoryOfPods(t *testing.T) {
 }
 
 func TestHistoryTellsThoseWhoWatch(t *testing.T) {
-	h := newHistory()
+	h := newHistory(nil)
 	var told []string
 	stop := h.Watch(func(o client.Object, gone bool) {
 		word := o.GetName()

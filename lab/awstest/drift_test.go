@@ -168,6 +168,15 @@ func TestDriftOfWhatWasSelected(t *testing.T) {
 			t.Errorf("drift %q, %v", got, err)
 		}
 		before := w.called("DescribeInstances")
+		for range 5 { // it is left alone for a while then
+			if got, err := c.Drift(t.Context(), class, node); err == nil || got != "" {
+				t.Errorf("drift %q, %v", got, err)
+			}
+		}
+		if n := w.called("DescribeInstances") - before; n != 0 {
+			t.Errorf("%d calls right after one that failed", n)
+		}
+		w.Clock.Advance(5 * time.Second)
 		for range 5 {
 			drifts(t, c, class, node, "")
 		}

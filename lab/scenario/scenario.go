@@ -54,9 +54,9 @@ func (w *World) Note(format string, args ...any) {
 // Each call makes them anew; a story is told once.
 func All(m Mixes, nodes int) []Scenario {
 	return []Scenario{
-		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), twoClustersOneName(), volumeDetach(), immediateVolume(),
+		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), zonalShift(),
-		emptyFast(), expire(), repair(), spotInterruption(), driftRollout(), badAMI(), consolidate(nodes), chaos(m),
+		emptyFast(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
 	}
 }
 

@@ -61,7 +61,7 @@ was there, and keeps the logs.`,
 			if o.parallel == 0 {
 				o.parallel = o.worlds
 				if o.all {
-					o.parallel = 4
+					o.parallel = 3
 				}
 			}
 			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
@@ -72,7 +72,7 @@ was there, and keeps the logs.`,
 	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate begins with")
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "worlds among which the seeds of the scenario chaos are shared out, if it is told alone")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all four, with --worlds as many)")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all three, with --worlds as many)")
 	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller at random, every 27 s on average, but where a step asks whether all has come right, by this seed (default: do not)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")

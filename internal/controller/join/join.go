@@ -63,6 +63,8 @@ type Reconciler struct {
 	names map[string]types.UID
 	// stuck are the claims whose nodes wait for a taint beyond its time, with their classes.
 	stuck map[types.UID]string
+	// untainted is when a node of a class was last initialized.
+	untainted map[string]time.Time
 }
 
 // fate is what is known of a claim that has not joined.

@@ -1,6 +1,8 @@
 package join
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,6 +16,10 @@ import (
 // enoughStuck is how many nodes of a class wait for a taint at a time before no more are bought: the first is replaced
 // once, since it may be its own fault.
 const enoughStuck = 2
+
+// atWork is for how long a node that was initialized shows that whoever removes the taints of its class does. With hundreds of nodes at
+// a time it may well take longer over one than that node is given, and buys nothing from being spared launches.
+const atWork = time.Minute
 
 // taintScope is what nodes of a class have in common that wait for a taint. It is closed by a node that is initialized;
 // one that has only joined proves nothing.
@@ -41,6 +47,13 @@ func (r *Reconciler) tainted(claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass)
 	if stuck {
 		r.stuck[claim.UID] = class.Name
 	}
+	if r.untainted == nil {
+		r.untainted = map[string]time.Time{}
+	}
+	if at := initialized.LastTransitionTime.Time; initialized.Status == metav1.ConditionTrue && at.After(r.untainted[class.Name]) {
+		r.untainted[class.Name] = at
+	}
+	slow := r.Now().Sub(r.untainted[class.Name]) < atWork
 	n := 0
 	for _, name := range r.stuck {
 		if name == class.Name {
@@ -56,7 +69,7 @@ func (r *Reconciler) tainted(claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass)
 		return
 	}
 	r.count(claim, cluster.ReasonTaintStuck)
-	if n >= enoughStuck {
+	if n >= enoughStuck && !slow {
 		r.Breakers.Report(cloud.Finding{
 			Cause: cluster.ReasonTaintStuck, Certainty: cloud.Certain, Scope: taintScope(class), Message: initialized.Message,
 		})

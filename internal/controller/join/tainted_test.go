@@ -48,3 +48,25 @@ func TestTaintsThatStay(t *testing.T) {
 		t.Error("a node is initialized, and the breaker is still open")
 	}
 }
+
+// Where other nodes are initialized all the time, those that wait are late, and nothing is gained by buying no more.
+func TestTaintsThatGoLate(t *testing.T) {
+	f := fixture.New(t, class(), waiting("a"), waiting("b"), waiting("c"), launched("up"))
+	r := reconciler(f, &oracle{})
+	f.Clock = fixture.Start.Add(2 * time.Minute)
+	up := f.Claim("up")
+	condition.SetTrue(up, karpv1.ConditionRegistered, fixture.Start.Add(5*time.Second))
+	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-atWork+time.Second))
+	f.Do(f.API.Status().Update(f.Context(), up))
+	for _, name := range []string{"up", "a", "b"} {
+		f.Reconcile(r, name)
+	}
+	if open := r.Breakers.Open(); len(open) > 0 {
+		t.Fatalf("nodes that are late keep others from being bought: %+v", open)
+	}
+	f.Clock = f.Clock.Add(time.Second)
+	f.Reconcile(r, "c")
+	if len(r.Breakers.Open()) == 0 {
+		t.Error("no node was initialized for a minute, and more are bought")
+	}
+}

@@ -31,7 +31,7 @@ func consolidate(nodes int) Scenario {
 		Step{Name: fmt.Sprintf("%d %% of the pods are left, spread over the nodes", percent), Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			return s.scale(ctx, w, front*percent/100, store*percent/100)
 		}},
-		Step{Name: "allow consolidation, also on other machines: the cluster settles", Timeout: 30 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "allow consolidation, also on other machines: the cluster settles", Timeout: 15 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin, before := time.Now(), len(w.Instances())
 			if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
 				return err

@@ -26,6 +26,7 @@ func WithKills(s Scenario, seed uint64) Scenario {
 	s.Steps = slices.Clone(s.Steps)
 	for i, step := range s.Steps {
 		if !step.Calm {
+			s.Steps[i].Timeout *= 2 // what a controller was about to do when it was killed is begun anew
 			continue
 		}
 		s.Steps[i].Timeout += afterKills

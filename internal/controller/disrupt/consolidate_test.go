@@ -100,6 +100,20 @@ func TestConsolidation(t *testing.T) {
 	}
 }
 
+// wantRejected checks that the replacement of node-a was dropped, for a reason that begins so.
+func wantRejected(t *testing.T, f *fixture.Fixture, l *Loop, reason string) {
+	t.Helper()
+	if len(replacements(f)) > 0 || closed(f, "node-a") {
+		t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
+	}
+	if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
+		t.Errorf("%v failed validations", n)
+	}
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason) {
+		t.Errorf("events\n%s", said)
+	}
+}
+
 func TestConsolidationDoesNotHold(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -137,15 +151,7 @@ func TestConsolidationDoesNotHold(t *testing.T) {
 			f := fixture.New(t, oversized()...)
 			l := shopLoop(f)
 			settle(t, f, l, func() { tt.meanwhile(f) })
-			if len(replacements(f)) > 0 || closed(f, "node-a") {
-				t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
-			}
-			if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
-				t.Errorf("%v failed validations", n)
-			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+tt.says) {
-				t.Errorf("events\n%s", said)
-			}
+			wantRejected(t, f, l, tt.says)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package disrupt
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,15 +298,7 @@ func TestWhatChangesWhileACommandSettles(t *testing.T) {
 			f := fixture.New(t, oversized()...)
 			l := shopLoop(f)
 			settle(t, f, l, func() { tt.meanwhile(f) })
-			if len(replacements(f)) > 0 || closed(f, "node-a") {
-				t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
-			}
-			if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
-				t.Errorf("%v failed validations", n)
-			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: churn") {
-				t.Errorf("events\n%s", said)
-			}
+			wantRejected(t, f, l, "churn")
 		})
 	}
 	t.Run("a pod comes to one of two nodes: the other goes", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -62,6 +63,52 @@ func (e *EC2) showReservations(records []*record) ([]*reservationInfo, error) {
 
 // instanceNoun knows the filters of DescribeInstances.
 func (e *EC2) instanceNoun() noun[*record] {
+	all := e.ownProperties()
+	maps.Copy(all, e.networkProperties())
+	maps.Copy(all, e.shownProperties())
+	return noun[*record]{
+		id: func(r *record) string { return r.ID }, order: func(r *record) string { return r.place },
+		tags: func(r *record) map[string]string { return r.Tags },
+		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
+		properties: all,
+	}
+}
+
+// ownProperties are those that an instance has from its launch, or its state.
+func (e *EC2) ownProperties() properties[*record] {
+	return properties[*record]{
+		"architecture":                   one(func(r *record) string { return r.Architecture }),
+		"availability-zone":              one(func(r *record) string { return r.Zone }),
+		"availability-zone-id":           one(func(r *record) string { return r.ZoneID }),
+		"block-device-mapping.volume-id": func(r *record) []string { return r.volumes },
+		"client-token":                   one(func(r *record) string { return r.token }),
+		"capacity-reservation-id":        one(func(r *record) string { return r.CapacityReservationID }),
+		"hypervisor":                     func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+		"virtualization-type":            func(*record) []string { return []string{"hvm"} },
+		"metadata-options.http-tokens":   one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
+		"iam-instance-profile.arn":       one(func(r *record) string { return r.InstanceProfileARN }),
+		"iam-instance-profile.name":      one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
+		"image-id":                       one(func(r *record) string { return r.ImageID }),
+		"instance-id":                    one(func(r *record) string { return r.ID }),
+		"instance-lifecycle":             one(func(r *record) string { return r.Lifecycle }),
+		"instance-state-code":            func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
+		"instance-state-name":            one(func(r *record) string { return r.State }),
+		"instance-type":                  one(func(r *record) string { return r.Type }),
+		"key-name":                       one(func(r *record) string { return r.order.data.KeyName }),
+		"launch-index":                   func(r *record) []string { return []string{strconv.Itoa(r.index)} },
+		"launch-time":                    one(launchTime),
+		"owner-id":                       func(*record) []string { return []string{e.cfg.AccountID} },
+		"platform":                       one(func(r *record) string { return r.order.image.Platform }),
+		"reservation-id":                 one(func(r *record) string { return r.reservation }),
+		"root-device-name":               one(func(r *record) string { return r.order.image.RootDevice }),
+		"root-device-type":               func(*record) []string { return []string{"ebs"} },
+		"spot-instance-request-id":       one(func(r *record) string { return r.spotRequest }),
+		"state-reason-code":              one(func(r *record) string { return r.endedBy }),
+	}
+}
+
+// networkProperties are those of its interfaces, most of which an instance that has ended has no more.
+func (e *EC2) networkProperties() properties[*record] {
 	live := func(get func(*record) string) func(*record) []string {
 		return one(func(r *record) string {
 			if r.State == Terminated {
@@ -86,74 +133,48 @@ func (e *EC2) instanceNoun() noun[*record] {
 			return values
 		}
 	}
+	return properties[*record]{
+		"dns-name":                   live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+		"network-interface.group-id": groups(func(g *SecurityGroup) string { return g.ID }),
+		"instance.group-id":          groups(func(g *SecurityGroup) string { return g.ID }),
+		"instance.group-name":        groups(func(g *SecurityGroup) string { return g.Name }),
+		"ipv6-address":               addresses6Of,
+		"network-interface.ipv6-addresses.ipv6-address": addresses6Of,
+		"ip-address":                                     live(func(r *record) string { return r.publicIP }),
+		"network-interface.network-interface-id":         nics(func(n nic) string { return n.id }),
+		"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
+		"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),
+		"network-interface.subnet-id":                    live(func(r *record) string { return r.SubnetID }),
+		"network-interface.vpc-id":                       live(func(r *record) string { return r.VPCID }),
+		"private-dns-name":                               live(func(r *record) string { return r.PrivateDNSName }),
+		"private-ip-address":                             live(func(r *record) string { return r.PrivateIP }),
+		"subnet-id":                                      live(func(r *record) string { return r.SubnetID }),
+		"vpc-id":                                         live(func(r *record) string { return r.VPCID }),
+	}
+}
+
+// shownProperties are those that take what is shown of the instance.
+func (e *EC2) shownProperties() properties[*record] {
 	shown := func(get func(instanceInfo) string) func(*record) []string {
 		return one(func(r *record) string { return get(e.show(r)) })
 	}
 	placement := func(get func(placementInfo) string) func(*record) []string {
 		return shown(func(i instanceInfo) string { return get(i.Placement) })
 	}
-	return noun[*record]{
-		id: func(r *record) string { return r.ID }, order: func(r *record) string { return r.place },
-		tags: func(r *record) map[string]string { return r.Tags },
-		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
-		properties: properties[*record]{
-			"architecture":                   one(func(r *record) string { return r.Architecture }),
-			"availability-zone":              one(func(r *record) string { return r.Zone }),
-			"availability-zone-id":           one(func(r *record) string { return r.ZoneID }),
-			"block-device-mapping.volume-id": func(r *record) []string { return r.volumes },
-			"client-token":                   one(func(r *record) string { return r.token }),
-			"dns-name":                       live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
-			"capacity-reservation-id":        one(func(r *record) string { return r.CapacityReservationID }),
-			"hypervisor":                     func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
-			"virtualization-type":            func(*record) []string { return []string{"hvm"} },
-			"metadata-options.http-tokens":   one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
-			"network-interface.group-id":     groups(func(g *SecurityGroup) string { return g.ID }),
-			"iam-instance-profile.arn":       one(func(r *record) string { return r.InstanceProfileARN }),
-			"iam-instance-profile.name":      one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
-			"image-id":                       one(func(r *record) string { return r.ImageID }),
-			"instance-id":                    one(func(r *record) string { return r.ID }),
-			"instance-lifecycle":             one(func(r *record) string { return r.Lifecycle }),
-			"instance-state-code":            func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
-			"instance-state-name":            one(func(r *record) string { return r.State }),
-			"instance-type":                  one(func(r *record) string { return r.Type }),
-			"instance.group-id":              groups(func(g *SecurityGroup) string { return g.ID }),
-			"instance.group-name":            groups(func(g *SecurityGroup) string { return g.Name }),
-			"ipv6-address":                   addresses6Of,
-			"network-interface.ipv6-addresses.ipv6-address":                      addresses6Of,
-			"capacity-reservation-specification.capacity-reservation-preference": shown(func(i instanceInfo) string { return i.Reservation.Preference }),
-			"ebs-optimized":                                shown(func(i instanceInfo) string { return strconv.FormatBool(i.EBSOptimized) }),
-			"enclave-options.enabled":                      shown(func(i instanceInfo) string { return strconv.FormatBool(i.Enclave.Enabled) }),
-			"iam-instance-profile.id":                      shown(func(i instanceInfo) string { return profileID(i.Profile) }),
-			"monitoring-state":                             shown(func(i instanceInfo) string { return i.Monitoring }),
-			"platform-details":                             shown(func(i instanceInfo) string { return i.PlatformDetails }),
-			"placement-partition-number":                   shown(func(i instanceInfo) string { return numberText(i.Placement.Partition) }),
-			"reason":                                       shown(func(i instanceInfo) string { return i.Reason }),
-			"usage-operation":                              shown(func(i instanceInfo) string { return i.UsageOperation }),
-			"metadata-options.http-endpoint":               shown(func(i instanceInfo) string { return i.Metadata.Endpoint }),
-			"metadata-options.http-put-response-hop-limit": shown(func(i instanceInfo) string { return strconv.Itoa(i.Metadata.HopLimit) }),
-			"ip-address":                                   live(func(r *record) string { return r.publicIP }),
-			"key-name":                                     one(func(r *record) string { return r.order.data.KeyName }),
-			"launch-index":                                 func(r *record) []string { return []string{strconv.Itoa(r.index)} },
-			"launch-time":                                  one(launchTime),
-			"network-interface.network-interface-id":       nics(func(n nic) string { return n.id }),
-			"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
-			"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),
-			"network-interface.subnet-id":                    live(func(r *record) string { return r.SubnetID }),
-			"network-interface.vpc-id":                       live(func(r *record) string { return r.VPCID }),
-			"owner-id":                                       func(*record) []string { return []string{e.cfg.AccountID} },
-			"placement-group-name":                           placement(func(p placementInfo) string { return p.Group }),
-			"platform":                                       one(func(r *record) string { return r.order.image.Platform }),
-			"private-dns-name":                               live(func(r *record) string { return r.PrivateDNSName }),
-			"private-ip-address":                             live(func(r *record) string { return r.PrivateIP }),
-			"reservation-id":                                 one(func(r *record) string { return r.reservation }),
-			"root-device-name":                               one(func(r *record) string { return r.order.image.RootDevice }),
-			"root-device-type":                               func(*record) []string { return []string{"ebs"} },
-			"spot-instance-request-id":                       one(func(r *record) string { return r.spotRequest }),
-			"state-reason-code":                              one(func(r *record) string { return r.endedBy }),
-			"subnet-id":                                      live(func(r *record) string { return r.SubnetID }),
-			"tenancy":                                        placement(func(p placementInfo) string { return p.Tenancy }),
-			"vpc-id":                                         live(func(r *record) string { return r.VPCID }),
-		},
+	return properties[*record]{
+		"capacity-reservation-specification.capacity-reservation-preference": shown(func(i instanceInfo) string { return i.Reservation.Preference }),
+		"ebs-optimized":                                shown(func(i instanceInfo) string { return strconv.FormatBool(i.EBSOptimized) }),
+		"enclave-options.enabled":                      shown(func(i instanceInfo) string { return strconv.FormatBool(i.Enclave.Enabled) }),
+		"iam-instance-profile.id":                      shown(func(i instanceInfo) string { return profileID(i.Profile) }),
+		"monitoring-state":                             shown(func(i instanceInfo) string { return i.Monitoring }),
+		"platform-details":                             shown(func(i instanceInfo) string { return i.PlatformDetails }),
+		"placement-partition-number":                   shown(func(i instanceInfo) string { return numberText(i.Placement.Partition) }),
+		"reason":                                       shown(func(i instanceInfo) string { return i.Reason }),
+		"usage-operation":                              shown(func(i instanceInfo) string { return i.UsageOperation }),
+		"metadata-options.http-endpoint":               shown(func(i instanceInfo) string { return i.Metadata.Endpoint }),
+		"metadata-options.http-put-response-hop-limit": shown(func(i instanceInfo) string { return strconv.Itoa(i.Metadata.HopLimit) }),
+		"placement-group-name":                         placement(func(p placementInfo) string { return p.Group }),
+		"tenancy":                                      placement(func(p placementInfo) string { return p.Tenancy }),
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -36,6 +37,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
@@ -219,6 +221,10 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 		Metrics:                       metricsserver.Options{BindAddress: fmt.Sprintf(":%d", s.MetricsPort)},
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup)},
+		NewClient: func(config *rest.Config, o client.Options) (client.Client, error) {
+			c, err := client.New(config, o)
+			return ownwrites.New(c, time.Now), err
+		},
 	}
 	if s.EnableProfiling {
 		options.Metrics.ExtraHandlers = map[string]http.Handler{

@@ -151,7 +151,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&register.Reconciler{
-			Client: c, Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Live: a.mgr.GetAPIReader(), Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			Hooks: []register.Hook{&placement.Hook{Cloud: ec2}},
 		},
 		&initialize.Reconciler{
@@ -215,7 +215,7 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	for _, loop := range append(interruption, []manager.Runnable{
 		a.evictor,
 		a.checkup(ec2),
-		&provision.Provisioner{Client: c, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
+		&provision.Provisioner{Client: c, Live: live, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
 		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
 		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},

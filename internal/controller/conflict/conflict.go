@@ -9,19 +9,25 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// again leaves the cache a moment to show what the other one wrote.
-const again = 100 * time.Millisecond
+// again leaves the cache a moment to show what the other one wrote; longest is how long it is given that it lags. Each attempt
+// that comes before it shows is a write for nothing, which the API server tries six times before it refuses it: a cluster that
+// is slow already must not get more of them than a fast one.
+const again, longest = 100 * time.Millisecond, 5 * time.Second
 
-// Retry turns a conflict reported by r into another try, soon and without noise.
+// Retry turns a conflict reported by r into another try, without noise: soon, and after each further conflict over the same object
+// twice as late.
 func Retry(r reconcile.Reconciler) reconcile.Reconciler {
+	wait := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](again, longest)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: again}, nil
+			return reconcile.Result{RequeueAfter: wait.When(req)}, nil
 		}
+		wait.Forget(req)
 		return result, err
 	})
 }

@@ -18,6 +18,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -130,7 +131,7 @@ func (l *Loop) nominate(cmd *disrupt.Command) {
 func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending, moved map[types.UID]bool) error {
 	claim := &karpv1.NodeClaim{}
 	claim.Name = c.Node.Claim
-	err := change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
+	err := conflict.Change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
 		if claim.UID != c.Node.ClaimUID || claim.DeletionTimestamp != nil {
 			return errSlipped
 		}
@@ -146,7 +147,7 @@ func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending,
 	if err := setTaint(ctx, l.Client, l.Live, c.Node.Name, true /* present */); err != nil {
 		return err
 	}
-	return change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
+	return conflict.Change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
 		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, string(e.Reason), string(e.Reason), l.Now())
 		return nil
 	}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Status().Patch(ctx, o, p) })
@@ -168,7 +169,7 @@ func (l *Loop) revoke(ctx context.Context, e karpv1.Ending, moved map[types.UID]
 		}
 		claim := &karpv1.NodeClaim{}
 		claim.Name = list.Items[i].Name
-		err := change(ctx, l.Client, l.Live, claim, func(c *karpv1.NodeClaim) error {
+		err := conflict.Change(ctx, l.Client, l.Live, claim, func(c *karpv1.NodeClaim) error {
 			c.LetGo(moved)
 			return nil
 		}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })

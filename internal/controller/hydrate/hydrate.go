@@ -71,7 +71,8 @@ func (r *Reconciler) node(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); equality.Semantic.DeepEqual(before.Labels, node.Labels) {
 		return nil
 	}
-	return r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	// A label takes nothing from anybody: whoever else has changed the Node meanwhile does not stand in its way.
+	return r.Client.Patch(ctx, node, client.MergeFrom(before))
 }
 
 // carry looks at decided conditions anew for the claim's generation: what was launched, registered and initialized is

@@ -56,7 +56,9 @@ type world interface {
 
 // Provisioner turns pending pods into NodeClaims, one pass at a time.
 type Provisioner struct {
-	Client  client.Client
+	Client client.Client
+	// Live reads from the API server itself.
+	Live    client.Reader
 	State   world
 	Batch   *Batch
 	Events  *event.Recorder

@@ -48,7 +48,7 @@ func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 }
 
 func provisioner(f *fixture.Fixture) *Provisioner {
-	return &Provisioner{Client: f.API, State: stateOf(f.API, f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Provisioner{Client: f.API, Live: f.API, State: stateOf(f.API, f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 // pending returns a pod that waits for half a core.
@@ -451,7 +451,7 @@ func TestProvisionerKilled(t *testing.T) {
 		},
 		Process: func(w *killtest.World, c client.Client, _ *killtest.Cloud) []killtest.Actor {
 			f := fixture.New(t)
-			p := &Provisioner{Client: c, State: stateOf(c, c, w.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: w.Now}
+			p := &Provisioner{Client: c, Live: c, State: stateOf(c, c, w.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: w.Now}
 			return []killtest.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: killtest.Pass(p.pass)}}
 		},
 		Check: func(t *testing.T, w *killtest.World) {

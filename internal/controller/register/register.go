@@ -3,6 +3,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +37,8 @@ type health interface {
 // Reconciler registers the Nodes of launched NodeClaims.
 type Reconciler struct {
 	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
 	// Hooks are asked before a Node counts as registered. There may be none.
 	Hooks   []Hook
 	Health  health
@@ -93,8 +97,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	default:
 		condition.SetFalse(claim, karpv1.ConditionRegistered, "MultipleNodesFound", "Invariant violated, matched multiple nodes", r.Now())
 	}
-	if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if !equality.Semantic.DeepEqual(before.Status, claim.Status) {
+		if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
 	}
 	if condition.IsTrue(claim, karpv1.ConditionRegistered) {
 		r.Metrics.NodesCreated.WithLabelValues(claim.Labels[karpv1.LabelNodePool], claim.Labels[corev1.LabelTopologyZone]).Inc()
@@ -105,7 +111,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // adopt writes onto the node what its claim says, in one patch that fails if the node has changed since
-// it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back.
+// it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back. They do so just
+// now, so that the cache is often behind; the API server itself is asked then.
 // While a hook is not satisfied the node keeps the taint that holds pods off.
 func (r *Reconciler) adopt(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (answers, error) {
 	if node.Labels[karpv1.LabelRegistered] == "true" {
@@ -120,12 +127,18 @@ func (r *Reconciler) adopt(ctx context.Context, claim *karpv1.NodeClaim, node *c
 	if err := r.label(ctx, claim, asked); err != nil {
 		return asked, err
 	}
-	before := node.DeepCopy()
-	syncNode(claim, node, !asked.pending())
-	if equality.Semantic.DeepEqual(before, node) {
-		return asked, nil
-	}
-	return asked, r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	joined, now := node.UID, &corev1.Node{}
+	now.Name = node.Name
+	return asked, conflict.Change(ctx, r.Client, r.Live, now, func(n *corev1.Node) error {
+		switch {
+		case n.UID != joined || n.DeletionTimestamp != nil:
+			return apierrors.NewConflict(corev1.Resource("nodes"), n.Name, errors.New("it is not the Node any more that has joined"))
+		case n.Labels[karpv1.LabelRegistered] == "true": // see above
+			return nil
+		}
+		syncNode(claim, n, !asked.pending())
+		return nil
+	}, func(n *corev1.Node, patch client.Patch) error { return r.Client.Patch(ctx, n, patch) })
 }
 
 // label gives the claim the labels that hooks want it to have.

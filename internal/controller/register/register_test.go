@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func theClaim(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 }
 
 func reconciler(f *fixture.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, Health: poolhealth.NewTracker(f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, Live: f.API, Health: poolhealth.NewTracker(f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 func TestRegister(t *testing.T) {
@@ -141,30 +142,51 @@ func TestNotRegistered(t *testing.T) {
 	}
 }
 
-// The cloud controller manager takes its taint off between our read and our write. It must not come back.
+// Others change the Node between our read and our write: the cloud controller manager takes its taint off, the kubelet writes what
+// it likes. The taint must not come back, and nothing of theirs be lost.
 func TestNodeChangesMeanwhile(t *testing.T) {
 	const theirs = "node.cloudprovider.kubernetes.io/uninitialized"
-	f := fixture.New(t, theClaim(), fixture.Joined("a", func(n *corev1.Node) {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirs, Effect: corev1.TaintEffectNoSchedule})
-	}))
-	r := reconciler(f)
-	raced := false
-	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if _, isNode := o.(*corev1.Node); isNode && !raced {
-				raced = true
-				n := f.Node("node-a")
-				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirs })
-				f.Do(c.Update(ctx, n))
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
-	if _, err := f.Try(r, "a"); !apierrors.IsConflict(err) {
-		t.Fatalf("error %v, want a conflict", err)
+	tests := []struct {
+		name   string
+		races  int
+		slower bool
+	}{
+		{"once", 1, false},
+		{"again and again", 100, true},
 	}
-	f.Reconcile(r, "a")
-	if diff := cmp.Diff([]string{dedicated, starting}, fixture.Taints(f.Node("node-a"))); diff != "" {
-		t.Errorf("taints (-want +got):\n%s", diff)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture.New(t, theClaim(), fixture.Joined("a", func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirs, Effect: corev1.TaintEffectNoSchedule})
+			}))
+			r := reconciler(f)
+			left := tt.races
+			r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if _, isNode := o.(*corev1.Node); isNode && left > 0 {
+						left--
+						n := f.Node("node-a")
+						n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirs })
+						metav1.SetMetaDataAnnotation(&n.ObjectMeta, "kubelet", fmt.Sprint(left))
+						f.Do(c.Update(ctx, n))
+					}
+					return c.Patch(ctx, o, p, opts...)
+				},
+			})
+			if _, err := f.Try(r, "a"); apierrors.IsConflict(err) != tt.slower || err != nil && !tt.slower {
+				t.Fatalf("error %v", err)
+			}
+			if tt.slower { // they come to rest
+				left = 0
+				f.Reconcile(r, "a")
+			}
+			node := f.Node("node-a")
+			if diff := cmp.Diff([]string{dedicated, starting}, fixture.Taints(node)); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+			if node.Labels[karpv1.LabelRegistered] != "true" || node.Annotations["kubelet"] == "" {
+				t.Errorf("labels %v, annotations %v", node.Labels, node.Annotations)
+			}
+		})
 	}
 }

@@ -110,6 +110,17 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 			others("after reading " + kind(list))
 			return nil
 		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			others("before reading one " + kind(o))
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			if node, ok := o.(*corev1.Node); ok && chance.IntN(3) == 0 {
+				stale.DeepCopyInto(node)
+			}
+			others("after reading one " + kind(o))
+			return nil
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			others("before writing " + kind(o))
 			err := c.Patch(ctx, o, patch, opts...)
@@ -118,7 +129,15 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 			return err
 		},
 	})
-	registering := conflict.Retry(&register.Reconciler{Client: c, Health: poolhealth.NewTracker(c, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now})
+	live := interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			others("before asking the API server for " + kind(o))
+			err := c.Get(ctx, key, o, opts...)
+			others("after asking the API server for " + kind(o))
+			return err
+		},
+	})
+	registering := conflict.Retry(&register.Reconciler{Client: c, Live: live, Health: poolhealth.NewTracker(c, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now})
 	initializing := conflict.Retry(&initialize.Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true})
 	for round := 0; round < 60 && !condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized); round++ {
 		others("between rounds")

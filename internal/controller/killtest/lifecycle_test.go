@@ -69,7 +69,7 @@ func process(t *testing.T) func(w *killtest.World, c client.Client, ec2 *killtes
 		evictor := &terminate.Evictor{Client: c, Events: events, Metrics: metrics, Log: log, Now: w.Now}
 		return []killtest.Actor{
 			{Kind: &karpv1.NodeClaimList{}, Reconciler: &launch.Reconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now}},
-			{Kind: &karpv1.NodeClaimList{}, Reconciler: &register.Reconciler{Client: c, Health: poolhealth.NewTracker(c, w.Now), Events: events, Metrics: metrics, Log: log, Now: w.Now}},
+			{Kind: &karpv1.NodeClaimList{}, Reconciler: &register.Reconciler{Client: c, Live: c, Health: poolhealth.NewTracker(c, w.Now), Events: events, Metrics: metrics, Log: log, Now: w.Now}},
 			{Kind: &karpv1.NodeClaimList{}, Reconciler: &initialize.Reconciler{Client: c, Events: events, Log: log, Now: w.Now}},
 			{Kind: &karpv1.NodeClaimList{}, Reconciler: &terminate.ClaimReconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now}},
 			{Kind: &corev1.NodeList{}, Reconciler: &terminate.NodeReconciler{Client: c, Cloud: ec2, Evictor: evictor, Events: events, Metrics: metrics, Log: log, Now: w.Now}},

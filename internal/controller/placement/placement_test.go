@@ -51,7 +51,7 @@ func TestHook(t *testing.T) {
 				}
 			})
 			f := fixture.New(t, claim, fixture.Joined("a"))
-			r := &register.Reconciler{Client: f.API, Health: nobody{}, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now, Hooks: []register.Hook{&Hook{Cloud: &tc.cloud}}}
+			r := &register.Reconciler{Client: f.API, Live: f.API, Health: nobody{}, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now, Hooks: []register.Hook{&Hook{Cloud: &tc.cloud}}}
 			result, err := f.Try(r, "a")
 			if (err != nil) != (tc.cloud.err != nil) {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -207,6 +208,7 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	p, err := process.Start(process.Command{
 		Name: component, Path: c.cfg.Executable, Log: c.state.log(component),
 		Args: append([]string{"component", component, "--"}, args...),
+		Env:  environment(),
 	})
 	if err != nil {
 		return err
@@ -225,6 +227,16 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	c.cfg.Log.Info("component is healthy", "cluster", c.cfg.Name, "component", component, "took", time.Since(begin))
 	c.cfg.Progress(component, "healthy")
 	return nil
+}
+
+// environment is what components see. Unless told otherwise they let more garbage lie than a program does by itself: collecting it
+// is a fifth of what the API server does while nodes join.
+func environment() []string {
+	env := os.Environ()
+	if _, told := os.LookupEnv("GOGC"); !told {
+		env = append(env, "GOGC=200")
+	}
+	return env
 }
 
 // watch reports the end of a process that was not asked to end.

@@ -2,8 +2,12 @@ package scenario_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os/exec"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dovetail-k8s/dovetail/lab/labtest"
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
@@ -26,17 +30,31 @@ func TestScenarios(t *testing.T) {
 	if len(stories) < 4 {
 		t.Fatalf("there are only %d stories: %s", len(stories), out)
 	}
-	for _, long := range []bool{true, false} { // so that none is waited for in the end
+	// Each has a world of its own, and waits for most of its time. Parallel subtests would begin in any order; the long ones are to
+	// begin first, so that none is waited for in the end.
+	var group errgroup.Group
+	group.SetLimit(atOnce(t))
+	for _, long := range []bool{true, false} {
 		for _, s := range stories {
 			if s.Long == long {
-				t.Run(s.Name, func(t *testing.T) {
-					// Each has a world of its own, and waits for most of its time.
-					t.Parallel()
-					tell(t, binary, s.Name)
+				group.Go(func() error {
+					t.Run(s.Name, func(t *testing.T) { tell(t, binary, s.Name) })
+					return nil
 				})
 			}
 		}
 	}
+	_ = group.Wait() // they fail by themselves
+}
+
+// atOnce is how many tests may run at the same time.
+func atOnce(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func tell(t *testing.T, binary, name string) {

@@ -35,6 +35,7 @@ const (
 const components = 5
 
 func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "up")
 	s.Await(t, "pods: 0 pending, 5 running", runWithin)
 	s.Await(t, "scale deployment/sample --replicas 50", time.Second)
@@ -46,6 +47,7 @@ func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 }
 
 func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootWithin)
 	children := s.Children(t)
@@ -57,12 +59,14 @@ func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
 }
 
 func TestUpInterruptedWhileBooting(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "etcd", bootWithin)
 	s.EndsWell(t, endWithin)
 }
 
 func TestUpKilledLeavesNoProcess(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
 	s.Await(t, "ready after", bootWithin)
 	children := s.Children(t)
@@ -75,6 +79,7 @@ func TestUpKilledLeavesNoProcess(t *testing.T) {
 }
 
 func TestUpSaysWhichPartDied(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootWithin)
 	children := s.Children(t)
@@ -220,6 +225,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestInterruptedStoryLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := labtest.Start(t, "run", "first-node")
 	s.Await(t, "start the controller", bootWithin)
 	children := s.Children(t)
@@ -234,6 +240,7 @@ func TestInterruptedStoryLeavesNothing(t *testing.T) {
 }
 
 func TestFailedStoryIsToldAndKept(t *testing.T) {
+	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "dovetail")
 	// The lab asks for the policy of the controller's role before it starts the controller.
 	whole := cmp.Or(os.Getenv("DOVETAIL"), filepath.Join(filepath.Dir(labtest.Binary(t)), "dovetail"))
@@ -276,6 +283,7 @@ func sdk(t *testing.T, exports map[string]string) aws.Config {
 // Nodes that cannot reach the API server: the story says what is pending, what was bought, and what the
 // machine itself had to say.
 func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
+	t.Parallel()
 	product := os.Getenv("DOVETAIL")
 	if product == "" {
 		product = filepath.Join(filepath.Dir(labtest.Binary(t)), "dovetail")

@@ -39,8 +39,8 @@ scenarios: build ## Run every lab scenario and print its steps
 	$(BIN)/dovetail-lab run --all
 
 .PHONY: chaos
-chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; three worlds, about half an hour)
-	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 3
+chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five worlds, about half an hour)
+	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 5
 
 .PHONY: lint
 lint: ## gofumpt, vet, staticcheck

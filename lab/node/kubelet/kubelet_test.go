@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 )
 
 // node is a kubelet's view of a small node, talking to an API server that holds the objects.
@@ -189,6 +191,21 @@ func TestFailedCallsAreRepeated(t *testing.T) {
 func needing(cpu string) edit {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+}
+
+// A pod of a StatefulSet that is deleted and made anew on the same node while the API server is away leaves nothing behind.
+func TestPodThatTookAnothersName(t *testing.T) {
+	one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db-0", UID: "1"}}
+	two := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db-0", UID: "2"}}
+	var got []string
+	h := handler(func(pod *corev1.Pod, gone bool) { got = append(got, fmt.Sprint(pod.UID, " gone=", gone)) })
+	h.OnAdd(one, false)
+	h.OnUpdate(one, one)
+	h.OnUpdate(one, two)
+	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: two})
+	if diff := cmp.Diff([]string{"1 gone=false", "1 gone=false", "1 gone=true", "2 gone=false", "2 gone=true"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -92,18 +92,7 @@ func (p *pods) run(ctx context.Context) {
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(
 			&cache.ListWatch{ListWithContextFunc: p.list, WatchFuncWithContext: p.watch}, p.cfg.Client),
 		ObjectType: &corev1.Pod{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { send(o.(*corev1.Pod), false) },
-			UpdateFunc: func(_, o any) { send(o.(*corev1.Pod), false) },
-			DeleteFunc: func(o any) {
-				if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-					o = tombstone.Obj
-				}
-				if pod, ok := o.(*corev1.Pod); ok {
-					send(pod, true)
-				}
-			},
-		},
+		Handler:    handler(send),
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { informer.RunWithContext(ctx) })
@@ -117,6 +106,28 @@ func (p *pods) run(ctx context.Context) {
 	})
 	p.loop(ctx)
 	wg.Wait()
+}
+
+// handler sends what becomes of each pod. One that takes the name of another while the API server cannot be watched comes as a change
+// of that, which is gone then.
+func handler(send func(pod *corev1.Pod, gone bool)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { send(o.(*corev1.Pod), false) },
+		UpdateFunc: func(before, now any) {
+			if before := before.(*corev1.Pod); before.UID != now.(*corev1.Pod).UID {
+				send(before, true)
+			}
+			send(now.(*corev1.Pod), false)
+		},
+		DeleteFunc: func(o any) {
+			if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
+			}
+			if pod, ok := o.(*corev1.Pod); ok {
+				send(pod, true)
+			}
+		},
+	}
 }
 
 // selector is the only list of pods that the Node authorizer allows.

@@ -128,8 +128,14 @@ func (h *History) Watch(seen func(o client.Object, gone bool)) (stop func()) {
 
 func (h *History) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { h.see(o, false) },
-		UpdateFunc: func(_, o any) { h.see(o, false) },
+		AddFunc: func(o any) { h.see(o, false) },
+		UpdateFunc: func(before, now any) {
+			// While the API server cannot be watched, an object may go and another take its name.
+			if before.(client.Object).GetUID() != now.(client.Object).GetUID() {
+				h.see(before, true)
+			}
+			h.see(now, false)
+		},
 		DeleteFunc: func(o any) {
 			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = missed.Obj

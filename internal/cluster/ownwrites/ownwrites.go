@@ -2,8 +2,8 @@
 //
 // A NodeClaim is written by a dozen controllers of one process, many of them woken by the same change. Each write bears the version
 // that was read, so while the cache lags, all but the first of them are refused, and so are their repetitions: most of all when
-// hundreds of nodes join at once and the API server, which tries a refused patch six times, is slow already. Others than this
-// process hardly write NodeClaims, so what it has written last is nearly always the newest there is.
+// hundreds of nodes join at once and the API server, which reads and patches the object before it refuses, is slow already. Others
+// than this process hardly write NodeClaims, so what it has written last is nearly always the newest there is.
 package ownwrites
 
 import (

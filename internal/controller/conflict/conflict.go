@@ -14,8 +14,8 @@ import (
 )
 
 // again leaves the cache a moment to show what the other one wrote; longest is how long it is given that it lags. Each attempt
-// that comes before it shows is a write for nothing, which the API server tries six times before it refuses it: a cluster that
-// is slow already must not get more of them than a fast one.
+// that comes before it shows is a write for nothing, for which the API server reads and patches the object before it refuses: a
+// cluster that is slow already must not get more of them than a fast one.
 const again, longest = 100 * time.Millisecond, 5 * time.Second
 
 // Retry turns a conflict reported by r into another try, without noise: soon, and after each further conflict over the same object

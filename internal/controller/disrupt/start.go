@@ -167,14 +167,8 @@ func (l *Loop) revoke(ctx context.Context, e karpv1.Ending, moved map[types.UID]
 		if slices.Contains(e.Candidates, list.Items[i].Name) || !slices.ContainsFunc(names, func(uid types.UID) bool { return moved[uid] }) {
 			continue
 		}
-		claim := &karpv1.NodeClaim{}
-		claim.Name = list.Items[i].Name
-		err := conflict.Change(ctx, l.Client, l.Live, claim, func(c *karpv1.NodeClaim) error {
-			c.LetGo(moved)
-			return nil
-		}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take pods off node claim %q: %w", claim.Name, err)
+		if err := provision.LetGo(ctx, l.Client, l.Live, list.Items[i].Name, moved); err != nil {
+			return err
 		}
 	}
 	return nil

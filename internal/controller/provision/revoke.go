@@ -44,7 +44,7 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 			continue
 		}
 		group.Go(func() error {
-			errs[i] = p.letGo(ctx, claim.Name, claim.UID, wanted)
+			errs[i] = LetGo(ctx, p.Client, p.Live, claim.Name, wanted)
 			return nil
 		})
 	}
@@ -53,7 +53,6 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 		if err == nil {
 			continue
 		}
-		errs[i] = fmt.Errorf("take pods off node claim %q: %w", claims.Items[i].Name, err)
 		for _, uid := range claims.Items[i].Nominated(karpv1.AnnotationNominatedPods) {
 			held[uid] = true
 		}
@@ -64,15 +63,16 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 	return free, errors.Join(errs...)
 }
 
-// letGo strikes pods from what a claim was bought for.
-func (p *Provisioner) letGo(ctx context.Context, name string, uid types.UID, pods map[types.UID]bool) error {
-	claim := &karpv1.NodeClaim{}
-	claim.Name = name
-	err := conflict.Change(ctx, p.Client, p.Live, claim, func(c *karpv1.NodeClaim) error {
-		if c.UID == uid {
-			c.LetGo(pods)
-		}
+// LetGo strikes pods from what a claim was bought for, if it is still there. Where it has changed since c read it, live is asked.
+func LetGo(ctx context.Context, c client.Client, live client.Reader, claim string, pods map[types.UID]bool) error {
+	o := &karpv1.NodeClaim{}
+	o.Name = claim
+	err := conflict.Change(ctx, c, live, o, func(o *karpv1.NodeClaim) error {
+		o.LetGo(pods)
 		return nil
-	}, func(c *karpv1.NodeClaim, patch client.Patch) error { return p.Client.Patch(ctx, c, patch) })
-	return client.IgnoreNotFound(err)
+	}, func(o *karpv1.NodeClaim, patch client.Patch) error { return c.Patch(ctx, o, patch) })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take pods off node claim %q: %w", claim, err)
+	}
+	return nil
 }

@@ -18,10 +18,10 @@ type Field struct {
 // String is fit for an event.
 func (f Field) String() string { return f.Path + ": " + f.Message }
 
-// gap is a Field with the test for whether an object uses it.
+// gap is a Field with those of its kind that an object uses.
 type gap[T any] struct {
 	Field
-	uses func(T) bool
+	uses func(T) (paths []string)
 }
 
 // UnsupportedNodePool returns the fields that p uses in vain.
@@ -32,12 +32,33 @@ func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClass
 
 func nodePoolGaps() []gap[*karpv1.NodePool] { return nil }
 
-func nodeClassGaps() []gap[*awsv1.EC2NodeClass] { return nil }
+func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
+	return []gap[*awsv1.EC2NodeClass]{
+		{
+			Field{"spec.kubelet.*", "the image family has no setting for it, so it is ignored"},
+			func(c *awsv1.EC2NodeClass) (paths []string) {
+				for _, field := range c.IgnoredKubeletFields() {
+					paths = append(paths, "spec.kubelet."+field)
+				}
+				return paths
+			},
+		},
+		{
+			Field{"spec.kubelet.clusterDNS[]", "the image family takes one entry, so the others are ignored"},
+			func(c *awsv1.EC2NodeClass) []string {
+				if c.IgnoresClusterDNS() {
+					return []string{"spec.kubelet.clusterDNS[]"}
+				}
+				return nil
+			},
+		},
+	}
+}
 
 func used[T any](gaps []gap[T], object T) (fields []Field) {
 	for _, g := range gaps {
-		if g.uses(object) {
-			fields = append(fields, g.Field)
+		for _, path := range g.uses(object) {
+			fields = append(fields, Field{path, g.Message})
 		}
 	}
 	return fields

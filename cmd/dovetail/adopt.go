@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	clientconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -32,8 +30,21 @@ import (
 
 // adoptFlags are the flags of the adopt command.
 type adoptFlags struct {
-	clusterName, kubeContext string
-	yes                      bool
+	accountFlags
+	yes bool
+}
+
+// accountFlags say which cluster and which region of an account are meant.
+type accountFlags struct {
+	clusterName, region string
+	kube                kubeFlags
+}
+
+// bind declares the flags.
+func (f *accountFlags) bind(cmd *cobra.Command, clusterName string) {
+	f.kube.bind(cmd)
+	bindClusterName(cmd, &f.clusterName, clusterName)
+	bindRegion(cmd, &f.region, "AWS region of the cluster (default: as the AWS SDK finds it, such as AWS_REGION)")
 }
 
 func adoptCommand() *cobra.Command {
@@ -50,28 +61,29 @@ This command shows what would become of such instances. With --yes it tags them.
 ended by the next collection of garbage, within about two minutes. An instance of another cluster, or one whose
 tags do not name this cluster, is refused.
 
-The cluster is that of KUBECONFIG; AWS credentials and region come from the usual places of the AWS SDK.
+The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
+AWS SDK, and so does the region without --region.
 
-Exit codes: 0 when each instance can be (or was) adopted, 1 when one is refused or something is wrong.`,
+Exit code 1 also means that an instance was refused.`,
 		Example: `  dovetail adopt --cluster-name shop i-0123456789abcdef0
   dovetail adopt --cluster-name shop i-0123456789abcdef0 --yes`,
-		Args: cobra.MinimumNArgs(1),
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: map[string]string{ownEnd: "an instance is tagged or not"},
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if f.clusterName == "" {
-				return errors.New("--cluster-name is required: set it, or CLUSTER_NAME, to the name of the EKS cluster")
+				return misused(cmd, errors.New("--cluster-name is required: set it, or CLUSTER_NAME, to the name of the EKS cluster"))
 			}
 			if err := checkInstanceIDs(ids); err != nil {
-				return err
+				return misused(cmd, err)
 			}
-			fleet, matches, err := openAccount(cmd.Context(), f, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			fleet, matches, err := openAccount(cmd.Context(), f.accountFlags, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
 			return adoption{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
 		},
 	}
-	cmd.Flags().StringVar(&f.clusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of the EKS cluster (required)")
-	cmd.Flags().StringVar(&f.kubeContext, "context", "", "context of KUBECONFIG; the current one if not set")
+	f.bind(cmd, "name of the EKS cluster (required)")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it; without, it is only shown")
 	return cmd
 }
@@ -178,21 +190,12 @@ type matches struct {
 
 // openAccount finds out which cluster this is, makes sure that its name is the right one, and reads what its API
 // server knows of instances.
-func openAccount(ctx context.Context, f adoptFlags, log *slog.Logger) (*aws.Cloud, matches, error) {
-	config, err := clientconfig.GetConfigWithContext(f.kubeContext)
-	if err != nil {
-		return nil, matches{}, fmt.Errorf("find the cluster: %w (set KUBECONFIG)", err)
-	}
-	config.UserAgent = "dovetail/" + version
-	scheme, err := newScheme()
+func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*aws.Cloud, matches, error) {
+	kube, config, err := f.kube.client()
 	if err != nil {
 		return nil, matches{}, err
 	}
-	kube, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, matches{}, fmt.Errorf("reach the cluster: %w", err)
-	}
-	sdk, err := loadSDK(ctx, log, nil)
+	sdk, err := loadSDKIn(ctx, f.region, log)
 	if err != nil {
 		return nil, matches{}, err
 	}

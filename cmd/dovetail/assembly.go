@@ -47,11 +47,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/controller/observe"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/placement"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
 	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
 	"github.com/dovetail-k8s/dovetail/internal/controller/profile"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
+	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/register"
 	"github.com/dovetail-k8s/dovetail/internal/controller/static"
@@ -75,7 +77,10 @@ type assembly struct {
 	events    *event.Recorder
 	metrics   *metric.Metrics
 	batch     *provision.Batch
-	evictor   *terminate.Evictor
+	// leftOut are the pods that plans leave out, panics records plans that panic.
+	leftOut *quarantine.Book
+	panics  *panics.Reporter
+	evictor *terminate.Evictor
 	// decisions is nil if nobody measures what is decided of pods.
 	decisions *podmetric.Decisions
 	// overlays is nil unless the feature gate NodeOverlay is on.
@@ -93,7 +98,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	a.decisions = a.newDecisions()
+	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewBook(time.Now)
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}
@@ -144,8 +149,11 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 	return []registrar{
 		&poolhealth.Reconciler{Client: c, Tracker: health, Log: log},
 		joins.Reconciler,
-		&nodepool.Reconciler{Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity)},
-		&nodeclass.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.wake},
+		&nodepool.Reconciler{
+			Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
+			Held: joins.guard.PoolHeld, Wake: joins.pools,
+		},
+		&nodeclass.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.classes},
 		&provision.PodTrigger{Client: c, Batch: a.batch, Decisions: a.decisions},
 		&provision.ClaimTrigger{Client: c, Batch: a.batch},
 		&provision.PoolTrigger{Client: c, Batch: a.batch},
@@ -156,9 +164,11 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 		},
 		&initialize.Reconciler{
 			Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints,
-			Devices: !a.settings.IgnoreDRARequests,
+			Removals: joins.removals, Devices: !a.settings.IgnoreDRARequests,
 		},
-		&liveness.Reconciler{Client: c, Health: health, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now},
+		&liveness.Reconciler{
+			Client: c, Health: health, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
+		},
 		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&hydrate.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
@@ -175,7 +185,7 @@ func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 func (a *assembly) optional(ec2 *aws.Cloud, state *cluster.State) (out []registrar) {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
 	if a.settings.Gate(settings.GateStaticCapacity) {
-		out = append(out, &static.Reconciler{Client: c, State: state, Labels: labels(), Metrics: a.metrics, Log: log, Now: now})
+		out = append(out, &static.Reconciler{Client: c, State: state, Labels: labels(), Events: a.events, Metrics: a.metrics, Log: log, Now: now})
 	}
 	if a.settings.Gate(settings.GateCapacityBuffer) {
 		out = append(out, &buffer.Reconciler{Client: c, Batch: a.batch, Log: log, Now: now})
@@ -215,11 +225,14 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	for _, loop := range append(interruption, []manager.Runnable{
 		a.evictor,
 		a.checkup(ec2),
-		&provision.Provisioner{Client: c, Live: live, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now, ValidatePlans: a.settings.ValidatePlans},
+		&provision.Provisioner{
+			Client: c, Live: live, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now,
+			ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
+		},
 		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
 		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&collect.Claims{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
+		&collect.Claims{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log},
 		&lapse.Loop{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
@@ -249,7 +262,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := offline.Load()
+	data, err := offline.Load(cfg.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +331,7 @@ func (a *assembly) ready(ctx context.Context, ec2 *aws.Cloud, local aws.APIServe
 	if missing := ec2.MissingPermissions(ctx); len(missing) > 0 {
 		a.log.Error("the controller's role lacks permissions; allow them as the policy does that `dovetail iam-policy` prints", "missing", missing)
 	}
-	if err := patiently(ctx, a.log, "zonal shifts", ec2.RefreshZonalShifts); err != nil {
+	if err := firstShifts(ctx, a.log, ec2.RefreshZonalShifts); err != nil {
 		return err
 	}
 	if err := patiently(ctx, a.log, "instance types", ec2.RefreshTypes); err != nil {

@@ -16,9 +16,18 @@ import (
 
 // loadSDK reads how AWS is reached. Calls are reported to the observer, if there is one.
 func loadSDK(ctx context.Context, log *slog.Logger, calls access.Observer) (awssdk.Config, error) {
-	return access.Load(ctx, access.Options{
-		AppID: "dovetail-" + strings.ReplaceAll(version, "+", "-"), Logger: sdkLogger(log), Observer: calls,
-	})
+	return access.Load(ctx, sdkOptions(log, calls))
+}
+
+func sdkOptions(log *slog.Logger, calls access.Observer) access.Options {
+	return access.Options{AppID: "dovetail-" + strings.ReplaceAll(version, "+", "-"), Logger: sdkLogger(log), Observer: calls}
+}
+
+// loadSDKIn is loadSDK for a region, if one is named.
+func loadSDKIn(ctx context.Context, region string, log *slog.Logger) (awssdk.Config, error) {
+	options := sdkOptions(log, nil)
+	options.Region = region
+	return access.Load(ctx, options)
 }
 
 // awsCalls counts and times calls of AWS under the names that operators have on their dashboards.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +31,6 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -40,6 +39,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -60,12 +60,13 @@ region come from the usual places of the AWS SDK. Each flag can also be set by t
 environment variable of its name in capitals; the flag wins.`,
 		Example: `  dovetail controller --cluster-name shop
   CLUSTER_NAME=shop KUBECONFIG=~/.kube/config dovetail controller --leader-election-namespace kube-system`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{ownEnd: "the lease of the leader is released"},
 	}
 	unreadable := s.Bind(cmd.Flags(), os.Getenv)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.Validate(); err != nil {
-			return err
+			return misused(cmd, err)
 		}
 		logs, err := openLogs(cmd, s)
 		if err != nil {
@@ -76,7 +77,14 @@ environment variable of its name in capitals; the flag wins.`,
 		for _, name := range unreadable {
 			log.Error("environment variable cannot be read; its default is used", "name", name, "value", os.Getenv(name))
 		}
-		return runController(cmd.Context(), s, log)
+		for _, warning := range s.GateWarnings() {
+			log.Warn("feature gate without effect", "why", warning)
+		}
+		err = runController(cmd.Context(), s, log)
+		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+			return nil // it was stopped, and has stopped
+		}
+		return err
 	}
 	return cmd
 }
@@ -114,6 +122,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
+	surviveWatches(metrics.RunnablePanics)
 	if err := registerBuildInfo(); err != nil {
 		return err
 	}
@@ -122,7 +131,8 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	a := &assembly{
-		settings: s, planning: planning, log: log, mgr: mgr, clientset: clientset,
+		settings: s, planning: planning, log: log, clientset: clientset,
+		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarts{Count: metrics.RunnablePanics, Log: log}},
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, awsCalls: calls,
 		batch: provision.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}
@@ -163,19 +173,8 @@ func run(ctx context.Context, start func(context.Context) error, synced func(con
 // clusterConfig is that of KUBECONFIG, or of the pod. A KUBECONFIG whose files are all missing is an error
 // that names it: client-go would go on as if it were not set.
 func clusterConfig(getenv func(string) string) (*rest.Config, error) {
-	if paths := getenv("KUBECONFIG"); paths != "" {
-		var missing error
-		for _, path := range filepath.SplitList(paths) {
-			_, err := os.Stat(path)
-			if err == nil {
-				missing = nil
-				break
-			}
-			missing = errors.Join(missing, err)
-		}
-		if missing != nil {
-			return nil, fmt.Errorf("KUBECONFIG: %w", missing)
-		}
+	if err := missingFiles(getenv("KUBECONFIG")); err != nil {
+		return nil, fmt.Errorf("KUBECONFIG: %w", err)
 	}
 	return ctrl.GetConfig()
 }
@@ -217,22 +216,14 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 		LeaderElectionID:              s.LeaderElectionName,
 		LeaderElectionNamespace:       s.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        fmt.Sprintf(":%d", s.HealthProbePort),
-		Metrics:                       metricsserver.Options{BindAddress: fmt.Sprintf(":%d", s.MetricsPort)},
+		HealthProbeBindAddress:        net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)),
+		Metrics:                       metricsOptions(s),
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup)},
+		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup), RecoverPanic: new(true)},
 		NewClient: func(config *rest.Config, o client.Options) (client.Client, error) {
 			c, err := client.New(config, o)
 			return ownwrites.New(c, time.Now), err
 		},
-	}
-	if s.EnableProfiling {
-		options.Metrics.ExtraHandlers = map[string]http.Handler{
-			"/debug/pprof/":        http.HandlerFunc(pprof.Index),
-			"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
-			"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
-			"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
-		}
 	}
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {

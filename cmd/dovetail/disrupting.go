@@ -29,6 +29,7 @@ func (a *assembly) addDisruption(ec2 *aws.Cloud, state *cluster.State) error {
 		FixedPools:    a.settings.Gate(settings.GateStaticCapacity),
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) }, Settle: disrupt.SettleTime,
+		Quarantine: a.leftOut, Panics: a.panics,
 	}
 	return errors.Join(queue.Register(a.mgr), marks.Register(a.mgr), loop.Register(a.mgr))
 }

@@ -7,118 +7,132 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	clientconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/access"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// Exit codes of the doctor command, beside 0 for a clean cluster.
-const (
-	exitFindings exitCode = 1
-	exitBlind    exitCode = 2
-)
-
 // doctorFlags are the flags of the doctor command.
 type doctorFlags struct {
-	clusterName, kubeContext, output string
-	all, manifests                   bool
+	accountFlags
+	output         choice
+	all, manifests bool
 }
 
 func doctorCommand() *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look a cluster over for what will fail, may fail, or costs money",
-		Long: `Looks at the cluster and, with --cluster-name, at its AWS account, and prints what is wrong, why it matters, and
-the command or manifest that mends it. It only reads. What it may not read is listed as not checked.
+		Short: "Check a cluster for what will fail, may fail, or costs money",
+		Long: `Checks the cluster and, with --cluster-name, its AWS account, and prints what is wrong, why it matters, and the command or
+manifest that fixes it. It only reads. Checks for which something is missing are not made: one line says what, and the
+exit code is 3, since a cluster that nobody has checked is not a healthy one.
 
-The cluster is that of KUBECONFIG; AWS credentials and region come from the usual places of the AWS SDK. The
-controller makes the same checks at its start and every ten minutes: metric dovetail_doctor_findings.
-
-Exit codes: 0 when nothing is wrong, 1 when there are errors or warnings, 2 when the cluster cannot be looked at.`,
+The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
+AWS SDK, and so does the region without --region. The controller makes the same checks at its start and every ten
+minutes: metric dovetail_doctor_findings.`,
 		Example: `  dovetail doctor --cluster-name shop
-  dovetail doctor --cluster-name shop -o json
+  dovetail doctor --cluster-name shop --region eu-west-1 --context production -o wide
+  dovetail doctor --cluster-name shop -o json --output-file findings.json
   dovetail doctor --cluster-name shop --fix-manifests > fix.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "" && f.output != "json" {
-				return fmt.Errorf("-o %q: only json is known", f.output)
-			}
-			report, err := f.look(cmd.Context(), slog.New(slog.DiscardHandler))
+			report, err := f.inspect(cmd.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "error:", err)
-				return exitBlind
+				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing is checked:", err)
+				return exitIncomplete
 			}
-			return f.print(report, cmd.OutOrStdout())
+			return f.print(report, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&f.clusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of the EKS cluster; without it, AWS is not looked at")
-	cmd.Flags().StringVar(&f.kubeContext, "context", "", "context of KUBECONFIG; the current one if not set")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json, or nothing for a table")
+	f.bind(cmd, "name of the EKS cluster; without it, what needs AWS is not checked")
+	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "show what is worth knowing, too (severity info)")
 	cmd.Flags().BoolVar(&f.manifests, "fix-manifests", false, "print only the remedies that are manifests, as one YAML file")
 	return cmd
 }
 
-// look gathers facts and makes all checks. The error says why the cluster cannot be looked at.
-func (f doctorFlags) look(ctx context.Context, log *slog.Logger) (doctor.Report, error) {
-	config, err := clientconfig.GetConfigWithContext(f.kubeContext)
+// inspect gathers facts and makes all checks. The error says why the cluster cannot be read.
+func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Report, error) {
+	kube, config, err := f.kube.client()
 	if err != nil {
-		return doctor.Report{}, fmt.Errorf("find the cluster: %w (set KUBECONFIG)", err)
+		return doctor.Report{}, err
 	}
-	config.UserAgent = "dovetail/" + version
 	if err := reach(config, settings.Settings{}); err != nil {
 		return doctor.Report{}, err
 	}
-	scheme, err := newScheme()
-	if err != nil {
-		return doctor.Report{}, err
+	sources := gather.Sources{Kubernetes: kube, ClusterName: f.clusterName, Now: time.Now()}
+	if missing := f.missing(ctx, log); missing != "" {
+		sources.NoCloud = missing
+		return doctor.Run(gather.Facts(ctx, sources)), nil
 	}
-	kube, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return doctor.Report{}, fmt.Errorf("reach the cluster: %w", err)
-	}
-	sources := gather.Sources{Kubernetes: kube, ClusterName: f.clusterName, Now: time.Now(), NoCloud: "--cluster-name is not set"}
-	if f.clusterName != "" {
-		account, _, err := openAccount(ctx, adoptFlags{clusterName: f.clusterName, kubeContext: f.kubeContext}, log)
-		mismatch := (*aws.IdentityMismatchError)(nil)
-		switch {
-		case errors.As(err, &mismatch):
-			sources.Mismatch, sources.NoCloud = mismatch.Error(), "the API server is not that of the named cluster"
-		case err != nil:
-			sources.NoCloud = err.Error()
-		default:
-			sources.Cloud = account
-		}
+	account, _, err := openAccount(ctx, f.accountFlags, log)
+	mismatch := (*aws.IdentityMismatchError)(nil)
+	switch {
+	case errors.As(err, &mismatch):
+		sources.Mismatch, sources.NoCloud = mismatch.Error(), "the API server is not that of the named cluster"
+	case err != nil:
+		sources.NoCloud = err.Error()
+	default:
+		sources.Cloud = account
 	}
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }
 
-// print writes the report as asked, and says by its error whether anything is wrong.
-func (f doctorFlags) print(report doctor.Report, out io.Writer) error {
+// credentialsWithin is how long region and credentials are searched for: off EC2 there is no instance metadata service.
+const credentialsWithin = 5 * time.Second
+
+// missing names all that has to be set before AWS can be read; empty if nothing has to.
+func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
+	var out []string
+	if f.clusterName == "" {
+		out = append(out, "--cluster-name (or CLUSTER_NAME)")
+	}
+	ctx, cancel := context.WithTimeout(ctx, credentialsWithin)
+	defer cancel()
+	sdk, err := loadSDKIn(ctx, f.region, log)
+	if err != nil || sdk.Region == "" {
+		out = append(out, "--region (or AWS_REGION)")
+	}
+	if access.Authenticate(ctx, sdk, os.Getenv) != nil {
+		out = append(out, "AWS credentials (such as AWS_PROFILE)")
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "AWS cannot be read: set " + strings.Join(out, ", ")
+}
+
+// print writes the report as asked, and says by its error whether anything is wrong, or not known.
+func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
 	wrong := len(report.At(doctor.Warning).Findings) > 0
 	if !f.all {
 		report = report.At(doctor.Warning)
 	}
-	printed := report.Table
-	switch {
-	case f.manifests:
+	printed := map[string]func(io.Writer) error{
+		"": report.Table, "table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON),
+	}[f.output.value]
+	if f.manifests {
 		printed = report.Manifests
-	case f.output == "json":
-		printed = report.JSON
+		for _, line := range report.Unchecked() {
+			fmt.Fprintln(notes, line)
+		}
 	}
-	if err := printed(out); err != nil {
+	switch err := printed(out); {
+	case err != nil:
 		return err
-	}
-	if wrong {
-		return exitFindings
+	case wrong:
+		return exitError
+	case len(report.NotChecked) > 0:
+		return exitIncomplete
 	}
 	return nil
 }

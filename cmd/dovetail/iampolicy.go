@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -17,14 +16,15 @@ import (
 
 // policyFlags are the flags of the iam-policy command.
 type policyFlags struct {
-	params      policy.Params
-	output, dir string
+	params policy.Params
+	output choice
+	dir    string
 }
 
 func iamPolicyCommand() *cobra.Command {
 	var f policyFlags
 	cmd := &cobra.Command{
-		Use:   "iam-policy --cluster NAME",
+		Use:   "iam-policy --cluster-name NAME",
 		Short: "Print the IAM policy that the controller needs, and no more",
 		Long: `Prints the IAM policy of the controller's role: what it calls, on which resources, and under which
 conditions. Nothing is asked of any cluster or account.
@@ -36,15 +36,13 @@ Without it, only the cluster's name is asked for, as in Karpenter's policy.
 The policy fits into an inline policy of a role (10,240 characters without white space), but not into one managed
 policy (6,144): --dir writes it as several, each in a file of its own. Attach all of them.
 
-Without --account, the policy names no account; without --region, it is good for any.
-
-Exit codes: 0 when the policy was written, 1 when it cannot be, 2 when the command line is wrong.`,
-		Example: `  dovetail iam-policy --cluster shop --region eu-west-1 --account 111122223333 \
+Without --account, the policy names no account; without --region, it is good for any.`,
+		Example: `  dovetail iam-policy --cluster-name shop --region eu-west-1 --account 111122223333 \
     --identity "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})" --interruption-queue shop > policy.json
   aws iam put-role-policy --role-name KarpenterControllerRole-shop --policy-name dovetail --policy-document file://policy.json
 
-  dovetail iam-policy --cluster shop --dir policies    # for managed policies: policies/dovetail-shop-1.json, ...
-  dovetail iam-policy --cluster shop -o table          # what each right is for`,
+  dovetail iam-policy --cluster-name shop --dir policies    # for managed policies: policies/dovetail-shop-1.json, ...
+  dovetail iam-policy --cluster-name shop -o table          # what each right is for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			document, err := f.check()
@@ -55,15 +53,16 @@ Exit codes: 0 when the policy was written, 1 when it cannot be, 2 when the comma
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.params.Cluster, "cluster", "", "name of the EKS cluster (required)")
+	bindClusterName(cmd, &f.params.Cluster, "name of the EKS cluster (required)")
 	fs.StringVar(&f.params.Identity, "identity", "", "UID of the cluster's namespace kube-system")
-	fs.StringVar(&f.params.Region, "region", cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")), "region of the cluster (default: $AWS_REGION)")
+	bindRegion(cmd, &f.params.Region, "AWS region of the cluster (default: AWS_REGION; without either, the policy is good for any)")
 	fs.StringVar(&f.params.Account, "account", "", "AWS account of the cluster, twelve digits")
 	fs.StringVar(&f.params.Partition, "partition", "", "partition, such as aws-cn (default: that of the region)")
 	fs.StringArrayVar(&f.params.NodeRoles, "node-role", nil, "role that nodes may be given, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)")
 	fs.StringArrayVar(&f.params.Queues, "interruption-queue", nil, "SQS queue with interruption events, by name or ARN; can be repeated")
 	fs.StringArrayVar(&f.params.Parameters, "ssm-parameter", nil, "SSM parameter that an ssmParameter term names, by name or ARN, at its end perhaps a *; can be repeated")
-	fs.StringVarP(&f.output, "output", "o", "json", "json, or table: what each right is for")
+	bindOutput(cmd, &f.output, "json", "yaml", "table")
+	withOutputFile(cmd)
 	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is made if absent")
 	return cmd
 }
@@ -72,18 +71,17 @@ Exit codes: 0 when the policy was written, 1 when it cannot be, 2 when the comma
 func (f *policyFlags) check() (policy.Document, error) {
 	switch {
 	case f.params.Cluster == "":
-		return nil, errors.New("--cluster is required: the name of the EKS cluster")
-	case !slices.Contains([]string{"json", "table"}, f.output):
-		return nil, fmt.Errorf("-o %q: json and table are known", f.output)
-	case f.dir != "" && f.output != "json":
+		return nil, errors.New("--cluster-name is required: the name of the EKS cluster")
+	case f.dir != "" && f.output.value != "json":
 		return nil, errors.New("--dir writes JSON: leave out -o")
 	}
+	f.params.Region = cmp.Or(f.params.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	return policy.New(f.params)
 }
 
 func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) error {
 	switch {
-	case f.output == "table":
+	case f.output.value == "table":
 		return printRights(document, stdout)
 	case f.dir != "":
 		return f.write(document, stdout)
@@ -103,8 +101,14 @@ func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	_, err = stdout.Write(text)
-	return err
+	printed := func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}
+	if f.output.value == "yaml" {
+		printed = asYAML(printed)
+	}
+	return printed(stdout)
 }
 
 // write makes a file of each managed policy that the whole comes to, and says which.

@@ -25,7 +25,7 @@ func iamPolicy(t *testing.T, args ...string) (stdout, stderr string, err error) 
 }
 
 func TestIAMPolicy(t *testing.T) {
-	out, notes, err := iamPolicy(t, "--cluster", "shop", "--region", "eu-west-1", "--interruption-queue", "shop")
+	out, notes, err := iamPolicy(t, "--cluster-name", "shop", "--region", "eu-west-1", "--interruption-queue", "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestIAMPolicy(t *testing.T) {
 
 func TestIAMPolicyAsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
-	out, _, err := iamPolicy(t, "--cluster", "shop", "--identity", "3f2c1a9e-7d44-4c0b-9a55-0d6e1f2b3c4d", "--dir", dir)
+	out, _, err := iamPolicy(t, "--cluster-name", "shop", "--identity", "3f2c1a9e-7d44-4c0b-9a55-0d6e1f2b3c4d", "--dir", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +67,10 @@ func TestIAMPolicyMisused(t *testing.T) {
 		name, says string
 		args       []string
 	}{
-		{"no cluster", "--cluster is required", nil},
-		{"identity that is none", `identity "shop": not the UID of a namespace`, []string{"--cluster", "shop", "--identity", "shop"}},
-		{"output", `-o "yaml": json and table are known`, []string{"--cluster", "shop", "-o", "yaml"}},
-		{"files of a table", "--dir writes JSON", []string{"--cluster", "shop", "-o", "table", "--dir", "x"}},
+		{"no cluster", "--cluster-name is required", nil},
+		{"identity that is none", `identity "shop": not the UID of a namespace`, []string{"--cluster-name", "shop", "--identity", "shop"}},
+		{"output", `"xml" is none of json, yaml, table`, []string{"--cluster-name", "shop", "-o", "xml"}},
+		{"files of a table", "--dir writes JSON", []string{"--cluster-name", "shop", "-o", "table", "--dir", "x"}},
 		{"argument", `unknown argument "shop"`, []string{"shop"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	clientconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/region"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -30,14 +30,15 @@ import (
 type typesFlags struct {
 	files             []string
 	live              bool
-	kubeContext       string
+	kube              kubeFlags
 	pool, class       string
 	region, catalog   string
 	family            string
 	selector, request string
 	query             typelist.Query
 	order             string
-	output            string
+	output            choice
+	maxInput          bound
 	settings          settings.Planning
 }
 
@@ -57,10 +58,7 @@ metric karpenter_cloudprovider_instance_type_offering_available.
 
 NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from the cluster of KUBECONFIG
 (--live); of several one is chosen by --nodepool or --nodeclass. Without any, the list is of a node class of
---ami-family with subnets everywhere.
-
-Exit codes: 0 when something is listed, 3 when no type is as asked for, 1 when an input cannot be read, 2 when the
-command line is wrong.`,
+--ami-family with subnets everywhere.`,
 		Example: `  dovetail instance-types --region us-east-1
   dovetail instance-types 'm7*.2xlarge' 'c7*.2xlarge' --sort price
   dovetail instance-types -l 'arch=arm64,cpu>3,cpu<17,generation in (7,8)' --requests cpu=3,memory=12Gi
@@ -79,10 +77,10 @@ command line is wrong.`,
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin, with NodePools and EC2NodeClasses; can be repeated")
 	fs.BoolVar(&f.live, "live", false, "take NodePools and EC2NodeClasses from the cluster of KUBECONFIG")
-	fs.StringVar(&f.kubeContext, "context", "", "context of KUBECONFIG, with --live; the current one if not set")
+	f.kube.bind(cmd)
 	fs.StringVar(&f.pool, "nodepool", "", "NodePool whose types are listed")
 	fs.StringVar(&f.class, "nodeclass", "", "EC2NodeClass whose types are listed")
-	fs.StringVar(&f.region, "region", "", "region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")")
+	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")")
 	fs.StringVar(&f.catalog, "catalog", "", "catalog file of one's own machines, instead of a region")
 	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, where no EC2NodeClass is given")
 	fs.StringVarP(&f.selector, "selector", "l", "", "labels that nodes must be able to have, as for kubectl; cpu stands for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on")
@@ -91,7 +89,11 @@ command line is wrong.`,
 	fs.BoolVar(&f.query.Excluded, "all", false, "list also what the NodePool rules out, and by which requirement")
 	fs.StringVar(&f.order, "sort", string(typelist.ByName), "order: name, price, cpu or memory")
 	fs.IntVar(&f.query.Limit, "limit", 0, "list so many types at most; 0 is all")
-	fs.StringVarP(&f.output, "output", "o", "", "wide for more columns, json for programs, name for names alone; else a table")
+	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml", "name")
+	withOutputFile(cmd)
+	complete(cmd, "ami-family", func(*cobra.Command) []string { return slices.Clone(families) })
+	complete(cmd, "sort", func(*cobra.Command) []string { return []string{"name", "price", "cpu", "memory"} })
+	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
 	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-cost"} { // of no effect here
 		_ = fs.MarkHidden(name) // they are there
@@ -113,12 +115,10 @@ func (f *typesFlags) check() error {
 		return fmt.Errorf("--requests: %w", err)
 	}
 	switch {
-	case !slices.Contains([]string{"", "wide", "json", "name"}, f.output):
-		return fmt.Errorf("-o %q: wide, json and name are known", f.output)
 	case f.live && len(f.files) > 0:
 		return errors.New("--live and -f: NodePools come either from the cluster or from files")
-	case f.kubeContext != "" && !f.live:
-		return errors.New("--context needs --live")
+	case f.kube.given() && !f.live:
+		return errors.New("--kubeconfig, --context and --as need --live")
 	case f.region != "" && f.catalog != "":
 		return errors.New("--region and --catalog: name one of them")
 	case (f.pool != "" || f.class != "") && !f.live && len(f.files) == 0:
@@ -186,23 +186,23 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		class = &awsv1.EC2NodeClass{}
 		class.Spec.AMIFamily = f.family
 	}
-	stock, err := (&planFlags{catalog: cmp.Or(f.region, f.catalog), settings: f.settings}).openCatalog(world)
-	if cause := errors.Unwrap(err); f.region != "" && cause != nil {
-		return fmt.Errorf("--region: %w", cause)
-	}
+	stock, err := (&planFlags{region: f.region, catalog: f.catalog, maxInput: f.maxInput, settings: f.settings}).openCatalog(world)
 	if err != nil {
 		return err
 	}
 	if r, ok := stock.(*region.Region); ok {
-		report.Region = r.Name()
+		report.Region, report.Currency = r.Name(), r.Currency()
+		report.Basis = r.Basis(instancetype.FamilyOf(image.Family(class)).OS)
 	}
 	types, err := stock.Types(class)
 	if err != nil {
 		return err
 	}
 	report.Entries = f.query.List(types)
-	printed := map[string]func(io.Writer) error{"": report.Table, "wide": report.WideTable, "json": report.JSON, "name": report.Names}[f.output]
-	if err := printed(stdout); err != nil {
+	printed := map[string]func(io.Writer) error{
+		"table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
+	}
+	if err := printed[f.output.value](stdout); err != nil {
 		return err
 	}
 	if len(report.Entries) > 0 {
@@ -213,7 +213,7 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if n := len(excluded.List(types)); n > 0 {
 		fmt.Fprintf(stderr, "note: the NodePool rules out %d that are; --all lists them\n", n)
 	}
-	return exitUnplaced
+	return exitIncomplete
 }
 
 // onlyOfTypes leaves out what a pool gives its nodes by itself: no type has it, and none can contradict it.
@@ -230,25 +230,16 @@ func (f *typesFlags) world(ctx context.Context, stdin io.Reader) (*manifest.Worl
 	case f.live:
 		return f.cluster(ctx)
 	case len(f.files) > 0:
-		return manifest.Read(f.files, stdin)
+		return manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes()}.Read()
 	}
 	return &manifest.World{}, nil
 }
 
 // cluster reads NodePools and EC2NodeClasses of the cluster of KUBECONFIG.
 func (f *typesFlags) cluster(ctx context.Context) (*manifest.World, error) {
-	config, err := clientconfig.GetConfigWithContext(f.kubeContext)
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w (set KUBECONFIG to a file that kubectl works with, and --context to a context in it)", err)
-	}
-	config.UserAgent = "dovetail/" + version
-	scheme, err := newScheme()
+	cluster, _, err := f.kube.client()
 	if err != nil {
 		return nil, err
-	}
-	cluster, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
 	var pools karpv1.NodePoolList
 	var classes awsv1.EC2NodeClassList

@@ -40,6 +40,32 @@ func TestInstanceTypesOfARegion(t *testing.T) {
 	}
 }
 
+func TestInstanceTypesMarkDerivedPrices(t *testing.T) {
+	stdout, _, err := command("", "instance-types", "--region", "eu-west-1", "m5.large", "m8i.large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" 0.1070 ", " ~0.1180 ", "~ is a derived price, which no list has (prices of May 2025;"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+	if stdout, _, _ := command("", "instance-types", "--region", "eu-west-1", "m5.large"); strings.Contains(stdout, "~") {
+		t.Errorf("a mark where nothing is derived:\n%s", stdout)
+	}
+	stdout, _, err = command("", "instance-types", "--region", "eu-west-1", "m8i.large", "-o", "json")
+	if err != nil || !strings.Contains(stdout, `"priceDerived": true`) || !strings.Contains(stdout, `"priceBasis": "prices of May 2025`) {
+		t.Errorf("%v:\n%s", err, stdout)
+	}
+}
+
+func TestInstanceTypesOfWindowsCostMore(t *testing.T) {
+	stdout, _, err := command("", "instance-types", "--region", "us-east-1", "--ami-family", "Windows2022", "m5.large")
+	if err != nil || !strings.Contains(stdout, " 0.1880 ") {
+		t.Errorf("%v:\n%s", err, stdout)
+	}
+}
+
 func TestInstanceTypesAreFiltered(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -158,7 +184,7 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 		}
 	}
 	_, stderr, err := command("", "instance-types", "-f", path, "c5.large")
-	if codeOf(err) != exitUnplaced || !strings.Contains(stderr, "rules out 1 that are; --all") {
+	if codeOf(err) != exitIncomplete || !strings.Contains(stderr, "rules out 1 that are; --all") {
 		t.Errorf("%q, %v", stderr, err)
 	}
 	all := read("--all", "c5.large", "m5.large")
@@ -199,7 +225,7 @@ func TestInstanceTypesRefuses(t *testing.T) {
 		{"a selector that is none", "", []string{"-l", "cpu in ("}, 2, "--selector"},
 		{"requests that are none", "", []string{"--requests", "cpu"}, 2, `"cpu" is not a resource and an amount`},
 		{"an unknown order", "", []string{"--sort", "beauty"}, 2, "name, price, cpu, memory are known"},
-		{"an unknown output", "", []string{"-o", "yaml"}, 2, "wide, json and name"},
+		{"an unknown output", "", []string{"-o", "xml"}, 2, `"xml" is none of table, wide, json, yaml, name`},
 		{"an unknown family", "", []string{"--ami-family", "Ubuntu"}, 2, "AL2023"},
 		{"a pool of nowhere", "", []string{"--nodepool", "general"}, 2, "need -f or --live"},
 		{"a cluster and files", "", []string{"--live", "-f", "-"}, 2, "--live and -f"},

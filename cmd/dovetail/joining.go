@@ -4,12 +4,16 @@ import (
 	"context"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/checkup"
 	"github.com/dovetail-k8s/dovetail/internal/controller/join"
+	"github.com/dovetail-k8s/dovetail/internal/controller/liveness"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 )
@@ -18,8 +22,10 @@ import (
 type joining struct {
 	*join.Reconciler
 	guard *join.Guard
-	// wake has an item when node classes are to be looked at again.
-	wake <-chan event.GenericEvent
+	// removals are fed by the initialization of nodes.
+	removals *cluster.TaintRemovals
+	// classes has an item when node classes are to be looked at again, pools when NodePools are.
+	classes, pools <-chan event.GenericEvent
 }
 
 // checkup looks the cluster over on a timer, as the doctor command does.
@@ -38,20 +44,25 @@ func (a *assembly) checkup(ec2 *aws.Cloud) *checkup.Loop {
 }
 
 func (a *assembly) joins(ec2 *aws.Cloud) joining {
-	wake := make(chan event.GenericEvent, 1)
+	classes, pools := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	changed := func() {
-		select {
-		case wake <- event.GenericEvent{Object: &awsv1.EC2NodeClass{}}:
-		default: // a look is due anyway
+		for wake, o := range map[chan event.GenericEvent]client.Object{classes: &awsv1.EC2NodeClass{}, pools: &karpv1.NodePool{}} {
+			select {
+			case wake <- event.GenericEvent{Object: o}:
+			default: // a look is due anyway
+			}
 		}
 	}
-	breakers := join.NewBreakers(time.Now, changed)
+	breakers, removals := join.NewBreakers(time.Now, changed), cluster.NewTaintRemovals()
 	return joining{
 		Reconciler: &join.Reconciler{
 			Client: a.mgr.GetClient(), Cloud: ec2, Breakers: breakers, Times: join.NewTimes(a.settings.UsualJoinTime), Changed: changed,
+			Removals: removals, Timeout: liveness.RegistrationTimeout,
 			Events: a.events, Metrics: a.metrics, Log: a.log, Now: time.Now,
 		},
-		guard: join.NewGuard(ec2, breakers, time.Now),
-		wake:  wake,
+		guard:    join.NewGuard(ec2, breakers, time.Now),
+		removals: removals,
+		classes:  classes,
+		pools:    pools,
 	}
 }

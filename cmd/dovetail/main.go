@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,36 +22,14 @@ var (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program wherever it is
 	err := rootCommand().ExecuteContext(ctx)
-	stop()
 	code := codeOf(err)
-	if code != 0 && !errors.As(err, new(exitCode)) {
+	if code != exitOK && !errors.As(err, new(exitCode)) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	os.Exit(int(code))
 }
-
-// codeOf is the exit code that tells of an error.
-func codeOf(err error) exitCode {
-	var code exitCode
-	switch {
-	case err == nil || errors.Is(err, context.Canceled):
-		return 0
-	case errors.As(err, &code):
-		return code
-	case errors.As(err, new(usageError)):
-		return exitUsage
-	}
-	return 1
-}
-
-// exitCode ends the program with a code, when all has been said.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
-// exitUsage is the exit code of a command line that cannot be meant.
-const exitUsage exitCode = 2
 
 // usageError is what is wrong with a command line. It says where to look what would be right.
 type usageError struct {
@@ -63,6 +42,7 @@ func (e usageError) Error() string { return fmt.Sprintf("%v (see %s --help)", e.
 // Unwrap returns what is wrong.
 func (e usageError) Unwrap() error { return e.error }
 
+// misused makes a usage error.
 func misused(cmd *cobra.Command, err error) error { return usageError{cmd.CommandPath(), err} }
 
 // checkArgs makes usage errors of arguments that a command does not take.
@@ -72,10 +52,14 @@ func checkArgs(cmd *cobra.Command) {
 		return
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := accept(cmd, args); err != nil {
-			return misused(cmd, fmt.Errorf("unknown argument %q", args[0]))
+		err := accept(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case len(args) == 0:
+			return misused(cmd, fmt.Errorf("%s is missing", strings.TrimSuffix(strings.TrimPrefix(cmd.Use, cmd.Name()+" "), "...")))
 		}
-		return nil
+		return misused(cmd, fmt.Errorf("unknown argument %q", args[0]))
 	}
 }
 
@@ -84,7 +68,9 @@ func rootCommand() *cobra.Command {
 		Use:   "dovetail",
 		Short: "Node autoscaler for Amazon EKS",
 		Long: `Dovetail watches pods that do not fit, launches the cheapest EC2 instances on which
-they do, and gives back what is no longer worth its price. It speaks Karpenter's API.`,
+they do, and consolidates what is no longer worth its price. It speaks Karpenter's API.
+
+` + exitCodes,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -102,7 +88,10 @@ they do, and gives back what is no longer worth its price. It speaks Karpenter's
 	root.SetFlagErrorFunc(misused)
 	root.AddCommand(controllerCommand(), planCommand(), instanceTypesCommand(), doctorCommand(), snapshotCommand(), adoptCommand(), iamPolicyCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
+		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + exitCodes
 		checkArgs(cmd)
+		interruptible(cmd)
+		intoOutputFile(cmd)
 	}
 	return root
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/region"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -21,16 +24,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// exitUnplaced is the exit code of a plan that leaves pods over.
-const exitUnplaced exitCode = 3
-
 // planFlags are the flags of the plan command.
 type planFlags struct {
 	files     []string
 	catalog   string
-	output    string
+	output    choice
+	region    string
+	namespace string
 	noTimings bool
-	settings  settings.Planning
+	// consolidate shows what consolidation would do, too.
+	consolidate, spotToSpot bool
+	maxInput                bound
+	settings                settings.Planning
 }
 
 func planCommand() *cobra.Command {
@@ -43,20 +48,26 @@ nodes that it would buy, what they cost, and why pods are left over. Nothing is 
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
-PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services and
-PriorityClasses; and Lists of them, as kubectl get -o yaml prints. Of other kinds there is a note on stderr.
+PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services,
+PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Of other kinds there is a note on stderr.
 
 Workloads stand for the pods that they would make, unless those are among the inputs. Pods on no node are
 planned, pods on a node count where they are, DaemonSets weigh on every node. NodePools are defaulted and
 checked as the API server would; they need not be ready. A NodePool whose node class is not among the inputs
 may buy the whole catalog.
 
-Exit codes: 0 when every pod has a node, 3 when pods are left over, 1 when an input cannot be read or planned,
-2 when the command line is wrong.`,
+Beside a snapshot of a cluster (dovetail snapshot), a workload takes the place of what the snapshot has of it: the plan
+shows the pods that it adds, removes and replaces. A NodePool or EC2NodeClass shows the nodes that drift by it, by
+which fields, and what replaces them. With --consolidate it shows what the controller would consolidate.
+
+Of all inputs together at most --max-input is read. An error names the file and the line that its document begins in,
+and hides no error of another document.`,
 		Example: `  dovetail plan -f nodepool.yaml -f deployments/
   kubectl get deployments,nodepools,ec2nodeclasses -A -o yaml | dovetail plan -f -
-  dovetail plan -f shop.yaml --catalog eu-west-1 -o json
-  dovetail snapshot > now.yaml && dovetail plan -f now.yaml -f new-workload.yaml`,
+  dovetail plan -f shop.yaml --region eu-west-1 -o json
+  dovetail snapshot > now.yaml && dovetail plan -f now.yaml -f new-workload.yaml
+  dovetail plan -f now.yaml -f edited-nodepool.yaml
+  dovetail plan -f now.yaml --consolidate`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			planning, err := f.check()
@@ -68,10 +79,16 @@ Exit codes: 0 when every pod has a node, 3 when pods are left over, 1 when an in
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin; can be repeated")
-	fs.StringVar(&f.catalog, "catalog", "", `what can be bought: a catalog file, or a region of the built-in catalog of EC2
-(default: the region of the nodes and subnets among the inputs, else `+defaultRegion+`)`)
-	fs.StringVarP(&f.output, "output", "o", "", "wide for a table with a line per kind of node, json for programs; else a table of 80 columns")
+	fs.StringVar(&f.catalog, "catalog", "", "catalog file of one's own machines, or a region of the built-in catalog, instead of --region")
+	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")")
+	bindNamespace(cmd, &f.namespace, "namespace of objects that name none (default: default)")
+	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
 	fs.BoolVar(&f.noTimings, "no-timings", false, "leave out times and memory, so that the same inputs print the same bytes")
+	fs.BoolVar(&f.consolidate, "consolidate", false, "show what consolidation would do to the nodes among the inputs, as well")
+	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
+		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
+	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
 	return cmd
 }
@@ -87,8 +104,11 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 	if len(f.files) == 0 {
 		return snapshot.Settings{}, errors.New("nothing to plan: name files with -f, or - for stdin")
 	}
-	if !slices.Contains([]string{"", "wide", "json"}, f.output) {
-		return snapshot.Settings{}, fmt.Errorf("-o %q: wide and json are known", f.output)
+	if why := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(why) > 0 {
+		return snapshot.Settings{}, fmt.Errorf("--namespace %q is not the name of a namespace: %s", f.namespace, why[0])
+	}
+	if f.region != "" && f.catalog != "" {
+		return snapshot.Settings{}, errors.New("--region and --catalog: name one of them")
 	}
 	if err := f.settings.Validate(); err != nil {
 		return snapshot.Settings{}, err
@@ -99,7 +119,7 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer thrifty()()
 	start := time.Now()
-	world, err := manifest.Read(f.files, stdin)
+	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
 	if err != nil {
 		return err
 	}
@@ -119,24 +139,37 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		fmt.Fprintln(stderr, "note:", note)
 	}
 	ready := time.Now()
-	report := planner.Report{Plan: schedule.Solve(snap, schedule.Budget{})}
+	budget := schedule.Bounded() // as the controller plans
+	var report planner.Report
+	err = solved(func() {
+		report.Plan = schedule.Solve(snap, budget)
+		if f.consolidate {
+			report.Consolidation = planner.Consolidate(snap, &report.Plan, consolidate.Settings{SpotToSpot: f.spotToSpot})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	report.Changes, report.Drift = world.Changes, planner.FindDrift(snap, world.Drifted)
+	for _, note := range planner.PriceNotes(report.Plan, catalog) {
+		fmt.Fprintln(stderr, "note:", note)
+	}
 	if !f.noTimings {
 		report.Effort = &planner.Effort{
 			CompileSeconds: ready.Sub(start).Seconds(), SolveSeconds: time.Since(ready).Seconds(), PeakRSS: peakRSS,
 		}
 	}
-	printed := report.Table
-	switch f.output {
-	case "wide":
-		printed = report.WideTable
-	case "json":
-		printed = report.JSON
+	for _, t := range report.Plan.Ignored {
+		fmt.Fprintf(stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))
 	}
-	if err := printed(stdout); err != nil {
+	printed := map[string]func(io.Writer) error{
+		"table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON),
+	}
+	if err := printed[f.output.value](stdout); err != nil {
 		return err
 	}
 	if len(report.Plan.Rejected) > 0 {
-		return exitUnplaced
+		return exitIncomplete
 	}
 	return nil
 }
@@ -144,7 +177,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 // openCatalog reads the catalog file, or takes what ships with the program.
 func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
-		data, err := os.ReadFile(f.catalog)
+		data, err := f.maxInput.read(f.catalog)
 		if err != nil {
 			return nil, fmt.Errorf("--catalog: %w", err)
 		}
@@ -154,21 +187,28 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		}
 		return c, nil
 	}
-	data, err := offline.Load()
-	if err != nil {
-		return nil, err
-	}
-	name := f.catalog
+	name := cmp.Or(f.catalog, f.region)
 	if name == "" {
 		name = planner.RegionOf(w)
-		if !slices.Contains(data.Regions(), name) {
+		if !slices.Contains(offline.Regions(), name) {
+			if name != "" {
+				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, of which nothing is known here: "+
+					"instance types and prices are those of %s. Name another region with --region, or your own prices with --catalog", name, defaultRegion))
+			}
 			name = defaultRegion
 		}
+	}
+	data, err := offline.Load(name)
+	if err != nil {
+		return nil, err
 	}
 	r, err := region.New(data, instancetype.Settings{
 		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
 	})
 	if err != nil {
+		if f.catalog == "" {
+			return nil, fmt.Errorf("--region: %w", err)
+		}
 		return nil, fmt.Errorf("--catalog: %w; or name a file of your own machines", err)
 	}
 	return r, nil

@@ -21,7 +21,7 @@ func planJSON(t *testing.T, args ...string) string {
 		"plan", "-f", examplePool, "-f", "testdata/plan/world.yaml", "--catalog", "../../examples/catalog/machines.json", "-o", "json",
 	}, args...)...)
 	var code exitCode
-	if !errors.As(err, &code) || code != exitUnplaced {
+	if !errors.As(err, &code) || code != exitIncomplete {
 		t.Fatalf("%v, want the exit code of a pod that is left over", err)
 	}
 	return stdout

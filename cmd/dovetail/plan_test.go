@@ -142,6 +142,106 @@ func TestPlanChoosesTheCatalog(t *testing.T) {
 	}
 }
 
+const windowsPool = `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: windows}
+spec:
+  amiSelectorTerms: [{alias: windows2022@latest}]
+  role: nodes
+  subnetSelectorTerms: [{id: subnet-1}]
+  securityGroupSelectorTerms: [{id: sg-1}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: windows}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: windows}
+      requirements:
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [TYPE]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [CAPACITY]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: iis}
+spec:
+  nodeSelector: {kubernetes.io/os: windows}
+  containers: [{name: c, image: iis, resources: {requests: {cpu: 1}}}]
+`
+
+// planned is the plan of one pod on a node of that type.
+func planned(t *testing.T, manifest, region string) (price float64, derived bool, notes string) {
+	t.Helper()
+	stdout, stderr, err := command(manifest, "plan", "-f", "-", "--catalog", region, "-o", "json")
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, stdout, stderr)
+	}
+	var report struct {
+		Claims []struct {
+			Offering struct {
+				Price        float64
+				PriceDerived bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Claims) != 1 {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	o := report.Claims[0].Offering
+	return o.Price, o.PriceDerived, stderr
+}
+
+func TestPlanPricesWindowsNodesAsWindows(t *testing.T) {
+	windows := strings.NewReplacer("TYPE", "m5.large", "CAPACITY", "on-demand").Replace(windowsPool)
+	price, derived, notes := planned(t, windows, "us-east-1")
+	if price != 0.188 || derived {
+		t.Errorf("m5.large with Windows costs %v (derived: %v), want 0.188, as the price list has it\n%s", price, derived, notes)
+	}
+	linux := strings.NewReplacer("windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windows)
+	if price, _, _ := planned(t, linux, "us-east-1"); price != 0.096 {
+		t.Errorf("m5.large with Linux costs %v, want 0.096", price)
+	}
+	spot := strings.NewReplacer("TYPE", "m5.large", "CAPACITY", "spot").Replace(windowsPool)
+	price, derived, notes = planned(t, spot, "us-east-1")
+	if price != 0.12368 || !derived || !strings.Contains(notes, "Windows costs $0.046 per vCPU and hour") {
+		t.Errorf("m5.large with Windows costs %v as spot (derived: %v), want 0.12368, derived, and a note on it:\n%s", price, derived, notes)
+	}
+}
+
+func TestPlanMarksPricesThatNoListHas(t *testing.T) {
+	manifest := strings.NewReplacer("TYPE", "m8i.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	price, derived, notes := planned(t, manifest, "eu-west-1")
+	if price != 0.11801 || !derived || !strings.Contains(notes, "m8i.large on-demand with linux") || !strings.Contains(notes, "us-east-1's times 1.115") {
+		t.Errorf("m8i.large costs %v in eu-west-1 (derived: %v), want 0.11801, derived, and a note on it:\n%s", price, derived, notes)
+	}
+	stdout, _, err := command(manifest, "plan", "-f", "-", "--catalog", "eu-west-1")
+	if err != nil || !strings.Contains(stdout, "~0.1180") {
+		t.Errorf("%v; no mark in:\n%s", err, stdout)
+	}
+	if _, derived, notes := planned(t, manifest, "us-east-1"); derived || strings.Contains(notes, "derived") {
+		t.Errorf("us-east-1 lists m8i.large, and yet: %s", notes)
+	}
+}
+
+func TestPlanOfChinaIsInYuan(t *testing.T) {
+	manifest := strings.NewReplacer("TYPE", "m5.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	price, _, notes := planned(t, manifest, "cn-north-1")
+	if price != 1.013 || !strings.Contains(notes, "prices are in CNY") {
+		t.Errorf("m5.large costs %v in cn-north-1; %s", price, notes)
+	}
+}
+
+func TestPlanNamesTypesWithoutAPrice(t *testing.T) {
+	manifest := strings.NewReplacer("TYPE", "x8aedz.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	stdout, _, err := command(manifest, "plan", "-f", "-", "--catalog", "us-west-2", "-o", "json")
+	var code exitCode
+	if !errors.As(err, &code) || !strings.Contains(stdout, "no price is known of x8aedz.large") {
+		t.Errorf("%v:\n%s", err, stdout)
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "machines.json")
 	if err := os.WriteFile(broken, []byte(`{"types": [{"name": "m"}]}`), 0o600); err != nil {
@@ -157,10 +257,15 @@ func TestPlanRefuses(t *testing.T) {
 		{"an argument", []string{examplePool}, `unknown argument "../../examples/plan/pool.yaml"`, 2},
 		{"unknown flag", []string{"--files", examplePool}, "unknown flag: --files (see dovetail plan --help)", 2},
 		{"missing file", []string{"-f", "no/such"}, "no/such", 1},
-		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, "wide and json are known", 2},
+		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, `"xml" is none of table, wide, json, yaml`, 2},
 		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`, 1},
 		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu", 1},
 		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json", 1},
+		{"overhead that is no number", []string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"}, "--vm-memory-overhead-percent NaN is not a share", 2},
+		{"more than is read", []string{"-f", examplePool, "--max-input", "10"}, examplePool + ": with it the inputs are larger than 10", 1},
+		{"no amount", []string{"-f", examplePool, "--max-input", "-1"}, "--max-input", 2},
+		{"a catalog without end", []string{"-f", examplePool, "--catalog", "/dev/zero", "--max-input", "1Mi"}, "/dev/zero is larger than 1Mi", 1},
+		{"a device", []string{"-f", "/dev/zero"}, "/dev/zero: is not text", 1},
 		{"unknown policy", []string{"-f", examplePool, "--preference-policy", "Perhaps"}, "--preference-policy", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,31 +3,36 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
 )
 
 func versionCommand() *cobra.Command {
-	var output string
+	var output choice
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  dovetail version\n  dovetail version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch output {
-			case "":
-				fmt.Fprintf(cmd.OutOrStdout(), "dovetail %s (commit %s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-				return nil
-			case "json":
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+			printed := func(w io.Writer) error {
+				return json.NewEncoder(w).Encode(map[string]string{
 					"version": version, "commit": commit, "goVersion": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 				})
 			}
-			return fmt.Errorf("-o %q: only json is known", output)
+			switch output.value {
+			case "json":
+				return printed(cmd.OutOrStdout())
+			case "yaml":
+				return asYAML(printed)(cmd.OutOrStdout())
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "dovetail %s (commit %s, %s %s/%s)\n",
+				version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for text")
+	bindOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

@@ -128,7 +128,9 @@ type Cloud struct {
 	rehearsals *dryrun.Memory
 	// shifts is nil where zonal shifts are not followed.
 	shifts *zonalshift.Watcher
-	listed listed
+	// shiftState is what the last attempts to read them have come to; guarded by mu.
+	shiftState cloud.ShiftState
+	listed     listed
 
 	mu      sync.RWMutex
 	cluster bootstrap.Cluster
@@ -178,6 +180,11 @@ func New(cfg Config) (*Cloud, error) {
 	c.prices = pricing.New(pricing.Config{
 		Region: cfg.Identity.Region, EC2: c.ec2, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})
+	for _, s := range c.prices.State() {
+		if s.Unasked != "" {
+			cfg.Log.Info("prices are those that ship with the program", "capacityType", s.CapacityType, "prices", s.Basis, "reason", s.Unasked)
+		}
+	}
 	if cfg.ReservedCapacity {
 		c.reservations = reservation.NewFinder(c.ec2, cfg.Now, cfg.Log)
 	}
@@ -196,7 +203,7 @@ func New(cfg Config) (*Cloud, error) {
 	c.rehearsals = dryrun.NewMemory(cfg.Now)
 	c.instances = instance.New(instance.Config{EC2: c.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Leading: cfg.Leading, Now: cfg.Now})
 	c.missed = memo.New[string, time.Time](missedFor, cfg.Now)
-	c.sightings = &sightings{list: c.List, get: c.Get, now: cfg.Now}
+	c.sightings = &sightings{list: c.List, get: c.launchedOrRead, now: cfg.Now}
 	c.templates = launch.NewTemplates(c.ec2, cfg.Identity, cfg.Now)
 	launching := launch.Config{
 		EC2: c.ec2, Identity: cfg.Identity, Templates: c.templates, Instances: c.instances, Addresses: addresses, Scarcity: memory,
@@ -275,6 +282,15 @@ func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
 func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
 	i, err := c.instances.Get(ctx, providerID)
 	return i, fault.Plain(c.doubted(providerID, err))
+}
+
+// launchedOrRead returns an instance as this process has just launched it, else as EC2 describes it. What a launch has asked for
+// and EC2 has answered is all that can be compared with a node class.
+func (c *Cloud) launchedOrRead(ctx context.Context, providerID string) (cloud.Instance, error) {
+	if i, ok := c.instances.JustLaunched(providerID); ok {
+		return i, nil
+	}
+	return c.Get(ctx, providerID)
 }
 
 // List returns the instances of all clusters of this name, each with its owner.

@@ -115,8 +115,9 @@ const unlistedFor = 5 * time.Second
 // sightings are what EC2 last said of all instances, so that asking about each of a thousand is a few calls and not a thousand.
 type sightings struct {
 	list func(ctx context.Context) ([]cloud.Instance, error)
-	get  func(ctx context.Context, providerID string) (cloud.Instance, error)
-	now  func() time.Time
+	// get returns one instance, with as few calls as it takes.
+	get func(ctx context.Context, providerID string) (cloud.Instance, error)
+	now func() time.Time
 
 	mu   sync.Mutex
 	at   time.Time
@@ -126,15 +127,30 @@ type sightings struct {
 	err    error
 }
 
-// instance returns an instance as EC2 described it in the last minute. One that it did not list then, as it may be newer, is asked
-// for by itself.
+// instance returns an instance as EC2 described it in the last minute. One that it did not list then, as it may be newer, is read
+// by itself, together with others that are read at the same time, and is known then until the next listing.
 func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Instance, error) {
+	i, known, err := s.listed(ctx, providerID)
+	if known || err != nil {
+		return i, err
+	}
+	if i, err = s.get(ctx, providerID); err != nil {
+		return cloud.Instance{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[providerID] = i
+	return i, nil
+}
+
+// listed returns an instance of the last listing, which it renews once a minute.
+func (s *sightings) listed(ctx context.Context, providerID string) (i cloud.Instance, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // callers that come meanwhile wait for the one listing
 	if s.byID == nil || s.now().Sub(s.at) >= sightedFor {
 		at := s.now()
 		if s.err != nil && at.Sub(s.failed) < unlistedFor {
-			return cloud.Instance{}, s.err
+			return cloud.Instance{}, false, s.err
 		}
 		all, err := s.list(ctx)
 		if s.err = err; ctx.Err() != nil {
@@ -142,15 +158,13 @@ func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Inst
 		}
 		if err != nil {
 			s.failed = s.now()
-			return cloud.Instance{}, err
+			return cloud.Instance{}, false, err
 		}
 		s.at, s.byID = at, make(map[string]cloud.Instance, len(all))
 		for _, i := range all {
 			s.byID[i.ProviderID] = i
 		}
 	}
-	if i, ok := s.byID[providerID]; ok {
-		return i, nil
-	}
-	return s.get(ctx, providerID)
+	i, known = s.byID[providerID]
+	return i, known, nil
 }

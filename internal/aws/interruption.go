@@ -26,9 +26,9 @@ func (c *Cloud) SpotInterrupted(instanceType, zone string) {
 	c.scarcity.MarkOffering(scarcity.Offering{CapacityType: karpv1.CapacityTypeSpot, InstanceType: instanceType, Zone: zone})
 }
 
-// ReservationInterrupted notes that a capacity reservation has no room any more.
+// ReservationInterrupted notes that the owner of a capacity reservation takes it back.
 func (c *Cloud) ReservationInterrupted(id string) {
 	if c.reservations != nil {
-		c.reservations.Full(id)
+		c.reservations.Unavailable(id)
 	}
 }

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,15 +36,22 @@ func (r *resolver) joining(ctx context.Context) {
 		r.set(condition, metav1.ConditionFalse, first.Cause, first.Text(), brokenAgain)
 	case any:
 		r.set(condition, metav1.ConditionUnknown, first.Cause, "likely: "+first.Text(), joinsAgain)
-	case len(found) > 0:
+	case len(unchecked(found)) > 0:
 		var missed []string
-		for _, f := range found {
+		for _, f := range unchecked(found) {
 			missed = append(missed, f.Message)
 		}
-		r.set(condition, metav1.ConditionUnknown, found[0].Cause, strings.Join(missed, "; "), joinsAgain)
+		r.set(condition, metav1.ConditionUnknown, unchecked(found)[0].Cause, strings.Join(missed, "; "), joinsAgain)
+	case len(found) > 0: // nodes join, and do not work as they should
+		r.set(condition, metav1.ConditionTrue, found[0].Cause, found[0].Text(), joinsAgain)
 	default:
 		r.ready(condition, joinsAgain)
 	}
+}
+
+// unchecked are the findings about what could not be read.
+func unchecked(found []cloud.Finding) []cloud.Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f cloud.Finding) bool { return f.Certainty != cloud.Unchecked })
 }
 
 // joinKey changes with everything that the answer depends on and that the controller itself decides.

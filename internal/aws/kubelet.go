@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
 	"github.com/dovetail-k8s/dovetail/internal/aws/kubeletconfig"
 )
@@ -24,15 +25,10 @@ import (
 // Problem is why a node class is not valid; without a Reason there is none.
 type Problem struct{ Reason, Message string }
 
-// everywhere are the fields of spec.kubelet that every image family can be told. Only nodeadm takes others.
-var everywhere = []string{
-	"clusterDNS", "maxPods", "podsPerCore", "systemReserved", "kubeReserved", "evictionHard", "evictionSoft",
-	"evictionSoftGracePeriod", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "cpuCFSQuota",
-}
-
-// CheckKubelet says what is wrong with spec.kubelet for an image family; the first rule broken decides. Whether expressions
-// come to something depends on the instance types, and is not looked at here.
-func CheckKubelet(class *awsv1.EC2NodeClass, family string, expressions bool) Problem {
+// CheckKubelet says what is wrong with spec.kubelet; the first rule broken decides. Whether expressions come to something
+// depends on the instance types, and is not looked at here. What an image family has no setting for is ignored, see
+// ignoredFields.
+func CheckKubelet(class *awsv1.EC2NodeClass, expressions bool) Problem {
 	if class.Spec.Kubelet == nil || len(class.Spec.Kubelet.Raw) == 0 {
 		return Problem{}
 	}
@@ -54,24 +50,31 @@ func CheckKubelet(class *awsv1.EC2NodeClass, family string, expressions bool) Pr
 		return Problem{"KubeletExpressionsDisabled", fmt.Sprintf(
 			"spec.kubelet.%s is an expression; expressions need --aws-feature-gates NodeClassCEL=true", fields[0])}
 	}
-	if family == awsv1.AMIFamilyAL2023 || family == awsv1.AMIFamilyCustom {
-		return Problem{}
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(everywhere, field) || (field == "podsPerCore" && family == awsv1.AMIFamilyBottlerocket) {
-			return Problem{"UnsupportedKubeletConfiguration", fmt.Sprintf("image family %s cannot be told spec.kubelet.%s", family, field)}
-		}
-	}
-	if len(kubelet.ClusterDNS) > 1 {
-		return Problem{"UnsupportedKubeletConfiguration", fmt.Sprintf("image family %s takes one entry of spec.kubelet.clusterDNS", family)}
-	}
 	return Problem{}
+}
+
+// ignoredFields says what of a class has no effect; empty if all of it has.
+func ignoredFields(class *awsv1.EC2NodeClass) string {
+	var said []string
+	family := "image family " + class.ImageFamily()
+	if fields := class.IgnoredKubeletFields(); len(fields) > 0 {
+		said = append(said, family+" has no setting for spec.kubelet."+strings.Join(fields, ", spec.kubelet.")+"; ignored")
+	}
+	if class.IgnoresClusterDNS() {
+		said = append(said, family+" takes one entry of spec.kubelet.clusterDNS; the others are ignored")
+	}
+	return strings.Join(said, "; ")
 }
 
 // invalidKubelet says what no kubelet would take; empty if nothing.
 func invalidKubelet(k awsv1.KubeletConfiguration, fields map[string]json.RawMessage) string {
 	if _, set := fields["registerWithTaints"]; set {
 		return "registerWithTaints is set by the NodePool's taints"
+	}
+	for i, address := range k.ClusterDNS {
+		if why := bootstrap.UnsafeAddress(address); why != "" {
+			return fmt.Sprintf("clusterDNS[%d] is %q, which is no address: %s", i, address, why)
+		}
 	}
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.Int && k.MaxPods.IntVal < 0 {
 		return "maxPods is negative"

@@ -126,7 +126,7 @@ func (r *resolver) subnets(ctx context.Context) {
 		r.out.Status.Subnets = append(r.out.Status.Subnets, awsv1.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID})
 	}
 	if len(found) == 0 {
-		r.set(awsv1.ConditionSubnetsReady, metav1.ConditionFalse, "SubnetsNotFound", "subnetSelectorTerms select no subnet", soon)
+		r.set(awsv1.ConditionSubnetsReady, metav1.ConditionFalse, "SubnetsNotFound", "SubnetSelector did not match any Subnets", soon)
 		return
 	}
 	r.ready(awsv1.ConditionSubnetsReady, soon)
@@ -143,7 +143,8 @@ func (r *resolver) securityGroups(ctx context.Context) {
 		r.out.Status.SecurityGroups = append(r.out.Status.SecurityGroups, awsv1.SecurityGroup{ID: g.ID, Name: g.Name})
 	}
 	if len(found) == 0 {
-		r.set(awsv1.ConditionSecurityGroupsReady, metav1.ConditionFalse, "SecurityGroupsNotFound", "securityGroupSelectorTerms select no security group", soon)
+		r.set(awsv1.ConditionSecurityGroupsReady, metav1.ConditionFalse, "SecurityGroupsNotFound",
+			"SecurityGroupSelector did not match any SecurityGroups", soon)
 		return
 	}
 	r.ready(awsv1.ConditionSecurityGroupsReady, groupsAgain)
@@ -206,7 +207,7 @@ func (r *resolver) validate(ctx context.Context) {
 		r.set(condition, metav1.ConditionFalse, "ClusterCIDRResolutionFailed", "the cluster's service CIDR is not known; AL2023 needs it", soon)
 		return
 	}
-	if problem := CheckKubelet(r.class, family, r.cloud.cfg.KubeletExpressions); problem.Reason != "" {
+	if problem := CheckKubelet(r.class, r.cloud.cfg.KubeletExpressions); problem.Reason != "" {
 		refuse(problem.Reason, problem.Message)
 		return
 	}
@@ -235,7 +236,8 @@ func (r *resolver) validate(ctx context.Context) {
 		refuse("TagValidationFailed", fmt.Sprintf("the tag %s is not the user's to set", key))
 		return
 	}
-	r.rehearse(ctx, remark)
+	remarks := slices.DeleteFunc([]string{ignoredFields(r.class), remark}, func(s string) bool { return s == "" })
+	r.rehearse(ctx, strings.Join(remarks, "; "))
 }
 
 var clusterTag = regexp.MustCompile(`^kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\-_]*$`)

@@ -82,21 +82,44 @@ func TestCheckKubelet(t *testing.T) {
 		{"aws row 98: expression for maxPods", "AL2023", `{"maxPods": "vcpus * 10"}`, "KubeletExpressionsDisabled"},
 		{"expression for a reserve", "AL2023", `{"kubeReserved": {"cpu": "vcpus * 15"}}`, "KubeletExpressionsDisabled"},
 		{"any field on AL2023", "AL2023", `{"topologyManagerPolicy": "best-effort"}`, ""},
-		{"any field on AL2", "AL2", `{"topologyManagerPolicy": "best-effort"}`, "UnsupportedKubeletConfiguration"},
-		{"aws row 82: podsPerCore on Bottlerocket", "Bottlerocket", `{"podsPerCore": 3}`, "UnsupportedKubeletConfiguration"},
+		{"any field on AL2, which ignores it", "AL2", `{"topologyManagerPolicy": "best-effort"}`, ""},
+		{"podsPerCore on Bottlerocket, which ignores it", "Bottlerocket", `{"podsPerCore": 3}`, ""},
+		{"negative podsPerCore on Bottlerocket", "Bottlerocket", `{"podsPerCore": -3}`, "InvalidKubeletConfiguration"},
 		{"podsPerCore on AL2", "AL2", `{"podsPerCore": 3}`, ""},
-		{"two DNS servers on Windows", "Windows2022", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, "UnsupportedKubeletConfiguration"},
+		{"two DNS servers on Windows, which takes the first", "Windows2022", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, ""},
 		{"two DNS servers on AL2023", "AL2023", `{"clusterDNS": ["10.0.0.1", "10.0.0.2"]}`, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			class := &awsv1.EC2NodeClass{}
+			class := &awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{AMIFamily: tc.family}}
 			if tc.kubelet != "" {
 				class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(tc.kubelet)}
 			}
-			if got := CheckKubelet(class, tc.family, false); got.Reason != tc.want {
+			if got := CheckKubelet(class, false); got.Reason != tc.want {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestConditionNamesIgnoredKubeletFields(t *testing.T) {
+	for _, tc := range []struct{ family, kubelet, want string }{
+		{"Bottlerocket", `{"podsPerCore": 3, "maxPods": 20}`, "image family Bottlerocket has no setting for spec.kubelet.podsPerCore; ignored"},
+		{
+			"AL2", `{"topologyManagerPolicy": "best-effort", "cpuManagerPolicy": "static", "clusterDNS": ["10.0.0.1", "10.0.0.2"]}`,
+			"image family AL2 has no setting for spec.kubelet.cpuManagerPolicy, spec.kubelet.topologyManagerPolicy; ignored; image family AL2 takes one entry of spec.kubelet.clusterDNS; the others are ignored",
+		},
+		{"AL2023", `{"podsPerCore": 3, "topologyManagerPolicy": "best-effort"}`, ""},
+		{"Custom", `{"podsPerCore": 3}`, ""},
+		{"Windows2022", `{"podsPerCore": 3}`, ""},
+		{"Bottlerocket", "", ""},
+	} {
+		class := &awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{AMIFamily: tc.family}}
+		if tc.kubelet != "" {
+			class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(tc.kubelet)}
+		}
+		if got := ignoredFields(class); got != tc.want {
+			t.Errorf("%s %s:\n%q\nwant\n%q", tc.family, tc.kubelet, got, tc.want)
+		}
 	}
 }
 

@@ -23,6 +23,24 @@ func (c *Cloud) RefreshZonalShifts(ctx context.Context) error {
 	if c.shifts == nil {
 		return nil
 	}
+	now := c.cfg.Now()
+	err := c.readZonalShifts(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shiftState.Err = err; err == nil {
+		c.shiftState.Read = now
+	}
+	return err
+}
+
+// ZonalShiftState says whether the zonal shifts are known; zero where they are not followed, or not read yet.
+func (c *Cloud) ZonalShiftState() cloud.ShiftState {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.shiftState
+}
+
+func (c *Cloud) readZonalShifts(ctx context.Context) error {
 	arn, err := c.clusterARN(ctx)
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ type Finding struct {
 	// Standing is true for a fault that a look at the configuration finds, and finds gone once it is mended. A
 	// fault that only an instance can show is gone when another instance has joined.
 	Standing bool
+	// Joins is true if nodes join all the same, and then do not work as they should. It explains no node that is missing.
+	Joins bool
 	// Ended is true if the instance is gone, and nobody has asked for that.
 	Ended bool
 	// Message says in one sentence what is wrong, with the objects' names.
@@ -45,11 +47,11 @@ func (f Finding) Text() string {
 	return f.Message + "; to mend it: " + f.Remedy
 }
 
-// First returns the finding that explains most: the first certain one, else the first likely one.
+// First returns the finding that best explains why nodes do not join: the first certain one, else the first likely one.
 func First(findings []Finding) (Finding, bool) {
 	for _, certainty := range []Certainty{Certain, Likely} {
 		for _, f := range findings {
-			if f.Certainty == certainty {
+			if f.Certainty == certainty && !f.Joins {
 				return f, true
 			}
 		}

@@ -49,6 +49,8 @@ type Ailment struct {
 	Kinds []InterruptionKind
 	// Seen says it in a few words.
 	Seen string
+	// Failing is true while a status check fails, also when it has not done so for long enough to be among Kinds.
+	Failing bool
 }
 
 // UnavailableError means that something of the cloud cannot be used until a person has changed something: it is not there, or

@@ -11,6 +11,11 @@ type PriceState struct {
 	Err error
 	// Unasked says why nobody asks the cloud for them; empty if it is asked.
 	Unasked string
+	// Basis says what the prices that ship with the program are: of which region and month, and how those come about that the
+	// program does not have.
+	Basis string
+	// Due is true when prices of a platform are needed that were not read with the others.
+	Due bool
 }
 
 // BuiltIn tells whether the prices that ship with the program are used, for want of any other.

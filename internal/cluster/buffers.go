@@ -51,6 +51,17 @@ func ShapeOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (
 	return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is given"}
 }
 
+// Scalable is a kind of workload that buffers can take their shape from.
+type Scalable struct {
+	Name   string
+	Object client.Object
+}
+
+// Scalables are all such kinds.
+func Scalables() []Scalable {
+	return []Scalable{{"Deployment", &appsv1.Deployment{}}, {"StatefulSet", &appsv1.StatefulSet{}}, {"ReplicaSet", &appsv1.ReplicaSet{}}}
+}
+
 func scalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
 	if ref.APIGroup != "" && ref.APIGroup != appsv1.GroupName {
 		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}

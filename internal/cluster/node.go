@@ -19,6 +19,10 @@ import (
 // not capacity on its way any more.
 const ReasonTaintStuck = "TaintStuck"
 
+// ReasonNotReadyStuck is the reason of Initialized=Unknown on a claim with a node that has registered and does not become Ready
+// in time. Like one that waits for a taint, it is not in-flight capacity any more.
+const ReasonNotReadyStuck = "NodeNeverReady"
+
 // claimedNode merges a NodeClaim with its Node; node is nil until one has joined.
 func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot.Node {
 	out := snapshot.Node{
@@ -52,6 +56,8 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	case stuck.Reason == ReasonTaintStuck && node != nil:
 		// Nobody knows when the taint goes. Its pods are planned anew, for where they can run.
 		out.Taints, out.Nominated = node.Spec.Taints, nil
+	case stuck.Reason == ReasonNotReadyStuck && node != nil:
+		out.Taints, out.Nominated = notReadyTaints(node), nil
 	default:
 		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	}
@@ -76,6 +82,16 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 		}
 	}
 	return out
+}
+
+// notReadyTaints are those of a node that is not Ready. The node lifecycle controller adds its taint a moment after kubelet's
+// report; a plan made in between must not take the node for a free one.
+func notReadyTaints(node *corev1.Node) []corev1.Taint {
+	added := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&added) }) {
+		return node.Spec.Taints
+	}
+	return append(slices.Clone(node.Spec.Taints), added)
 }
 
 // mergeNode lays what the Node says over what the claim promised. Until the node is initialized the

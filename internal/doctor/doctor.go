@@ -47,6 +47,8 @@ type Finding struct {
 type NotChecked struct {
 	Check string `json:"check"`
 	Why   string `json:"why"`
+	// Cause is why, without what could not be read for it: checks that lack the same have the same cause.
+	Cause string `json:"cause"`
 }
 
 // Report is the outcome of all checks.
@@ -80,8 +82,8 @@ func Checks() []Check {
 func Run(f *Facts) Report {
 	report := Report{Findings: []Finding{}, NotChecked: []NotChecked{}}
 	for _, c := range Checks() {
-		if missed := f.missing(c.needs); missed != "" {
-			report.NotChecked = append(report.NotChecked, NotChecked{Check: c.ID, Why: missed})
+		if missed, cause := f.missing(c.needs); missed != "" {
+			report.NotChecked = append(report.NotChecked, NotChecked{Check: c.ID, Why: missed, Cause: cause})
 			continue
 		}
 		report.Checks++
@@ -91,7 +93,9 @@ func Run(f *Facts) Report {
 			finding.Check, finding.Area = c.ID, c.Area
 			finding.Severity, finding.Why = cmp.Or(finding.Severity, c.Severity), cmp.Or(finding.Why, c.Why)
 			if finding.Severity == unchecked {
-				report.NotChecked = append(report.NotChecked, NotChecked{Check: c.ID, Why: finding.Object + ": " + finding.Seen})
+				report.NotChecked = append(report.NotChecked, NotChecked{
+					Check: c.ID, Why: finding.Object + ": " + finding.Seen, Cause: finding.Object + ": " + finding.Seen,
+				})
 				continue
 			}
 			report.Findings = append(report.Findings, finding)

@@ -79,6 +79,7 @@ func healthy() *Facts {
 		Nodes: []corev1.Node{{
 			ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)), Labels: map[string]string{karpv1.LabelInitialized: "true"}},
 			Spec:       corev1.NodeSpec{ProviderID: "aws:///z-a/i-1"},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}},
 		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}}}},
 		DaemonSets: []appsv1.DaemonSet{
@@ -139,12 +140,13 @@ var breaks = map[string]struct {
 	}, "cluster shop", "name of its own"},
 	"identity-unknown-instance": {func(f *Facts) { f.Instances = append(f.Instances, cloud.Instance{ID: "i-9", Owner: cloud.Unknown}) }, "instance i-9", "dovetail adopt --cluster-name shop i-9 --yes"},
 	"auth-node-role":            {joins(join.NodeRoleNotMapped), "EC2NodeClass default", "do this"},
+	"auth-windows-kube-proxy":   {joins(join.WindowsKubeProxyDenied), "EC2NodeClass default", "do this"},
 	"auth-instance-profile":     {joins(join.InstanceProfileWrongRole), "EC2NodeClass default", "do this"},
 	"network-path":              {joins(join.NoEgress), "EC2NodeClass default", "do this"},
 	"image-boot":                {joins(join.ImageFamilyMismatch), "EC2NodeClass default", "do this"},
 	"nodes-webhook":             {joins(join.WebhookBlocksNodes), "EC2NodeClass default", "do this"},
 	"network-selectors": {func(f *Facts) {
-		condition.SetFalse(&f.NodeClasses[0], awsv1.ConditionSubnetsReady, "SubnetsNotFound", "subnetSelectorTerms select no subnet", now)
+		condition.SetFalse(&f.NodeClasses[0], awsv1.ConditionSubnetsReady, "SubnetsNotFound", "SubnetSelector did not match any Subnets", now)
 	}, "EC2NodeClass default", "spec.subnetSelectorTerms"},
 	"network-one-zone": {func(f *Facts) { f.NodeClasses[0].Status.Subnets = f.NodeClasses[0].Status.Subnets[:1] }, "EC2NodeClass default", "other zones"},
 	"image-deprecated": {func(f *Facts) { f.NodeClasses[0].Status.AMIs[0].Deprecated = true }, "EC2NodeClass default", "newer images"},
@@ -186,13 +188,17 @@ var breaks = map[string]struct {
 		f.Nodes[0].Labels = nil
 		f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 	}, "Node n1", `kubectl patch node n1 --type json -p '[{"op":"test","path":"/spec/taints/0/key","value":"node.cloudprovider.kubernetes.io/uninitialized"},{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},{"op":"remove","path":"/spec/taints/0"}]'`},
+	"nodes-never-ready": {func(f *Facts) {
+		f.Nodes[0].Labels = nil
+		f.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"}}
+	}, "Node n1", "spec.nodeName=n1"},
 	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
 	"operations-other-controller": {func(f *Facts) {
 		f.Pods = append(f.Pods, rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f"))
 	}, "Deployment kube-system/ca", "kubectl -n kube-system scale deployment ca --replicas 0"},
 	"operations-missing-permission": {
-		func(f *Facts) { f.MissingPermissions = []string{"ec2:DescribeInstanceStatus"} }, "IAM statement AllowRegionalReadActions", "dovetail iam-policy --cluster shop",
+		func(f *Facts) { f.MissingPermissions = []string{"ec2:DescribeInstanceStatus"} }, "IAM statement AllowRegionalReadActions", "dovetail iam-policy --cluster-name shop",
 	},
 }
 
@@ -262,6 +268,35 @@ func TestStuckTaints(t *testing.T) {
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("removed %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A node that never becomes Ready is named with what its kubelet reports, and not a second time by the taint that it has meanwhile.
+func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		age    time.Duration
+		reason string
+		want   int
+	}{
+		"young":                                  {20 * time.Second, "NodeNotReady", 0},
+		"young, and the controller has named it": {20 * time.Second, "NodeNeverReady", 1},
+		"beyond its time":                        {2 * time.Minute, "NodeNotReady", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := healthy()
+			n := &f.Nodes[0]
+			n.Labels, n.CreationTimestamp = nil, metav1.NewTime(now.Add(-tt.age))
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"}}
+			condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, tt.reason, "m", now)
+			found := Run(f).Findings
+			if len(found) != tt.want {
+				t.Fatalf("%d findings, want %d: %+v", len(found), tt.want, found)
+			}
+			if tt.want == 1 && (found[0].Check != "nodes-never-ready" || !strings.Contains(found[0].Seen, "cni plugin not initialized")) {
+				t.Errorf("found %+v", found[0])
 			}
 		})
 	}

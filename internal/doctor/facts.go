@@ -67,14 +67,14 @@ type Facts struct {
 	MissingPermissions []string
 }
 
-// missing says why the needs are not met; empty if they are.
-func (f *Facts) missing(needs []Fact) string {
+// missing says which of the needs is not met, and the cause by itself; empty if all are.
+func (f *Facts) missing(needs []Fact) (missed, cause string) {
 	for _, need := range needs {
 		if why, missed := f.Missed[need]; missed {
-			return string(need) + " could not be read: " + why
+			return string(need) + " could not be read: " + why, why
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // Miss notes that a fact could not be read.

@@ -16,6 +16,7 @@ var (
 		join.NodeRoleNotMapped, join.NodeRoleOfOtherAccount, join.ControllerRoleMapped, join.AccessEntryWrongType, join.AuthMapMalformed,
 		join.AuthModeIgnoresMapping, join.RoleMappingUnchecked,
 	}
+	windowsCauses = []string{join.WindowsKubeProxyDenied}
 	profileCauses = []string{join.InstanceProfileWrongRole, join.InstanceProfileNotFound}
 	networkCauses = []string{
 		join.NetworkUnchecked, join.GroupsOfOtherVPC, join.NoEgress, join.ClusterRejectsNodes, join.SubnetWithoutRoute,
@@ -35,6 +36,11 @@ func joinChecks() []Check {
 	}
 	return []Check{
 		about("auth-node-role", "auth", "the cluster does not know the role of the nodes", roleCauses),
+		{
+			ID: "auth-windows-kube-proxy", Area: "auth", Severity: Warning, Title: "kube-proxy of Windows nodes may not read Services",
+			Why: "nodes of the class join, and pods on them reach neither Services nor DNS", needs: []Fact{NodeClasses, Joining},
+			run: func(f *Facts) []Finding { return f.joining(windowsCauses) },
+		},
 		about("auth-instance-profile", "auth", "an instance profile is missing or holds another role", profileCauses),
 		about("network-path", "network", "instances cannot reach the API server", networkCauses),
 		{

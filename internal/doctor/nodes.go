@@ -87,6 +87,11 @@ func nodeChecks() []Check {
 			Why: "no pod lands on the node, and it is not given back either", needs: []Fact{Nodes, NodeClaims}, run: stuckTaints,
 		},
 		{
+			ID: "nodes-never-ready", Area: "nodes", Severity: Error, Title: "a node has registered and does not become Ready",
+			Why:   "no pod lands on it, it costs money, and what keeps it from being Ready may do so with others",
+			needs: []Fact{NodeClaims, Nodes}, run: neverReady,
+		},
+		{
 			ID: "nodes-without-instance", Area: "nodes", Severity: Warning, Title: "a NodeClaim's instance is gone",
 			Why: "its pods do not run", needs: []Fact{NodeClaims, Instances}, run: claimsWithoutInstance,
 		},
@@ -122,12 +127,7 @@ func lateClaims(f *Facts) (out []Finding) {
 }
 
 func stuckTaints(f *Facts) (out []Finding) {
-	claims := map[string]*karpv1.NodeClaim{}
-	for i := range f.NodeClaims {
-		if id := f.NodeClaims[i].Status.ProviderID; id != "" {
-			claims[id] = &f.NodeClaims[i]
-		}
-	}
+	claims := claimsByProvider(f)
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		age := f.Now.Sub(n.CreationTimestamp.Time)
@@ -137,6 +137,9 @@ func stuckTaints(f *Facts) (out []Finding) {
 		}
 		// The last one first: what is removed does not move those that are still to be.
 		for j, t := range slices.Backward(n.Spec.Taints) {
+			if ready, _ := readiness(n); !ready && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) {
+				continue // it goes when the node is Ready, which another check is about
+			}
 			if owner := taintOwner(claim, &t); owner != "" {
 				remove := removeTaint(n.Name, j, &t)
 				out = append(out, Finding{
@@ -147,6 +150,49 @@ func stuckTaints(f *Facts) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// neverReady finds nodes that have not been Ready since they have registered.
+func neverReady(f *Facts) (out []Finding) {
+	claims := claimsByProvider(f)
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		age := f.Now.Sub(n.CreationTimestamp.Time)
+		claim := claims[n.Spec.ProviderID]
+		ready, why := readiness(n)
+		if claim == nil || ready || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" {
+			continue
+		}
+		if initialized, _ := condition.Get(claim, karpv1.ConditionInitialized); age < overdue && initialized.Reason != "NodeNeverReady" {
+			continue
+		}
+		out = append(out, Finding{
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("not Ready %s after it has registered: %s", age.Round(time.Second), why),
+			Remedy: "see the pods of the network plugin on it: kubectl get pods -A -o wide --field-selector spec.nodeName=" + n.Name,
+		})
+	}
+	return out
+}
+
+// readiness reports whether a node is Ready, and what its kubelet says about that.
+func readiness(n *corev1.Node) (ready bool, why string) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue, c.Reason + ": " + c.Message
+		}
+	}
+	return false, "kubelet has reported no status"
+}
+
+// claimsByProvider are the NodeClaims that have an instance, by their provider ID.
+func claimsByProvider(f *Facts) map[string]*karpv1.NodeClaim {
+	claims := map[string]*karpv1.NodeClaim{}
+	for i := range f.NodeClaims {
+		if id := f.NodeClaims[i].Status.ProviderID; id != "" {
+			claims[id] = &f.NodeClaims[i]
+		}
+	}
+	return claims
 }
 
 // saidStuck tells that the controller, which knows how long taints usually stay, takes one for stuck.

@@ -26,7 +26,7 @@ func missingPermissions(f *Facts) (out []Finding) {
 		}
 		out = append(out, Finding{
 			Object: "IAM statement " + s.Sid, Seen: "the role may not call " + missing[2:],
-			Remedy: fmt.Sprintf("give the role the policy that `dovetail iam-policy --cluster %s` prints; see its --help", f.ClusterName),
+			Remedy: fmt.Sprintf("give the role the policy that `dovetail iam-policy --cluster-name %s` prints; see its --help", f.ClusterName),
 		})
 	}
 	return out

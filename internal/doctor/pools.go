@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 func poolChecks() []Check {
@@ -266,35 +266,10 @@ func noGrace(f *Facts) (out []Finding) {
 
 // didYouMean names the nearest of what there is, if it is near.
 func didYouMean(word string, known []string) string {
-	best, distance := "", 3
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := edits(strings.ToLower(word), strings.ToLower(k)); d < distance && d < len(word) {
-			best, distance = k, d
-		}
-	}
+	const most = 2
+	best := spelling.Nearest(word, known, most)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// edits is how many letters one has to change, insert or delete to get from a to b.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 )
 
 // Table writes the report for people: what is wrong, why it matters, what to do.
@@ -19,12 +20,51 @@ func (r Report) Table(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	for _, n := range r.NotChecked {
-		fmt.Fprintf(&b, "not checked: %s: %s\n", n.Check, n.Why)
+	for _, line := range r.Unchecked() {
+		b.WriteString(line + "\n")
 	}
 	fmt.Fprintf(&b, "%d checks made, %s, %s\n", r.Checks, count(len(r.Findings), "finding"), count(len(r.NotChecked), "not checked"))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Unchecked are the lines about checks that were not made: one for each cause.
+func (r Report) Unchecked() (out []string) {
+	checks := map[string][]string{}
+	var causes []string
+	for _, n := range r.NotChecked {
+		if checks[n.Cause] == nil {
+			causes = append(causes, n.Cause)
+		}
+		checks[n.Cause] = append(checks[n.Cause], n.Check)
+	}
+	for _, cause := range causes {
+		what := checks[cause][0]
+		if n := len(checks[cause]); n > 1 {
+			what = fmt.Sprintf("%d checks", n)
+		}
+		out = append(out, fmt.Sprintf("not checked: %s: %s", what, strings.ReplaceAll(cause, "\n", " ")))
+	}
+	return out
+}
+
+// WideTable writes a line for each finding, and for each check that was not made.
+func (r Report) WideTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SEVERITY\tCHECK\tOBJECT\tSEEN\tREMEDY")
+	line := func(cells ...string) {
+		for i := range cells {
+			cells[i] = strings.Join(strings.Fields(cells[i]), " ")
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	for _, f := range r.Findings {
+		line(string(f.Severity), f.Check, f.Object, f.Seen, f.Remedy)
+	}
+	for _, n := range r.NotChecked {
+		line("not checked", n.Check, "-", n.Why, "-")
+	}
+	return t.Flush()
 }
 
 func count(n int, what string) string {

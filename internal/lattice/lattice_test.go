@@ -47,8 +47,10 @@ var lattice = []layer{
 	// Lists of what can be launched, for people and programs.
 	{"internal/typelist", []string{"api", "internal/engine"}, []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks judge what was read of cluster and cloud; the causes of nodes that do not join are the cloud adapter's words.
-	{"internal/doctor", []string{"api", "internal/engine", "internal/cloud", "internal/aws"}, nil},
-	{"internal/settings", nil, []string{"github.com/spf13/pflag"}},
+	{"internal/doctor", []string{"api", "internal/engine", "internal/cloud", "internal/aws", "internal/spelling"}, nil},
+	{"internal/settings", []string{"internal/spelling"}, []string{"github.com/spf13/pflag"}},
+	// Words and their nearest: for whoever names a mistake.
+	{"internal/spelling", nil, []string{"-"}},
 	{"internal/lattice", nil, nil},
 	{"cmd", []string{"api", "internal"}, nil},
 

@@ -9,6 +9,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -19,6 +20,13 @@ import (
 func (r *reader) taken(kind, namespace, name string) bool {
 	o := r.objects[identity{kind, namespace, name}]
 	return o != nil && o.document.taken
+}
+
+// takenPod tells whether a pod comes from a snapshot. One that replaces a pod of the snapshot may have its name, as those of
+// StatefulSets have.
+func (r *reader) takenPod(pod *corev1.Pod) bool {
+	o := r.objects[identity{"Pod", pod.Namespace, pod.Name}]
+	return o != nil && o.document.taken && o.Object == client.Object(pod)
 }
 
 // completeNodes does for Nodes what the API server does, and stands in for the NodeClaims of those that are
@@ -66,7 +74,9 @@ func claimFor(node *corev1.Node) *karpv1.NodeClaim {
 	claim.Status.NodeName, claim.Status.ProviderID = node.Name, node.Spec.ProviderID
 	claim.Status.Capacity, claim.Status.Allocatable = node.Status.Capacity, node.Status.Allocatable
 	var conditions []metav1.Condition
-	for _, c := range []string{karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized, condition.Ready} {
+	for _, c := range []string{
+		karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized, condition.Ready, karpv1.ConditionConsolidatable,
+	} {
 		conditions = append(conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: c})
 	}
 	claim.SetConditions(conditions)
@@ -76,7 +86,7 @@ func claimFor(node *corev1.Node) *karpv1.NodeClaim {
 // completeVolumes gives claims without a class the default one, newest first, and makes those of ephemeral volumes.
 func (r *reader) completeVolumes() {
 	for _, pod := range r.world.Pods {
-		if r.taken("Pod", pod.Namespace, pod.Name) {
+		if r.takenPod(pod) {
 			continue
 		}
 		for _, v := range pod.Spec.Volumes {
@@ -135,7 +145,7 @@ func (r *reader) completePods() {
 		if pod.Spec.NodeName != "" && !nodes[pod.Spec.NodeName] && !snapshot.Terminal(pod) {
 			stray = append(stray, pod)
 		}
-		if r.taken("Pod", pod.Namespace, pod.Name) {
+		if r.takenPod(pod) {
 			continue
 		}
 		snapshot.RequestLimits(&pod.Spec)

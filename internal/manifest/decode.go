@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,7 +27,7 @@ type kind struct{ apiVersion, kind string }
 
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
-	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
+	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass", "RuntimeClass",
 }
 
 // prototypes are empty objects of the kinds that bear on a plan.
@@ -46,6 +47,7 @@ func prototypes() map[kind]client.Object {
 		{"batch/v1", "Job"}:                           &batchv1.Job{},
 		{"policy/v1", "PodDisruptionBudget"}:          &policyv1.PodDisruptionBudget{},
 		{"scheduling.k8s.io/v1", "PriorityClass"}:     &schedulingv1.PriorityClass{},
+		{"node.k8s.io/v1", "RuntimeClass"}:            &nodev1.RuntimeClass{},
 		{"storage.k8s.io/v1", "StorageClass"}:         &storagev1.StorageClass{},
 		{"storage.k8s.io/v1", "CSINode"}:              &storagev1.CSINode{},
 		{karpv1.GroupVersion.String(), "NodePool"}:    &karpv1.NodePool{},
@@ -109,31 +111,57 @@ func (d document) locate(prototype client.Object, err error) error {
 	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(found.Error(), "json: "))
 }
 
-// culprit finds the first of the smallest parts of a document that make it ill when they alone are left of it.
+// culprit finds the first of the smallest parts of a document that make it ill when they alone are left of it. It halves
+// what is left, so that a list of a million items takes twenty attempts.
 func culprit(tree any, ill func() bool) string {
 	switch node := tree.(type) {
 	case map[string]any:
 		whole := maps.Clone(node)
 		defer maps.Copy(node, whole)
-		for _, key := range slices.Sorted(maps.Keys(whole)) {
+		key, found := halve(slices.Sorted(maps.Keys(whole)), func(keys []string) bool {
 			clear(node)
-			node[key] = whole[key]
-			if ill() {
-				return join(key, culprit(whole[key], ill))
+			for _, key := range keys {
+				node[key] = whole[key]
 			}
+			return ill()
+		})
+		if found {
+			return join(key, culprit(whole[key], ill))
 		}
 	case []any:
 		whole := slices.Clone(node)
 		defer copy(node, whole)
-		for i, child := range whole {
+		indexes := make([]int, len(whole))
+		for i := range indexes {
+			indexes[i] = i
+		}
+		i, found := halve(indexes, func(some []int) bool {
 			clear(node)
-			node[i] = child
-			if ill() {
-				return join(fmt.Sprintf("[%d]", i), culprit(child, ill))
+			for _, i := range some {
+				node[i] = whole[i]
 			}
+			return ill()
+		})
+		if found {
+			return join(fmt.Sprintf("[%d]", i), culprit(whole[i], ill))
 		}
 	}
 	return ""
+}
+
+// halve finds the first part that is ill alone, if there is one, and leaves only that in place.
+func halve[T any](parts []T, ill func([]T) bool) (first T, found bool) {
+	for len(parts) > 1 {
+		if half := parts[:len(parts)/2]; ill(half) {
+			parts = half
+		} else {
+			parts = parts[len(parts)/2:]
+		}
+	}
+	if len(parts) == 0 || !ill(parts) {
+		return first, false
+	}
+	return parts[0], true
 }
 
 func join(parent, child string) string {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
@@ -24,10 +25,28 @@ import (
 )
 
 // Dump writes what a plan of the cluster depends on, as one file that Read takes back. What is secret stays behind,
-// see scrub. Workloads are not written: their pods are.
+// see scrub. Workloads make no pods there: the pods are written, and of each workload its template and selector.
 func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Writer) error {
+	return dump(ctx, cluster, takenAt, func(o any) error {
+		data, err := sigsyaml.Marshal(o)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "---\n%s", data)
+		return err
+	})
+}
+
+// DumpJSON is Dump as JSON, one object after the other.
+func DumpJSON(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return dump(ctx, cluster, takenAt, encoder.Encode)
+}
+
+func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write func(any) error) error {
 	head := header{TypeMeta: metav1.TypeMeta{APIVersion: headerVersion, Kind: headerKind}, TakenAt: metav1.NewTime(takenAt.UTC())}
-	if err := writeDocument(w, head); err != nil {
+	if err := write(head); err != nil {
 		return err
 	}
 	spelled := map[reflect.Type]kind{}
@@ -41,31 +60,17 @@ func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Wr
 		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 	} {
-		err := cluster.List(ctx, list)
-		if meta.IsNoMatchError(err) {
-			continue // a cluster that lacks a kind has none of it
-		}
+		written, err := scrubbed(ctx, cluster, list)
 		if err != nil {
 			return fmt.Errorf("take a snapshot: %w", err)
-		}
-		objects, err := meta.ExtractList(list)
-		if err != nil {
-			return err
-		}
-		written := make([]client.Object, 0, len(objects))
-		for _, o := range objects {
-			if o, ok := o.(client.Object); ok && selecting(o) {
-				written = append(written, o)
-			}
 		}
 		slices.SortFunc(written, func(a, b client.Object) int {
 			return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 		})
 		for _, o := range written {
-			scrub(o)
 			k := spelled[reflect.TypeOf(o)]
 			o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(k.apiVersion, k.kind))
-			if err := writeDocument(w, o); err != nil {
+			if err := write(o); err != nil {
 				return err
 			}
 		}
@@ -73,12 +78,34 @@ func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Wr
 	return nil
 }
 
-// writeDocument writes one document of a stream.
-func writeDocument(w io.Writer, o any) error {
-	data, err := sigsyaml.Marshal(o)
-	if err != nil {
-		return err
+// page is how many objects are read at a time. They are scrubbed before the next ones are read: of a pod, most is what a plan
+// does not depend on, and a controller that takes a snapshot of a large cluster must not run out of memory for it.
+const page = 500
+
+// scrubbed reads all objects of a kind that a snapshot has. A cluster that lacks the kind has none of it.
+func scrubbed(ctx context.Context, cluster client.Reader, kind client.ObjectList) ([]client.Object, error) {
+	var out []client.Object
+	for next := ""; ; {
+		list := reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.ObjectList)
+		err := cluster.List(ctx, list, client.Limit(page), client.Continue(next))
+		if meta.IsNoMatchError(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if o, ok := o.(client.Object); ok && selecting(o) {
+				scrub(o)
+				out = append(out, o)
+			}
+		}
+		if next = list.GetContinue(); next == "" {
+			return out, nil
+		}
 	}
-	_, err = fmt.Fprintf(w, "---\n%s", data)
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +19,11 @@ import (
 // workload is what makes pods of a template.
 type workload struct {
 	client.Object
-	kind       kind
-	template   *corev1.PodTemplateSpec
-	replicas   int
+	kind     kind
+	template *corev1.PodTemplateSpec
+	replicas int
+	// asMany tells that the manifest leaves the number of replicas to the cluster, as where a HorizontalPodAutoscaler sets it.
+	asMany     bool
 	volumes    []corev1.PersistentVolumeClaim
 	firstIndex int
 	// labels are what the workload's controller adds to each of its pods.
@@ -30,8 +33,8 @@ type workload struct {
 // maxPods keeps a slip of the keyboard from taking all memory. No cluster has as many.
 const maxPods = 1_000_000
 
-// expand makes the pods of workloads. A workload that is another's, or whose pods are among the inputs, makes none:
-// what it stands for is there already.
+// expand makes the pods of workloads. A workload that is another's, or that has pods among the inputs, makes none: what it
+// stands for is there already. One that comes beside a snapshot takes the place of what the snapshot has of it.
 func (r *reader) expand() error {
 	owners := map[identity]bool{}
 	for _, id := range r.order {
@@ -44,28 +47,78 @@ func (r *reader) expand() error {
 			}
 		}
 	}
+	beside, names := r.newSupplied(), r.podNames()
 	for _, id := range r.order {
 		o := r.objects[id]
+		if o.document.taken {
+			continue // its pods are in the snapshot
+		}
+		if set, ok := o.Object.(*appsv1.DaemonSet); ok {
+			beside.replaceDaemons(id, set)
+		}
 		w, ok := newWorkload(o.Object)
 		if !ok {
 			continue
 		}
-		if w.replicas < 0 {
-			return o.errorf("%s: the number of replicas is negative", o.document.name())
+		if len(w.template.Spec.Containers) == 0 {
+			r.note("%s: %s has no containers in spec.template.spec: its pods are planned as if they needed nothing, and the API server "+
+				"refuses it; check its indentation", o.document.place, o.document.name())
 		}
 		if len(r.world.Pods)+w.replicas > maxPods {
 			return o.errorf("%s: with its %d pods there are more than the %d that one plan takes", o.document.name(), w.replicas, maxPods)
 		}
 		owner := metav1.GetControllerOf(o)
-		if owners[id] || (owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil) {
-			continue
-		}
-		for i := range w.replicas {
-			r.world.Pods = append(r.world.Pods, w.pod(i+w.firstIndex))
-			r.claimsOf(w, i+w.firstIndex)
+		switch {
+		case owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil:
+		case len(beside.pods[id]) > 0:
+			beside.replace(id, w, names)
+		case owners[id]:
+		default:
+			ordinal := w.firstIndex
+			for range w.replicas {
+				ordinal = names.free(&w, ordinal)
+				r.world.Pods = append(r.world.Pods, w.pod(ordinal))
+				r.claimsOf(w, ordinal)
+				ordinal++
+			}
 		}
 	}
+	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return beside.gone[p] })
 	return nil
+}
+
+// podNames are the names that pods have or will have, behind their namespaces. Workloads of different kinds may have the same
+// name, and a plan tells pods apart by theirs.
+type podNames map[string]bool
+
+// podNames are those of the pods among the inputs, and those that StatefulSets give to theirs.
+func (r *reader) podNames() podNames {
+	out := podNames{}
+	for _, pod := range r.world.Pods {
+		out[pod.Namespace+"/"+pod.Name] = true
+	}
+	for _, set := range all[*appsv1.StatefulSet](r) {
+		if w, ok := newWorkload(set); ok {
+			for i := range min(w.replicas, maxPods) {
+				out[w.GetNamespace()+"/"+w.podName(w.firstIndex+i)] = true
+			}
+		}
+	}
+	return out
+}
+
+// free takes the first name from an ordinal on that no other pod has, and returns its ordinal. Pods of a StatefulSet have theirs by
+// right.
+func (n podNames) free(w *workload, ordinal int) int {
+	if w.kind.kind == "StatefulSet" {
+		return ordinal
+	}
+	for ; ; ordinal++ {
+		if name := w.GetNamespace() + "/" + w.podName(ordinal); !n[name] {
+			n[name] = true
+			return ordinal
+		}
+	}
 }
 
 func newWorkload(o client.Object) (workload, bool) {
@@ -101,7 +154,25 @@ func newWorkload(o client.Object) (workload, bool) {
 	default:
 		return workload{}, false
 	}
+	w.asMany = replicasOf(o) == nil
 	return w, true
+}
+
+// replicasOf is what a workload says of its replicas; nil if nothing.
+func replicasOf(o client.Object) *int32 {
+	switch t := o.(type) {
+	case *appsv1.Deployment:
+		return t.Spec.Replicas
+	case *appsv1.ReplicaSet:
+		return t.Spec.Replicas
+	case *appsv1.StatefulSet:
+		return t.Spec.Replicas
+	case *corev1.ReplicationController:
+		return t.Spec.Replicas
+	case *batchv1.Job:
+		return t.Spec.Parallelism
+	}
+	return nil
 }
 
 func orOne(n *int32) int {

@@ -4,30 +4,24 @@
 package manifest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
-	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // document is one object as it was found.
 type document struct {
-	// place is the file, the number of the document in it, and of the item in a list, all from 1.
+	// place is the file, the line that the document begins in, and the number of the item in a list, both from 1.
 	place string
 	// raw is the document as JSON; nil once it has been decoded.
 	raw  []byte
@@ -60,6 +54,9 @@ func (d document) errorf(format string, args ...any) error {
 
 // sources lists the files that a path stands for: itself, or those below a directory, sorted. Hidden ones do not count.
 func sources(path string) ([]string, error) {
+	if path == "" {
+		return nil, errors.New(`-f "": no file is named`)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -90,131 +87,72 @@ func sources(path string) ([]string, error) {
 	return out, err
 }
 
-// split finds the objects in a file. Lists are taken apart.
-func split(name string, data []byte) ([]document, error) {
+// split finds the objects in a file. Lists are taken apart. What is wrong with a document hides no other.
+func split(name string, data []byte) ([]document, []error) {
 	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)
-	}
-	texts, err := texts(data)
-	if err != nil {
-		if bytes.Contains(data, []byte("{{")) {
-			err = fmt.Errorf("%w; this looks like a template: plan what it is rendered to (helm template ... | dovetail plan -f -)", err)
-		}
-		return nil, fmt.Errorf("%s:%d: %w", name, len(texts)+1, err)
+		return nil, []error{fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)}
 	}
 	var out []document
-	for i, text := range texts {
-		d := document{place: fmt.Sprintf("%s:%d", name, i+1)}
-		if bytes.Equal(text, []byte("null")) {
-			continue
-		}
-		d.raw = text
-		docs, err := open(d)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, docs...)
-	}
-	return out, nil
-}
-
-// texts are the documents of a file, as JSON: separated by --- in YAML, one after the other in JSON. After an
-// error they are those before it.
-func texts(data []byte) (out [][]byte, err error) {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		if out, err := jsonTexts(trimmed); err == nil {
-			return out, nil // else it may be YAML that begins with a brace
-		}
-	}
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		text, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return out, err
-		}
-		out = append(out, text)
-	}
-	err = convert(&out)
-	return out, err
-}
-
-// convert makes JSON of YAML. After an error only the documents before it are left.
-func convert(texts *[][]byte) error {
-	errs := make([]error, len(*texts))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for first := 0; first < len(*texts); first += convertedTogether {
-		last := min(first+convertedTogether, len(*texts))
-		group.Go(func() error {
-			for i := first; i < last; i++ {
-				// Two objects without --- between them are not one: hence strict.
-				(*texts)[i], errs[i] = sigsyaml.YAMLToJSONStrict((*texts)[i])
+	var errs []error
+	for _, text := range texts(data) {
+		d := document{place: fmt.Sprintf("%s:%d", name, text.line), raw: text.data}
+		switch {
+		case text.err != nil:
+			if bytes.Contains(data, []byte("{{")) {
+				text.err = fmt.Errorf("%w; this looks like a template: plan what it is rendered to (helm template ... | dovetail plan -f -)", text.err)
 			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs
-	for i, err := range errs {
-		if err != nil {
-			*texts = (*texts)[:i]
-			return err
+			errs = append(errs, d.errorf("%w", text.err))
+		case !bytes.Equal(text.data, []byte("null")):
+			documents, wrong := open(d, 0)
+			out, errs = append(out, documents...), append(errs, wrong...)
 		}
 	}
-	return nil
+	return out, errs
 }
 
-// convertedTogether is how many documents one goroutine converts at a time.
-const convertedTogether = 64
+// maxListDepth bounds how deep Lists may be inside each other. kubectl makes none in a List; each level is read once more.
+const maxListDepth = 8
 
-func jsonTexts(data []byte) (out [][]byte, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	for {
-		var text json.RawMessage
-		err := decoder.Decode(&text)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, text)
-	}
-}
-
-// open returns the document, or its items if it is a list.
-func open(d document) ([]document, error) {
+// open returns the document, or its items if it is a list. The depth is that of lists around it.
+func open(d document, depth int) ([]document, []error) {
 	var o outline
 	if first := bytes.TrimLeft(d.raw, " \t\r\n"); len(first) == 0 || first[0] != '{' {
-		return nil, d.errorf("is not an object")
+		return nil, []error{d.errorf("is not an object")}
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &o); err != nil {
-		return nil, d.errorf("%w", err)
+		return nil, []error{d.errorf("%w", err)}
 	}
 	d.kind.apiVersion, _ = o.APIVersion.(string)
 	d.kind.kind, _ = o.Kind.(string)
-	if d.kind.kind == "" || d.kind.apiVersion == "" {
-		return nil, d.errorf("kind and apiVersion are needed, as in every Kubernetes object%s", unfit(d.place))
-	}
 	d.called = called(o.Metadata)
+	if d.kind.kind == "" || d.kind.apiVersion == "" {
+		return nil, []error{d.errorf("%skind and apiVersion are needed, as in every Kubernetes object%s", prefixed(d.called), unfit(d.place))}
+	}
 	if o.Items == nil || !strings.HasSuffix(d.kind.kind, "List") {
 		return []document{d}, nil
 	}
+	if depth == maxListDepth {
+		return nil, []error{d.errorf("Lists are inside each other more than %d deep", maxListDepth)}
+	}
 	out := make([]document, 0, len(o.Items))
+	var errs []error
 	for i, item := range o.Items {
 		sub := document{place: fmt.Sprintf("%s: item %d", d.place, i+1), raw: item}
 		if d.kind.kind != "List" {
 			sub.raw = d.lent(item)
 		}
-		inner, err := open(sub)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, inner...)
+		inner, wrong := open(sub, depth+1)
+		out, errs = append(out, inner...), append(errs, wrong...)
 	}
-	return out, nil
+	return out, errs
+}
+
+// prefixed puts a name before what is wrong with the object.
+func prefixed(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + ": "
 }
 
 // unfit says what to do about a file that is not made of objects, where its name tells what it is.

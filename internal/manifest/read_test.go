@@ -73,7 +73,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"not YAML", "a: [", "stdin:1: "},
 		{"neither YAML nor JSON", "\xff\xfeb", "stdin: is not text in UTF-8"},
 		{"a template", "{apiVersion: v1, kind: Pod, metadata: {name: {{ .Name }}}}", "stdin:1: yaml: "},
-		{"second document is not YAML", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\na: [", "stdin:2: "},
+		{"second document is not YAML", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\na: [", "stdin:3: yaml: line 3: "},
 		{"no --- between two", "apiVersion: v1\nkind: Pod\napiVersion: v1\nkind: Node\n", "stdin:1: "},
 		{"not an object", "- a\n- b\n", "stdin:1: is not an object"},
 		{"no kind", "{apiVersion: v1}", "stdin:1: kind and apiVersion are needed"},
@@ -96,15 +96,15 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		},
 		{
 			"a quantity below zero", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
-			"stdin:1: Deployment d: spec.template.spec.initContainers[0].resources.requests.memory: is negative",
+			"stdin:1: Deployment d: spec.template.spec.initContainers[0].resources.requests[memory]: Invalid value: \"-1\": must be greater than or equal to 0",
 		},
 		{
 			"what a node has below zero", "{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {capacity: {cpu: -1}}}",
-			"stdin:1: Node node-1: status.capacity.cpu: is negative",
+			"stdin:1: Node node-1: status.capacity[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
 		},
 		{
 			"replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: -1}}",
-			"stdin:1: Deployment d: the number of replicas is negative",
+			"stdin:1: Deployment d: spec.replicas: Invalid value: -1: must be greater than or equal to 0",
 		},
 		{
 			"what the schema of a NodePool refuses", poolHead + "spec: {weight: 101, template: {spec: {requirements: [], " + ref + "}}}",
@@ -130,7 +130,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 
 func TestEveryBadDocumentIsNamedAtOnce(t *testing.T) {
 	_, err := manifest.Read([]string{"-", "no/such.yaml"}, strings.NewReader("{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Node}"))
-	for _, want := range []string{"stdin:1: Pod", "stdin:2: Node", "no/such.yaml"} {
+	for _, want := range []string{"stdin:1: Pod", "stdin:3: Node", "no/such.yaml"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
 		}
@@ -146,7 +146,7 @@ func TestNotes(t *testing.T) {
 {apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: c}, spec: {role: r, amiSelectorTerms: [{id: "${AMI}"}],
   subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}}
 `)
-	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "stdin:2: NodePool old (karpenter.sh/v1beta1) left out: this kind is read in karpenter.sh/v1"} {
+	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "stdin:4: NodePool old (karpenter.sh/v1beta1) left out: this kind is read in karpenter.sh/v1"} {
 		if i >= len(w.Notes) || !strings.Contains(w.Notes[i], want) {
 			t.Errorf("notes %q: number %d does not say %q", w.Notes, i, want)
 		}
@@ -275,5 +275,16 @@ func TestPodsOfWorkloads(t *testing.T) {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A slip of the indentation must not make pods that cost nothing without a word.
+func TestAWorkloadWithoutContainersIsNoted(t *testing.T) {
+	w, err := manifest.Read([]string{"-"}, strings.NewReader(
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, containers: [{name: c}], template: {spec: {}}}}"))
+	if err != nil || !slices.ContainsFunc(w.Notes, func(n string) bool {
+		return strings.HasPrefix(n, "stdin:1: Deployment web has no containers in spec.template.spec")
+	}) {
+		t.Errorf("%v, notes %q", err, w.Notes)
 	}
 }

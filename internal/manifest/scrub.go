@@ -24,17 +24,24 @@ func scrub(o client.Object) {
 		t.Spec = scrubbedSpec(&t.Spec)
 		t.Status = scrubbedStatus(&t.Status)
 	case *appsv1.DaemonSet:
-		t.Spec.Template.Spec = scrubbedSpec(&t.Spec.Template.Spec)
-		scrubMeta(&t.Spec.Template.ObjectMeta)
+		scrubTemplate(&t.Spec.Template)
 		t.Status = appsv1.DaemonSetStatus{}
 	case *corev1.Service:
 		t.Spec, t.Status = corev1.ServiceSpec{Selector: t.Spec.Selector}, corev1.ServiceStatus{}
 	case *corev1.ReplicationController:
-		t.Spec, t.Status = corev1.ReplicationControllerSpec{Replicas: new(int32), Selector: t.Spec.Selector}, corev1.ReplicationControllerStatus{}
+		if t.Spec.Template != nil {
+			scrubTemplate(t.Spec.Template)
+		}
+		t.Spec = corev1.ReplicationControllerSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}
+		t.Status = corev1.ReplicationControllerStatus{}
 	case *appsv1.ReplicaSet:
-		t.Spec, t.Status = appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: t.Spec.Selector}, appsv1.ReplicaSetStatus{}
+		scrubTemplate(&t.Spec.Template)
+		t.Spec = appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}
+		t.Status = appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
-		t.Spec, t.Status = appsv1.StatefulSetSpec{Replicas: new(int32), Selector: t.Spec.Selector}, appsv1.StatefulSetStatus{}
+		scrubTemplate(&t.Spec.Template)
+		t.Spec = appsv1.StatefulSetSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}
+		t.Status = appsv1.StatefulSetStatus{}
 	case *corev1.Node:
 		t.Status = corev1.NodeStatus{Capacity: t.Status.Capacity, Allocatable: t.Status.Allocatable, Conditions: t.Status.Conditions}
 	case *awsv1.EC2NodeClass:
@@ -46,6 +53,12 @@ func scrub(o client.Object) {
 	case *policyv1.PodDisruptionBudget:
 		t.Status.DisruptedPods = nil
 	}
+}
+
+// scrubTemplate leaves of a template what tells whether a workload beside the snapshot makes the same pods.
+func scrubTemplate(t *corev1.PodTemplateSpec) {
+	t.Spec = scrubbedSpec(&t.Spec)
+	scrubMeta(&t.ObjectMeta)
 }
 
 // annotated are the domains whose annotations bear on plans.

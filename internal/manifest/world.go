@@ -1,12 +1,13 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -30,6 +32,10 @@ type World struct {
 	NodeClasses map[string]*awsv1.EC2NodeClass
 	// Now is when the world was taken from a cluster; of manifests, when the youngest object was created.
 	Now time.Time
+	// Changes are what workloads beside a snapshot do to its pods, Drifted the nodes that are not what a NodePool or node class
+	// beside a snapshot would launch, by NodeClaim.
+	Changes []Change
+	Drifted map[string]Drift
 	// Notes are for people: what was left out, and what looks like a mistake.
 	Notes []string
 }
@@ -62,6 +68,10 @@ type reader struct {
 	takenAt     time.Time
 	skipped     map[kind]*leftOut
 	skipOrder   []kind
+	source      source
+	namespace   string
+	// overridden are objects of a snapshot that have come again beside it.
+	overridden map[identity]*object
 }
 
 // object is a decoded document.
@@ -70,18 +80,40 @@ type object struct {
 	document
 }
 
-// Read reads files, directories, and for "-" stdin. Whatever is wrong with any of them is in the error.
+// Input is what a world is read from.
+type Input struct {
+	// Paths are files and directories, and "-" for Stdin.
+	Paths []string
+	Stdin io.Reader
+	// Namespace is that of objects that name none; empty for "default".
+	Namespace string
+	// MaxBytes is how much all of it may be; 0 stands for DefaultMaxBytes.
+	MaxBytes int64
+}
+
+// DefaultMaxBytes keeps a device or a wrong file from taking all memory. A cluster of 100,000 pods is a third of it.
+const DefaultMaxBytes = 1 << 30
+
+// Read reads files, directories, and for "-" stdin, within the default bound.
 func Read(paths []string, stdin io.Reader) (*World, error) {
+	return Input{Paths: paths, Stdin: stdin}.Read()
+}
+
+// Read makes a world of the input. Whatever is wrong with any of it is in the error.
+func (in Input) Read() (*World, error) {
 	r := &reader{
 		world:      &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
 		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*leftOut{},
+		overridden: map[identity]*object{},
+		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
+		source:     source{stdin: in.Stdin, most: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
 	}
 	var errs []error
-	for _, path := range paths {
-		errs = append(errs, r.path(path, stdin))
+	for _, path := range in.Paths {
+		errs = append(errs, r.path(path)...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if len(errs) > 0 {
+		return nil, joinedErrors(errs)
 	}
 	for _, k := range r.skipOrder {
 		r.note("%s: %s", r.skipped[k].place, r.skipped[k].why(k, r.prototypes))
@@ -89,51 +121,82 @@ func Read(paths []string, stdin io.Reader) (*World, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
+	if more := len(r.world.Notes) - mostNotes; more > 0 {
+		r.world.Notes = append(r.world.Notes[:mostNotes:mostNotes], fmt.Sprintf("%d notes more are left out", more))
+	}
 	return r.world, nil
+}
+
+// mostErrors and mostNotes are how many of each are printed: a wrong file of a million documents has as many.
+const mostErrors, mostNotes = 50, 200
+
+// mostOfError is how many characters of one are printed: a name may be as long as a file.
+const mostOfError = 2000
+
+// listed are the faults of one object, on one line.
+func listed(wrong field.ErrorList) string {
+	const most = 5
+	var out []string
+	for _, err := range wrong[:min(len(wrong), most)] {
+		out = append(out, err.Error())
+	}
+	if more := len(wrong) - most; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// joinedErrors is one error of several.
+func joinedErrors(errs []error) error {
+	if more := len(errs) - mostErrors; more > 0 {
+		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("%d errors more are left out", more))
+	}
+	out := make([]error, len(errs))
+	for i, err := range errs {
+		if out[i] = err; len(err.Error()) > mostOfError {
+			out[i] = errors.New(strings.ToValidUTF8(err.Error()[:mostOfError], "") + " ...")
+		}
+	}
+	return errors.Join(out...)
 }
 
 func (r *reader) note(format string, args ...any) {
 	r.world.Notes = append(r.world.Notes, fmt.Sprintf(format, args...))
 }
 
-func (r *reader) path(path string, stdin io.Reader) error {
+// path reads what a path stands for.
+func (r *reader) path(path string) []error {
 	if path == "-" {
-		data, err := io.ReadAll(stdin)
-		if err != nil {
-			return fmt.Errorf("stdin: %w", err)
-		}
-		return r.file("stdin", data)
+		return r.file(path)
 	}
 	files, err := sources(path)
 	if err != nil {
-		return err
+		return []error{err}
 	}
 	var errs []error
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err == nil {
-			err = r.file(file, data)
-		}
-		errs = append(errs, err)
+		errs = append(errs, r.file(file)...)
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
-func (r *reader) file(name string, data []byte) error {
-	documents, err := split(name, data)
+func (r *reader) file(path string) []error {
+	name, data, err := r.source.read(path)
 	if err != nil {
-		return err
+		return []error{err}
 	}
-	if len(documents) == 0 {
+	documents, errs := split(name, data)
+	if len(documents) == 0 && len(errs) == 0 {
 		r.note("%s: holds no objects", name)
 	}
 	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind == kind{headerVersion, headerKind} })
-	var errs []error
 	for _, d := range documents {
 		d.taken = taken
-		errs = append(errs, r.add(d))
+		if err := r.add(d); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // add takes up one document.
@@ -155,8 +218,8 @@ func (r *reader) add(d document) error {
 		return err
 	}
 	r.world.Notes = append(r.world.Notes, notes...)
-	if path := negative(into); path != "" && !d.taken {
-		return d.errorf("%s: %s: is negative", d.name(), path)
+	if wrong := faults(into); len(wrong) > 0 && !d.taken { // what a cluster has, its API server has admitted
+		return d.errorf("%s: %s", d.name(), listed(wrong))
 	}
 	if pool, ok := into.(*karpv1.NodePool); ok {
 		if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
@@ -169,7 +232,12 @@ func (r *reader) add(d document) error {
 	r.identify(into, k.kind)
 	id := identity{k.kind, into.GetNamespace(), into.GetName()}
 	if before := r.objects[id]; before != nil {
-		r.note("%s: %s replaces that of %s", d.place, d.name(), before.place)
+		if !before.document.taken || d.taken {
+			r.note("%s: %s replaces that of %s", d.place, d.name(), before.place)
+		} else {
+			r.overridden[id] = before
+			inherit(into, before.Object)
+		}
 	} else {
 		r.order = append(r.order, id)
 	}
@@ -229,7 +297,7 @@ func (r *reader) identify(o client.Object, kind string) {
 	case slices.Contains(clusterWide, kind):
 		o.SetNamespace("")
 	case o.GetNamespace() == "":
-		o.SetNamespace(metav1.NamespaceDefault)
+		o.SetNamespace(r.namespace)
 	}
 	if o.GetName() == "" {
 		key := kind + "/" + o.GetNamespace() + "/" + o.GetGenerateName()
@@ -284,8 +352,11 @@ func (r *reader) finish() error {
 	if err := r.expand(); err != nil {
 		return err
 	}
+	if err := r.drift(); err != nil {
+		return err
+	}
 	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeNamespaces} {
 		complete()
 	}
-	return nil
+	return r.completeRuntimes()
 }

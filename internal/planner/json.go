@@ -10,11 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
 // Report is a plan and what it took to make it.
 type Report struct {
 	Plan schedule.Plan
+	// Changes are what was supplied beside a snapshot, Drift the nodes that are out of date by it; nil if there are none.
+	Changes []manifest.Change
+	Drift   *Drift
+	// Consolidation is nil if nobody wants to know.
+	Consolidation *Consolidation
 	// Effort is left out of what is printed if nil, so that equal inputs print equal bytes.
 	Effort *Effort
 }
@@ -40,6 +46,8 @@ type jsonOffering struct {
 	Zone         string  `json:"zone"`
 	CapacityType string  `json:"capacityType"`
 	Price        float64 `json:"price"`
+	// PriceDerived is left out of listed prices.
+	PriceDerived bool `json:"priceDerived,omitempty"`
 }
 
 type jsonExisting struct {
@@ -69,6 +77,7 @@ func (r *Report) JSON(w io.Writer) error {
 	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) any {
 		return newUnplaced(&r.Plan.Rejected[i])
 	})
+	r.disruption(p)
 	p.text(",\n  \"stats\": ")
 	stats, err := r.stats()
 	if err != nil {
@@ -133,7 +142,7 @@ func newUnplaced(rejected *schedule.Rejection) jsonUnplaced {
 func newClaim(l *schedule.Launch) jsonClaim {
 	claim := jsonClaim{
 		NodePool: l.Pool.Name,
-		Offering: jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price},
+		Offering: jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price, l.Offering.PriceDerived},
 		Requests: l.Requests,
 		Pods:     names(l.Pods),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -171,5 +172,54 @@ func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 	}
 	if strings.Join(got, " ") != "new small waiting" {
 		t.Errorf("pods to plan: %v, want those of the cluster that wait, and the new one", got)
+	}
+}
+
+// What a snapshot of a cluster holds is enough to tell which pods an edited Deployment replaces.
+func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) {
+	template := func(cpu string) corev1.PodTemplateSpec {
+		t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "7f9"}}}
+		t.Spec.Containers = []corev1.Container{{Name: "c", Image: "web", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: secret}}, Resources: corev1.ResourceRequirements{Requests: fixture.Resources("cpu", cpu)}}}
+		return t
+	}
+	owned := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u", Controller: new(true)}}
+	}
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7f9", OwnerReferences: owned("Deployment", "web")}}
+	rs.Spec.Template, rs.Spec.Replicas, rs.Spec.Selector = template("1"), new(int32(2)), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	objects := append(liveWorld(), rs)
+	for _, name := range []string{"web-7f9-a", "web-7f9-b"} {
+		pod := &corev1.Pod{ObjectMeta: template("1").ObjectMeta, Spec: template("1").Spec}
+		pod.Namespace, pod.Name, pod.OwnerReferences, pod.Status.Phase = "shop", name, owned("ReplicaSet", "web-7f9"), corev1.PodRunning
+		pod.Spec.NodeName = "node-1"
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "injected"})
+		objects = append(objects, pod)
+	}
+	var out bytes.Buffer
+	if err := manifest.Dump(t.Context(), apitest.New(t, fixture.Now, objects...), fixture.Now(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), secret) {
+		t.Error("the snapshot holds what is secret")
+	}
+	now := filepath.Join(t.TempDir(), "now.yaml")
+	if err := os.WriteFile(now, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, cpu, want string }{{"as it is", "1", ""}, {"another request", "2", "2"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := manifest.Read([]string{now, "-"}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, "+
+				"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: "+tt.cpu+"}}}]}}}}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, c := range w.Changes {
+				got += strconv.Itoa(c.Replaced)
+			}
+			if got != tt.want {
+				t.Errorf("replaced %q, want %q: %+v", got, tt.want, w.Changes)
+			}
+		})
 	}
 }

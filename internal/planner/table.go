@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
@@ -33,6 +34,7 @@ func (r *Report) WideTable(w io.Writer) error { return r.table(w, 0) }
 // table prints the report. A width of 0 is any.
 func (r *Report) table(w io.Writer, width int) error {
 	var b strings.Builder
+	r.changes(&b, width)
 	if width == 0 {
 		r.wideLaunches(&b)
 	} else {
@@ -41,6 +43,8 @@ func (r *Report) table(w io.Writer, width int) error {
 	r.use(&b)
 	r.placements(&b, width)
 	r.rejections(&b, width)
+	r.drift(&b, width)
+	r.consolidation(&b, width)
 	r.total(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -70,7 +74,7 @@ type lot struct {
 }
 
 func (l *lot) key() string {
-	return strings.Join(slices.Concat([]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)}, l.uses, l.who), "\t")
+	return strings.Join(slices.Concat([]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}, l.uses, l.who), "\t")
 }
 
 // lots are the nodes to buy, in the order of the plan.
@@ -96,28 +100,20 @@ func (r *Report) lots() []*lot {
 
 // launches lists the nodes to buy, and below each what it is used for.
 func (r *Report) launches(b *strings.Builder, width int) {
-	const indent = "         "
 	names := r.resources()
 	var rows [][]string
-	var below []string
+	var details []string
 	for _, l := range r.lots() {
-		rows = append(rows, []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)})
+		rows = append(rows, []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)})
 		var uses []string
 		for i, name := range names {
 			if l.uses[i] != "-" {
 				uses = append(uses, string(name)+" "+l.uses[i])
 			}
 		}
-		below = append(below, wrap(indent, uses, width)+wrap(indent, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
+		details = append(details, wrap(below, uses, width)+wrap(below, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
 	}
-	var table strings.Builder
-	section(&table, "Nodes to buy", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows)
-	for i, line := range strings.SplitAfter(table.String(), "\n") {
-		b.WriteString(line)
-		if row := i - 2; row >= 0 && row < len(below) { // behind the title and the columns
-			b.WriteString(below[row])
-		}
-	}
+	detailed(b, "Nodes to buy", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details)
 }
 
 // wrap prints items one after the other, and goes on in the next line where one would reach beyond the width.
@@ -163,7 +159,7 @@ func (r *Report) wideLaunches(b *strings.Builder) {
 	}
 	var rows [][]string
 	for _, l := range r.lots() {
-		row := []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price)}
+		row := []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}
 		rows = append(rows, append(append(row, l.uses...), strings.Join(l.who, ", ")))
 	}
 	section(b, "Nodes to buy", append(columns, "FOR"), rows)
@@ -237,6 +233,14 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(value, 'f', 2, 64), "0"), ".") + unit
 }
 
+// each is the price of a node; a "~" marks a derived one.
+func each(o catalog.Offering) string {
+	if o.PriceDerived {
+		return "~" + dollars(o.Price)
+	}
+	return dollars(o.Price)
+}
+
 func dollars(price float64) string { return strconv.FormatFloat(price, 'f', 4, 64) }
 
 // crowd names pods by what they belong to: shop/web x3, shop/db-0.
@@ -307,7 +311,7 @@ func (r *Report) placements(b *strings.Builder, width int) {
 	}
 	fmt.Fprintln(b, "Nodes that take pods")
 	for _, p := range r.Plan.Placements {
-		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap("         ", crowd(p.Pods), width))
+		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap(below, crowd(p.Pods), width))
 	}
 	fmt.Fprintln(b)
 }

@@ -9,10 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,12 +37,19 @@ type Settings struct {
 	SubnetRefreshInterval time.Duration
 
 	MetricsPort, HealthProbePort int
-	EnableProfiling              bool
-	KubeClientQPS                float64
-	KubeClientBurst              int
-	DisableLeaderElection        bool
-	LeaderElectionName           string
-	LeaderElectionNamespace      string
+	// BindAddress is the IP address that both ports are opened on; empty means all interfaces, as kubelet's probes and
+	// Prometheus need it in a pod.
+	BindAddress string
+	// MetricsSecure serves metrics by HTTPS, and only to clients that the API server knows and allows. MetricsCertDir has tls.crt
+	// and tls.key for it; empty makes a certificate that nobody has signed.
+	MetricsSecure           bool
+	MetricsCertDir          string
+	EnableProfiling         bool
+	KubeClientQPS           float64
+	KubeClientBurst         int
+	DisableLeaderElection   bool
+	LeaderElectionName      string
+	LeaderElectionNamespace string
 	// MemoryLimit in bytes; the Go runtime is told nine tenths of it. Negative means none.
 	MemoryLimit int64
 	LogLevel    string
@@ -59,14 +66,16 @@ type Settings struct {
 	AWSFeatureGates                     string
 	// ValidatePlans has each plan checked by a second program, before it is carried out.
 	ValidatePlans bool
+	// PanicSnapshotDir is where the cluster is kept on which planning panicked; nowhere if empty.
+	PanicSnapshotDir string
 	// MaxFailedReplacements is after how many nodes that did not come up, of those launched to replace others for one reason,
 	// that reason pauses in a pool; 0 for never.
 	MaxFailedReplacements int
 	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
 	// to take another time.
 	UsualJoinTime time.Duration
-	// UsualTaintTime is after which a taint of a node's start that is still there is named, and the node does not count
-	// as capacity on its way any more.
+	// UsualTaintTime is after which a startup taint that is still there, or a node that is still not Ready, is named, and the node does
+	// not count as in-flight capacity any more.
 	UsualTaintTime time.Duration
 	// MendLostTaints removes the cloud controller manager's taint from nodes that it is done with: a stale write has put
 	// it back.
@@ -114,7 +123,7 @@ func (p Planning) Validate() error {
 		broken  bool
 		message string
 	}{
-		{p.VMMemoryOverheadPercent < 0 || p.VMMemoryOverheadPercent >= 1, fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
+		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
 		{p.NodeCost < 0 || math.IsInf(p.NodeCost, 0) || math.IsNaN(p.NodeCost), fmt.Sprintf("--node-cost %v is not an amount of dollars per hour", p.NodeCost)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
@@ -144,7 +153,10 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are remembered")
 
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
+	flagBool(fs, &s.MetricsSecure, "metrics-secure", e.boolean("METRICS_SECURE", false), "serve /metrics by HTTPS, and only to clients that may get it by RBAC")
+	fs.StringVar(&s.MetricsCertDir, "metrics-cert-dir", e.text("METRICS_CERT_DIR", ""), "directory with tls.crt and tls.key for --metrics-secure; self-signed if not set")
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
+	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of both ports; all interfaces if not set")
 	flagBool(fs, &s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
 	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
 	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "requests at once to the API server")
@@ -158,9 +170,12 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
 	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
-	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored")
+	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
+		"directory of the last clusters on which planning panicked, without what is secret; if empty, none is kept")
+	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; names that are not known are ignored, with a warning")
 	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 2), "nodes launched to replace others that may fail to come up before replacing pauses for their reason, in their pool; 0 for never pausing")
-	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute), "time after which a taint of a node's start that is still there is named")
+	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute),
+		"time after which a startup taint that is still there, or a node that is still not Ready, is named")
 	flagBool(fs, &s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
 	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 
@@ -170,7 +185,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	flagBool(fs, &s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "refuse pods with resource claims; if false, plan them by what DRA drivers publish (needs Kubernetes 1.34)")
 	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "where logs go: stdout, stderr or files, separated by commas")
 	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "where it is said that logs cannot be written: stdout, stderr or files, separated by commas")
-	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; unknown names are ignored")
+	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; names that are not known are ignored, with a warning")
 	return e.unreadable
 }
 
@@ -191,6 +206,7 @@ func (s Settings) Validate() error {
 	refuse(err != nil, "cluster-ca-bundle", "is not base64: %v", err)
 	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
 	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
+	refuse(math.IsNaN(s.KubeClientQPS) || math.IsInf(s.KubeClientQPS, 0), "kube-client-qps", "%v is not a number of requests per second", s.KubeClientQPS)
 	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
@@ -198,8 +214,10 @@ func (s Settings) Validate() error {
 	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
 	refuse(s.UsualTaintTime <= 0, "usual-taint-time", "%v is not positive", s.UsualTaintTime)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
+	refuse(s.MetricsCertDir != "" && !s.MetricsSecure, "metrics-cert-dir", "has no effect without --metrics-secure: set that, too")
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
 	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)
+	refuse(s.BindAddress != "" && net.ParseIP(s.BindAddress) == nil, "bind-address", "%q is not an IP address", s.BindAddress)
 	_, err = s.Gates()
 	refuse(err != nil, "feature-gates", "%v", err)
 	_, err = gates(s.AWSFeatureGates)
@@ -213,51 +231,6 @@ func isPort(port int) bool { return port >= 0 && port <= 65535 }
 // NominationWindow is how long a pod's nomination protects a node.
 func (s Settings) NominationWindow() time.Duration {
 	return max(2*s.BatchMaxDuration, 10*time.Second)
-}
-
-// Gates returns what --feature-gates says, by name.
-func (s Settings) Gates() (map[string]bool, error) { return gates(s.FeatureGates) }
-
-func gates(text string) (map[string]bool, error) {
-	out := map[string]bool{}
-	for entry := range strings.SplitSeq(text, ",") {
-		if strings.TrimSpace(entry) == "" {
-			continue
-		}
-		name, value, found := strings.Cut(strings.TrimSpace(entry), "=")
-		on, err := strconv.ParseBool(value)
-		if !found || err != nil {
-			return nil, fmt.Errorf("%q is not Name=true or Name=false", entry)
-		}
-		out[name] = on
-	}
-	return out, nil
-}
-
-// Names of feature gates. All are off by default but ReservedCapacity.
-const (
-	GateReservedCapacity = "ReservedCapacity"
-	GateStaticCapacity   = "StaticCapacity"
-	GateNodeOverlay      = "NodeOverlay"
-	GateCapacityBuffer   = "CapacityBuffer"
-	GateNodeRepair       = "NodeRepair"
-	GateSpotToSpot       = "SpotToSpotConsolidation"
-)
-
-// GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
-const GateNodeClassCEL = "NodeClassCEL"
-
-// AWSGate tells whether a feature gate of the AWS provider is on.
-func (s Settings) AWSGate(name string) bool {
-	on, _ := gates(s.AWSFeatureGates) // Validate has said what is wrong with them
-	return on[name]
-}
-
-// Gate tells whether a feature gate is on.
-func (s Settings) Gate(name string) bool {
-	gates, _ := s.Gates() // Validate has said what is wrong with them
-	on, said := gates[name]
-	return on || !said && name == GateReservedCapacity
 }
 
 // env reads defaults from the environment.

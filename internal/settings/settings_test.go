@@ -69,8 +69,14 @@ func TestRefusedSettings(t *testing.T) {
 		{"CA not base64", []string{"--cluster-name=a", "--cluster-ca-bundle=***"}, "--cluster-ca-bundle"},
 		{"negative memory overhead", []string{"--cluster-name=a", "--vm-memory-overhead-percent=-0.1"}, "--vm-memory-overhead-percent"},
 		{"memory overhead in percent", []string{"--cluster-name=a", "--vm-memory-overhead-percent=7.5"}, "--vm-memory-overhead-percent"},
+		{"memory overhead that is no number", []string{"--cluster-name=a", "--vm-memory-overhead-percent=NaN"}, "--vm-memory-overhead-percent NaN"},
+		{"memory overhead without end", []string{"--cluster-name=a", "--vm-memory-overhead-percent=+Inf"}, "--vm-memory-overhead-percent +Inf"},
+		{"memory overhead of all", []string{"--cluster-name=a", "--vm-memory-overhead-percent=1"}, "--vm-memory-overhead-percent 1"},
+		{"requests that are no number", []string{"--cluster-name=a", "--kube-client-qps=NaN"}, "--kube-client-qps NaN"},
+		{"a gate without a name", []string{"--cluster-name=a", "--feature-gates==true"}, "--feature-gates"},
 		{"no such port", []string{"--cluster-name=a", "--metrics-port=65536"}, "--metrics-port"},
 		{"one port for two", []string{"--cluster-name=a", "--metrics-port=8081"}, "--health-probe-port"},
+		{"a certificate for metrics without TLS", []string{"--cluster-name=a", "--metrics-cert-dir=/certs"}, "--metrics-cert-dir"},
 		{"negative ENIs", []string{"--cluster-name=a", "--reserved-enis=-1"}, "--reserved-enis"},
 		{"images refreshed too often", []string{"--cluster-name=a", "--ami-refresh-interval=59s"}, "--ami-refresh-interval"},
 		{"subnets refreshed too often", []string{"--cluster-name=a", "--subnet-refresh-interval=1s"}, "--subnet-refresh-interval"},
@@ -112,5 +118,29 @@ func TestGates(t *testing.T) {
 	s.AWSFeatureGates = ""
 	if s.FeatureGates = "ReservedCapacity=false"; s.Gate(GateReservedCapacity) || s.Gate(GateStaticCapacity) {
 		t.Error("want everything off")
+	}
+}
+
+func TestFeatureGatesWithoutEffectAreNamedAtTheStart(t *testing.T) {
+	for _, tt := range []struct{ name, core, aws, want string }{
+		{"none", "", "", ""},
+		{"known", "NodeRepair=true,SpotToSpotConsolidation=false", "NodeClassCEL=true", ""},
+		{"misspelt", "SpotToSpotConsolidaton=true", "", "--feature-gates: SpotToSpotConsolidaton is not known and has no effect: did you mean SpotToSpotConsolidation?"},
+		{"of another case", "noderepair=false", "", "--feature-gates: noderepair is not known and has no effect: did you mean NodeRepair?"},
+		{"unheard of", "Drift=true", "", "--feature-gates: Drift is not known and has no effect: known are ReservedCapacity, StaticCapacity, "},
+		{"Karpenter's, which is missing here", "TerminateFirstDrift=true", "", "--feature-gates: TerminateFirstDrift has no effect here"},
+		{"Karpenter's, off as its chart says", "TerminateFirstDrift=false", "DRAEFA=false", ""},
+		{"at the wrong flag", "NodeClassCEL=true", "", "--feature-gates: NodeClassCEL has no effect here: set it by --aws-feature-gates"},
+		{"of AWS", "", "NodeClasCEL=true", "--aws-feature-gates: NodeClasCEL is not known and has no effect: did you mean NodeClassCEL?"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _, err := parse(t, map[string]string{"FEATURE_GATES": tt.core, "AWS_FEATURE_GATES": tt.aws}, "--cluster-name=a")
+			if err != nil {
+				t.Fatalf("%v: an unknown gate must not keep the controller from starting", err)
+			}
+			if got := strings.Join(s.GateWarnings(), "\n"); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("warnings %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -22,7 +22,9 @@ import (
 type Report struct {
 	// Region, NodePool and NodeClass are empty where there is none.
 	Region, NodePool, NodeClass string
-	Entries                     []Entry
+	// Basis says what derived prices come from, and Currency what all are in; empty if nothing is known of it.
+	Basis, Currency string
+	Entries         []Entry
 }
 
 // Names prints the types' names, one a line.
@@ -72,8 +74,32 @@ func (r *Report) table(w io.Writer, wide bool) error {
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.footnotes(w)
 }
+
+// footnotes explain prices.
+func (r *Report) footnotes(w io.Writer) error {
+	if r.Basis != "" && slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.derived() }) {
+		if _, err := fmt.Fprintf(w, "\n~ is a derived price, which no list has (%s).\n", r.Basis); err != nil {
+			return err
+		}
+	}
+	if r.Currency != "" && r.Currency != "USD" {
+		_, err := fmt.Fprintf(w, "\nPrices are in %s, not in dollars.\n", r.Currency)
+		return err
+	}
+	return nil
+}
+
+// derived tells whether any price that the table shows is.
+func (e *Entry) derived() bool {
+	return strings.HasPrefix(e.price(karpv1.CapacityTypeOnDemand), derivedMark) || strings.HasPrefix(e.price(karpv1.CapacityTypeSpot), derivedMark)
+}
+
+const derivedMark = "~"
 
 const none = "-"
 
@@ -92,11 +118,15 @@ func cores(q resource.Quantity) string {
 }
 
 func (e *Entry) price(capacityType string) string {
-	price, ok := e.cheapest(capacityType)
+	o, ok := e.cheapest(capacityType)
 	if !ok {
 		return none
 	}
-	return strconv.FormatFloat(price, 'f', 4, 64)
+	mark := ""
+	if o.PriceDerived {
+		mark = derivedMark
+	}
+	return mark + strconv.FormatFloat(o.Price, 'f', 4, 64)
 }
 
 // zones are those that the type can be had in, without the region that they begin with.
@@ -145,6 +175,8 @@ type (
 		Region        string      `json:"region,omitempty"`
 		NodePool      string      `json:"nodePool,omitempty"`
 		NodeClass     string      `json:"nodeClass,omitempty"`
+		Basis         string      `json:"priceBasis,omitempty"` // of derived prices
+		Currency      string      `json:"currency,omitempty"`
 		InstanceTypes []entryJSON `json:"instanceTypes"`
 	}
 	entryJSON struct {
@@ -163,15 +195,17 @@ type (
 		Available    bool   `json:"available"`
 		Why          string `json:"why,omitempty"` // not available
 		// Price is per hour; it is left out if none is known.
-		Price       float64 `json:"price,omitempty"`
-		Reservation string  `json:"reservation,omitempty"`
-		Partition   string  `json:"partition,omitempty"`
+		Price float64 `json:"price,omitempty"`
+		// PriceDerived is true of a price that no list has.
+		PriceDerived bool   `json:"priceDerived,omitempty"`
+		Reservation  string `json:"reservation,omitempty"`
+		Partition    string `json:"partition,omitempty"`
 	}
 )
 
 // JSON prints everything, for programs.
 func (r *Report) JSON(w io.Writer) error {
-	out := reportJSON{Region: r.Region, NodePool: r.NodePool, NodeClass: r.NodeClass, InstanceTypes: make([]entryJSON, len(r.Entries))}
+	out := reportJSON{Region: r.Region, NodePool: r.NodePool, NodeClass: r.NodeClass, Basis: r.Basis, Currency: r.Currency, InstanceTypes: make([]entryJSON, len(r.Entries))}
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		t := entryJSON{
@@ -186,7 +220,7 @@ func (r *Report) JSON(w io.Writer) error {
 		for j := range e.Offerings {
 			o := &e.Offerings[j]
 			partition, _ := o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Single()
-			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.Why, o.Price, o.ReservationID, partition}
+			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.Why, o.Price, o.PriceDerived, o.ReservationID, partition}
 		}
 		out.InstanceTypes[i] = t
 	}

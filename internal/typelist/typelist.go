@@ -154,7 +154,7 @@ func (q Query) compare(a, b *Entry) int {
 		y, yOK := b.cheapest("")
 		switch {
 		case xOK && yOK:
-			by = cmp.Compare(x, y)
+			by = cmp.Compare(x.Price, y.Price)
 		case xOK:
 			by = -1
 		case yOK:
@@ -169,12 +169,11 @@ func (q Query) compare(a, b *Entry) int {
 	return cmp.Or(by, cmp.Compare(family(a), family(b)), a.Capacity.Cpu().Cmp(*b.Capacity.Cpu()), a.Capacity.Memory().Cmp(*b.Capacity.Memory()), cmp.Compare(a.Name, b.Name))
 }
 
-// cheapest is the lowest price of what can be had, of one capacity type or (empty) of any.
-func (e *Entry) cheapest(capacityType string) (float64, bool) {
-	lowest, found := 0.0, false
+// cheapest is what can be had at the lowest price, of one capacity type or (empty) of any.
+func (e *Entry) cheapest(capacityType string) (lowest catalog.Offering, found bool) {
 	for _, o := range e.Offerings {
-		if o.Available && (capacityType == "" || o.CapacityType == capacityType) && (!found || o.Price < lowest) {
-			lowest, found = o.Price, true
+		if o.Available && (capacityType == "" || o.CapacityType == capacityType) && (!found || o.Price < lowest.Price) {
+			lowest, found = o, true
 		}
 	}
 	return lowest, found

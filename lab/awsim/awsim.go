@@ -87,6 +87,7 @@ func (o Options) withDefaults() (Options, error) {
 type Sim struct {
 	services
 	seeds   seeds
+	targets eventTargets
 	options Options
 	server  *wire.Server
 	keys    *credential.Ring
@@ -114,6 +115,7 @@ func New(o Options) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.ec2.OnNotice(s.send)
 	s.shifts = zonalshift.New(zonalshift.Config{Managed: s.managed, Zones: s.zoneIDs, Now: o.Clock.Now})
 	s.server.Register(append(s.wired(), s.ec2.Service(), s.shifts.Service())...)
 	return s, nil

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
@@ -19,25 +21,47 @@ const (
 	EBSCheck      = ec2.EBSCheck
 )
 
-// SendEvents has EventBridge send what happens to instances to a queue: spot interruption warnings, rebalance
-// recommendations, changes of state, interruptions of capacity reservations, and what AWS Health says. The queue is made if
-// there is none.
+// eventTargets are the queues that EventBridge sends events to.
+type eventTargets struct {
+	mu     sync.Mutex
+	queues []string
+	// sent is how many events there were: each has an ID of its own.
+	sent uint64
+}
+
+// SendEvents has EventBridge send what happens to instances to a queue, beside those that get it already: spot interruption
+// warnings, rebalance recommendations, changes of state, interruptions of capacity reservations, and AWS Health events. It
+// creates the queue if there is none; a queue that gets events already goes on to.
 func (s *Sim) SendEvents(queue string) error {
 	if err := s.sqs.CreateQueue(queue, map[string]string{"MessageRetentionPeriod": "300"}); err != nil {
 		return err
 	}
-	number := uint64(0) // notices come one at a time
-	s.ec2.OnNotice(func(n ec2.Notice) {
-		number++
-		body, err := s.event(n, number)
-		if err == nil {
-			err = s.sqs.Send(queue, body)
-		}
-		if err != nil { // as EventBridge does with a target that is gone
+	s.targets.mu.Lock()
+	defer s.targets.mu.Unlock()
+	if !slices.Contains(s.targets.queues, queue) {
+		s.targets.queues = append(s.targets.queues, queue)
+	}
+	return nil
+}
+
+// send puts a notice into every target queue. EC2 calls it under its lock.
+func (s *Sim) send(n ec2.Notice) {
+	s.targets.mu.Lock()
+	defer s.targets.mu.Unlock()
+	if len(s.targets.queues) == 0 {
+		return
+	}
+	s.targets.sent++
+	body, err := s.event(n, s.targets.sent)
+	if err != nil {
+		s.options.Log.Warn("event dropped", "event", n.DetailType, "error", err)
+		return
+	}
+	for _, queue := range s.targets.queues {
+		if err := s.sqs.Send(queue, body); err != nil { // EventBridge drops it too when its target is gone
 			s.options.Log.Warn("event dropped", "queue", queue, "event", n.DetailType, "error", err)
 		}
-	})
-	return nil
+	}
 }
 
 // event is a notice as EventBridge writes it: the nth of the account.

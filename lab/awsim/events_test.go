@@ -148,3 +148,31 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// Every cluster's queue gets every event: EventBridge knows no clusters.
+func TestEventsReachEveryQueue(t *testing.T) {
+	w := awsimtest.Start(t)
+	for _, cluster := range []string{"c1", "c2", "c1"} { // asking twice changes nothing
+		if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: cluster, Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Sim.SendEvents(cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queues, instances := sqs.NewFromConfig(w.Config), ec2.NewFromConfig(w.Config)
+	subnet := awsimtest.OK(instances.DescribeSubnets(t.Context(), nil))(t).Subnets[0].SubnetId
+	image := awsimtest.OK(instances.DescribeImages(t.Context(), &ec2.DescribeImagesInput{
+		Filters: []types.Filter{{Name: aws.String("name"), Values: []string{"amazon-eks-node-al2023-x86_64-standard-1.36-*"}}},
+	}))(t).Images[0].ImageId
+	awsimtest.OK(instances.RunInstances(t.Context(), &ec2.RunInstancesInput{
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", ImageId: image, SubnetId: subnet,
+	}))(t)
+	w.Clock.Advance(time.Minute)
+	for _, cluster := range []string{"c1", "c2"} {
+		queue := awsimtest.OK(queues.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String(cluster)}))(t).QueueUrl
+		if events := receive(t, queues, queue); len(events) != 2 {
+			t.Errorf("the queue of %s got %d events, want pending and running", cluster, len(events))
+		}
+	}
+}

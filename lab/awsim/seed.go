@@ -48,6 +48,13 @@ func NodeRole(cluster string) string { return "KarpenterNodeRole-" + cluster }
 // ControllerRole is the role of the node autoscaler; see NodeRole.
 func ControllerRole(cluster string) string { return "KarpenterControllerRole-" + cluster }
 
+// FISRole is the role in which the Fault Injection Service interrupts Spot instances. An account has one, whatever its clusters.
+const FISRole = "FISInterruptionRole"
+
+// fisPolicy is what that role may do.
+const fisPolicy = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow",` +
+	`"Action":["ec2:DescribeInstances","ec2:SendSpotInstanceInterruptions"],"Resource":"*"}]}`
+
 // seeds are the clusters that were seeded.
 type seeds struct {
 	mu       sync.Mutex
@@ -160,8 +167,22 @@ func (s *Sim) seedRoles(spec ClusterSpec) (string, error) {
 	if _, err := s.seedRole(ControllerRole(spec.Name), nil, controllerTrust...); err != nil {
 		return "", err
 	}
+	if err := s.seedFISRole(); err != nil {
+		return "", err
+	}
 	return s.seedRole("EKSClusterRole-"+spec.Name, []string{"AmazonEKSClusterPolicy"},
 		trust{service: "eks.amazonaws.com", actions: []string{"sts:AssumeRole", "sts:TagSession"}})
+}
+
+// seedFISRole creates the role of the Fault Injection Service with the account's first cluster.
+func (s *Sim) seedFISRole() error {
+	if _, exists := s.iam.Role(FISRole); exists {
+		return nil
+	}
+	if _, err := s.seedRole(FISRole, nil, trust{service: "fis.amazonaws.com", actions: []string{"sts:AssumeRole"}}); err != nil {
+		return err
+	}
+	return s.iam.PutRolePolicy(FISRole, "interrupt", fisPolicy)
 }
 
 // seedRole creates a role with managed policies and returns its ARN.

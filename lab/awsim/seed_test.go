@@ -230,3 +230,16 @@ func TestInstanceCredentials(t *testing.T) {
 		t.Errorf("the instance is %s, want %s", *me.Arn, want)
 	}
 }
+
+// The Fault Injection Service finds the role in which it interrupts Spot instances.
+func TestSeedFISRole(t *testing.T) {
+	w := awsimtest.Start(t)
+	for _, name := range []string{"c1", "c2"} {
+		seed(t, w, awsim.ClusterSpec{Name: name})
+	}
+	c := iam.NewFromConfig(w.Config)
+	role := awsimtest.OK(c.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("FISInterruptionRole")}))(t).Role
+	if !strings.Contains(aws.ToString(role.AssumeRolePolicyDocument), "fis.amazonaws.com") {
+		t.Errorf("the role trusts %s", aws.ToString(role.AssumeRolePolicyDocument))
+	}
+}

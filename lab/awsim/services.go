@@ -39,7 +39,7 @@ func newServices(o Options, keys *credential.Ring) services {
 		}),
 		eks:     eks.New(eks.Config{Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, IAM: account, Now: now}),
 		sqs:     sqs.New(sqs.Config{Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock}),
-		pricing: pricing.New(offline.Load),
+		pricing: pricing.New(func() (*offline.Catalog, error) { return offline.Load() }),
 	}
 }
 

@@ -22,7 +22,11 @@ import (
 type authMap map[string]string
 
 func (m authMap) AuthMap(context.Context) (map[string]string, bool, error) { return m, m != nil, nil }
-func (authMap) NodeWebhooks(context.Context) ([]join.Webhook, error)       { return nil, nil }
+
+func (authMap) NodesOfRole(context.Context, string, string) (join.Running, error) {
+	return join.Running{Linux: 3}, nil
+}
+func (authMap) NodeWebhooks(context.Context) ([]join.Webhook, error) { return nil, nil }
 
 const nodeRoleARN = "arn:aws:iam::111122223333:role/KarpenterNodeRole-blue"
 
@@ -69,6 +73,19 @@ func TestNodesCanJoin(t *testing.T) {
 	w.Clock.Advance(10 * time.Second)
 	if got := joining(t, c, class); got.Status != metav1.ConditionTrue {
 		t.Errorf("10 s after it was mended: %+v", got)
+	}
+}
+
+// Windows nodes join with the role of Linux nodes. The class is ready, and its condition names what does not work on them.
+func TestWindowsClassWithTheRoleOfLinuxNodesIsReady(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("uid-1")
+	cfg.APIServer = authMap(nil)
+	class := nodeClass("windows")
+	class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
+	got := joining(t, w.start(cfg), class)
+	if got.Status != metav1.ConditionTrue || got.Reason != join.WindowsKubeProxyDenied || !strings.Contains(got.Message, "would cut off 3 Linux nodes") || strings.Contains(got.Message, "delete-access-entry") {
+		t.Errorf("%+v", got)
 	}
 }
 

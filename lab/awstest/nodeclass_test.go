@@ -101,6 +101,39 @@ func TestConditionsOfANodeClass(t *testing.T) {
 	}
 }
 
+// What an image family has no setting for is ignored, and named: it does not stop the class.
+func TestIgnoredKubeletFieldsLeaveTheClassReady(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}
+	class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": 3, "maxPods": 20}`)}
+	resolve(t, c, class)
+	got := conditionOf(c.ResolveNodeClass(t.Context(), class), awsv1.ConditionValidationSucceeded)
+	if got.Status != metav1.ConditionTrue || got.Message != "image family Bottlerocket has no setting for spec.kubelet.podsPerCore; ignored" {
+		t.Errorf("%+v", got)
+	}
+	launched(t, c, class, claim("a", onDemand))
+}
+
+// Dashboards and tests know these sentences from Karpenter.
+func TestSelectorsThatMatchNothingSayWhatKarpenterSays(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(w.config("uid-1"))
+	class := nodeClass("default")
+	nothing := map[string]string{"no": "such"}
+	class.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: nothing}}
+	class.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Tags: nothing}}
+	r := c.ResolveNodeClass(t.Context(), class)
+	for condition, want := range map[string]string{
+		awsv1.ConditionSubnetsReady: "SubnetSelector did not match any Subnets", awsv1.ConditionSecurityGroupsReady: "SecurityGroupSelector did not match any SecurityGroups",
+	} {
+		if got := conditionOf(r, condition); got.Status != metav1.ConditionFalse || got.Message != want {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}
+
 func TestDependencyIsUnknown(t *testing.T) {
 	t.Run("aws row 173: of a dependency nothing is known yet", func(t *testing.T) {
 		w := newWorld(t)

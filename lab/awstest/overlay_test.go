@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 )
 
@@ -23,11 +24,11 @@ type hiding struct {
 	instanceType string
 }
 
-func (h hiding) OnDemand(region, instanceType string) (float64, bool) {
-	if instanceType == h.instanceType {
-		return 0, false
+func (h hiding) Price(s offline.Sale) (offline.Price, bool) {
+	if s.Type == h.instanceType {
+		return offline.Price{}, false
 	}
-	return h.Fallback.OnDemand(region, instanceType)
+	return h.Fallback.Price(s)
 }
 
 // A type without a price cannot be bought, unless a user has given it one.

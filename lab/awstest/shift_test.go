@@ -88,6 +88,9 @@ func TestZonalShift(t *testing.T) {
 		if err := c.RefreshZonalShifts(t.Context()); err == nil || sold()["us-east-1a"] {
 			t.Errorf("%v, sold in %v", err, sold())
 		}
+		if s := c.ZonalShiftState(); s.Err == nil || s.Read.IsZero() {
+			t.Errorf("the state is %+v", s)
+		}
 	})
 	t.Run("a shift that is cancelled ends, and another holds", func(t *testing.T) {
 		w.Sim.ZonalShifts().Cancel(clusterARN)

@@ -55,6 +55,23 @@ func TestUserDataOfInstances(t *testing.T) {
 			t.Errorf("%d launch templates, %d fleets, error %v", w.called("CreateLaunchTemplate"), w.called("CreateFleet"), err)
 		}
 	})
+	t.Run("a label value that would run as a command on the node", func(t *testing.T) {
+		for _, family := range []string{"al2", "al2023", "bottlerocket", "windows2022"} {
+			w := newWorld(t)
+			class := nodeClass("default")
+			class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: family + "@latest"}}
+			c, claim := w.start(w.config("uid-1")), claim("general-1", onDemand, in("example.com/team", "x'$(touch /tmp/pwn)'"))
+			resolve(t, c, class)
+			_, err := c.Launch(t.Context(), claim, class)
+			var failed *cloud.CreateError
+			if !errors.As(err, &failed) || failed.Reason != "UserDataNotEncodable" || !strings.Contains(failed.Message, `label "example.com/team"`) {
+				t.Errorf("%s: %v", family, err)
+			}
+			if w.called("CreateLaunchTemplate") != 0 || len(w.living()) != 0 {
+				t.Errorf("%s: %d launch templates, %d instances", family, w.called("CreateLaunchTemplate"), len(w.living()))
+			}
+		}
+	})
 	t.Run("aws row 136: a label that a kubelet may not ask for", func(t *testing.T) {
 		w := newWorld(t)
 		c, class, claim := w.start(w.config("uid-1")), nodeClass("default"), claim("general-1", onDemand)

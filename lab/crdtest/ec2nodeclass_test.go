@@ -142,6 +142,13 @@ status:
 				{rule: "A_TAGS_5", field: "spec.tags", accept: "{example.com/nodeclaim: a}", refuse: "{karpenter.sh/nodeclaim: a}"},
 				{rule: "A_TAGS_6", field: "spec.tags", accept: "{example.com/ec2nodeclass: a}", refuse: "{karpenter.k8s.aws/ec2nodeclass: a}"},
 
+				{rule: "A_KUBELET_GC", field: "spec.kubelet", accept: "{imageGCHighThresholdPercent: 85, imageGCLowThresholdPercent: 80}", refuse: "{imageGCHighThresholdPercent: 80, imageGCLowThresholdPercent: 80}"},
+				{rule: "A_KUBELET_GC", field: "spec.kubelet", accept: "{imageGCLowThresholdPercent: 90}", refuse: "{imageGCHighThresholdPercent: 10, imageGCLowThresholdPercent: 90}"},
+				{rule: "min", field: "spec.kubelet.imageGCHighThresholdPercent", accept: "0", refuse: "-1"},
+				{rule: "max", field: "spec.kubelet.imageGCHighThresholdPercent", accept: "100", refuse: "101"},
+				{rule: "min", field: "spec.kubelet.imageGCLowThresholdPercent", accept: "0", refuse: "-1"},
+				{rule: "max", field: "spec.kubelet.imageGCLowThresholdPercent", accept: "100", refuse: "101"},
+
 				{rule: "maxItems", field: devices, accept: list(50, "{deviceName: a}"), refuse: list(51, "{deviceName: a}")},
 				{rule: "A_BDM", field: devices, accept: "[{rootVolume: true}, {rootVolume: false}]", refuse: "[{rootVolume: true}, {rootVolume: true}]"},
 				{rule: "A_EBS_1", field: ebs, accept: "{volumeSize: 1Ti}", refuse: "{volumeSize: null, snapshotID: null, volumeInitializationRate: null}", names: "volumeSize"},

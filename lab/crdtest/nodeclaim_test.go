@@ -54,7 +54,7 @@ status:
 				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: `""`, refuse: "2Found"},
 				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: absent, refuse: "Found it"},
 			},
-			requirementItem("spec.requirements"), requirementList("spec.requirements"), minValues("spec.requirements"),
+			requirementItem("spec.requirements"), requirementList("spec.requirements"), minValues("spec.requirements"), requirementValues("spec.requirements"),
 			nodeClassRef("spec.nodeClassRef"),
 			taints("spec.taints"), taints("spec.startupTaints"),
 			conditions(),

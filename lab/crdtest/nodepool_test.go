@@ -107,7 +107,7 @@ status:
 
 				{rule: "P_QTY", field: "status.resources.cpu", accept: "3", refuse: "three"},
 			},
-			requirementItem(template+".requirements"), requirementList(template+".requirements"), minValues(template+".requirements"),
+			requirementItem(template+".requirements"), requirementList(template+".requirements"), minValues(template+".requirements"), requirementValues(template+".requirements"),
 			nodeClassRef(template+".nodeClassRef"),
 			taints(template+".taints"), taints(template+".startupTaints"),
 			conditions(), reasons(),

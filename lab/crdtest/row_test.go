@@ -94,9 +94,20 @@ func requirementList(field string) []row {
 		{rule: "maxItems", field: field, accept: list(100, "{key: a, operator: Exists}"), refuse: list(101, "{key: a, operator: Exists}")},
 		{rule: "R_REQ_IN", field: field, accept: "[{key: a, operator: In, values: [b]}]", refuse: "[{key: a, operator: In, values: []}]"},
 		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Gt, values: ["0"]}]`, refuse: `[{key: a, operator: Gt, values: ["1", "2"]}]`},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lt, values: ["1"]}]`, refuse: `[{key: a, operator: Lt, values: ["-1"]}]`},
+		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lt, values: ["1"]}]`, refuse: `[{key: a, operator: Lt, values: ["1", "2"]}]`},
 		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Gte, values: ["1"]}]`, refuse: `[{key: a, operator: Gte, values: []}]`},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lte, values: ["8"]}]`, refuse: `[{key: a, operator: Lte, values: ["-8"]}]`},
+		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lte, values: ["8"]}]`, refuse: `[{key: a, operator: Lte, values: ["8", "9"]}]`},
+	}
+}
+
+// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label of nodes.
+func requirementValues(field string) []row {
+	value := field + "[0].values[0]"
+	return []row{
+		{rule: "maxLength", field: value, accept: quoted(63), refuse: quoted(64)},
+		{rule: "P_LABELVAL", field: value, accept: "m7i.large", refuse: "\"x'$(touch /tmp/pwn)'\""},
+		{rule: "P_LABELVAL", field: value, accept: `""`, refuse: `"team a"`},
+		{rule: "P_LABELVAL", field: value, accept: `"8"`, refuse: `"-8"`},
 	}
 }
 

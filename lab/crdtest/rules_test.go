@@ -76,6 +76,7 @@ var rules = map[string]string{
 	"A_TAGS_5":           `self.all(k, k !='karpenter.sh/nodeclaim')`,
 	"A_TAGS_6":           `self.all(k, k !='karpenter.k8s.aws/ec2nodeclass')`,
 	"A_BDM":              `self.filter(x, has(x.rootVolume)?x.rootVolume==true:false).size() <= 1`,
+	"A_KUBELET_GC":       `!has(self.imageGCHighThresholdPercent) || !has(self.imageGCLowThresholdPercent) || self.imageGCHighThresholdPercent > self.imageGCLowThresholdPercent`,
 	"A_EBS_1":            `has(self.snapshotID) || has(self.volumeSize)`,
 	"A_EBS_2":            `!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != '')`,
 	"A_NIC_1":            `self.size() == 0 || self.exists(x, x.deviceIndex == 0 && x.networkCardIndex == 0 && x.interfaceType == 'interface')`,

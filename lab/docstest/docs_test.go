@@ -1,11 +1,13 @@
 package docstest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,8 +58,9 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 
 // reader follows the documents.
 type reader struct {
-	lab      *labtest.Session // once it was booted
-	followed int
+	lab         *labtest.Session // once it was booted
+	environment []string         // what the lines so far have exported
+	followed    int
 }
 
 // follow does what a line says.
@@ -70,6 +73,8 @@ func (r *reader) follow(t *testing.T, place, line string) {
 		r.boot(t)
 	case isMake:
 		dryRun(t, place, target)
+	case strings.HasPrefix(line, "eval "):
+		r.eval(t, place, line)
 	default:
 		r.run(t, place, line)
 	}
@@ -92,7 +97,7 @@ func (r *reader) boot(t *testing.T) {
 		return
 	}
 	r.lab = labtest.Start(t, "up")
-	r.lab.Await(t, "export KUBECONFIG=", labWithin)
+	r.lab.Await(t, `eval "$(`, labWithin)
 	r.lab.Await(t, "pods: 0 pending, 5 running", labWithin)
 }
 
@@ -102,13 +107,31 @@ func (r *reader) run(t *testing.T, place, line string) {
 		ctx, cancel := context.WithTimeout(t.Context(), lineWithin)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
-		cmd.Dir, cmd.Env = labtest.Root, os.Environ()
-		if r.lab != nil {
-			cmd.Env = append(cmd.Env, "KUBECONFIG="+r.lab.Exports()["KUBECONFIG"])
-		}
+		cmd.Dir, cmd.Env = labtest.Root, append(os.Environ(), r.environment...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}
+	})
+}
+
+// eval keeps for the lines that follow what a line exports, as the reader's shell does.
+func (r *reader) eval(t *testing.T, place, line string) {
+	t.Run(place, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), lineWithin)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line+"; env -0")
+		cmd.Dir, cmd.Env = labtest.Root, append(os.Environ(), r.environment...)
+		if r.lab != nil {
+			cmd.Env = append(cmd.Env, "TMPDIR="+r.lab.Temp)
+		}
+		var said, notes bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &said, &notes
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, notes.Bytes())
+		}
+		r.environment = slices.DeleteFunc(strings.Split(said.String(), "\x00"), func(v string) bool {
+			return v == "" || strings.HasPrefix(v, "TMPDIR=")
+		})
 	})
 }
 

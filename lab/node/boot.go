@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -103,6 +104,8 @@ func (m machine) fail(err error) {
 	case m.image.Family == userdata.AL2023:
 		m.console("nodeadm", fmt.Sprintf(`{"level":"fatal","msg":"Command failed","error":%q}`, err.Error()))
 		m.console("systemd", "nodeadm-config"+status)
+	case m.image.Family == userdata.Windows:
+		m.console("EC2Launch", "Error: "+err.Error())
 	case m.image.Family == userdata.Bottlerocket:
 		m.console("early-boot-config", "Error: "+err.Error())
 		m.console("systemd", "early-boot-config"+status)
@@ -120,7 +123,7 @@ func (m machine) kubelet(cluster userdata.Config, settings kubeletconfig.Kubelet
 		Name:        m.instance.PrivateDNSName,
 		ProviderID:  "aws:///" + m.instance.Zone + "/" + m.instance.ID,
 		IP:          ip,
-		Labels:      cluster.Labels,
+		Labels:      m.labels(cluster),
 		Taints:      settings.RegisterWithTaints,
 		Capacity:    capacity,
 		Allocatable: allocatable(capacity, settings),
@@ -128,6 +131,7 @@ func (m machine) kubelet(cluster userdata.Config, settings kubeletconfig.Kubelet
 		Info:        m.info(),
 		Stages:      m.farm.stages,
 		Timing:      m.farm.cfg.Kubelet,
+		Network:     m.farm.networkHeld(),
 		Log:         func(severity byte, text string) { m.console("kubelet", m.klog(severity, text)) },
 	}
 }
@@ -147,7 +151,7 @@ func (m machine) client(cluster userdata.Config) (kubernetes.Interface, error) {
 		ContentConfig: rest.ContentConfig{
 			ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 		},
-		UserAgent: fmt.Sprintf("kubelet/v%s.0 (linux/%s)", m.image.Kubernetes, m.goArch()),
+		UserAgent: fmt.Sprintf("kubelet/v%s.0 (%s/%s)", m.image.Kubernetes, m.info().OperatingSystem, m.goArch()),
 		QPS:       50, Burst: 100, // kubelet's defaults
 		WarningHandler: rest.NoWarnings{},
 	})
@@ -232,6 +236,8 @@ func (m machine) info() corev1.NodeSystemInfo {
 	switch m.image.Family {
 	case userdata.AL2:
 		out.OSImage, out.KernelVersion = "Amazon Linux 2", "5.10.245-245.983.amzn2."+m.instance.Architecture
+	case userdata.Windows:
+		out.OperatingSystem, out.OSImage, out.KernelVersion = "windows", "Windows Server "+m.image.Server+" Datacenter", m.windowsBuild()
 	case userdata.Bottlerocket:
 		out.OSImage = fmt.Sprintf("Bottlerocket OS %s (aws-k8s-%s)", strings.TrimPrefix(m.image.Release, "v"), m.image.Kubernetes)
 		out.KernelVersion = "6.12.53"
@@ -239,6 +245,24 @@ func (m machine) info() corev1.NodeSystemInfo {
 		out.OSImage = "Amazon Linux 2023." + strings.TrimPrefix(m.image.Release, "v")
 		out.KernelVersion = "6.12.53-69.119.amzn2023." + m.instance.Architecture
 	}
+	return out
+}
+
+// windowsBuild is the build of the machine's Windows Server, empty on other systems.
+func (m machine) windowsBuild() string {
+	return map[string]string{"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}[m.image.Server]
+}
+
+// labels are those of the user data, and what kubelet adds on Windows.
+func (m machine) labels(cluster userdata.Config) map[string]string {
+	if m.image.Family != userdata.Windows {
+		return cluster.Labels
+	}
+	out := maps.Clone(cluster.Labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[corev1.LabelWindowsBuild] = m.windowsBuild()
 	return out
 }
 

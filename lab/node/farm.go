@@ -63,6 +63,8 @@ type Farm struct {
 	mu     sync.Mutex
 	blocks map[int]bool    // pod address ranges in use, by number
 	broken map[string]bool // images that do not boot, by ID
+	// network is closed when network plugins come up again; nil while they do.
+	network chan struct{}
 }
 
 // New returns a farm without machines. It calls nobody.
@@ -104,6 +106,31 @@ func (f *Farm) isBroken(image string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken[image]
+}
+
+// HoldNetwork has the network plugin of machines that boot from now on not come up: they register, and are not Ready.
+func (f *Farm) HoldNetwork() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.network == nil {
+		f.network = make(chan struct{})
+	}
+}
+
+// ReleaseNetwork has the network plugins of all machines come up.
+func (f *Farm) ReleaseNetwork() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.network != nil {
+		close(f.network)
+		f.network = nil
+	}
+}
+
+func (f *Farm) networkHeld() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.network
 }
 
 // Run boots and stops machines until ctx ends, and returns when all are down.

@@ -54,6 +54,7 @@ func TestMachinesBootFromWhatDovetailWrites(t *testing.T) {
 	}
 	labels, kept := map[string]string{"team": "a", "example.com/tier": "web"}, map[string]string{"own": "kept"}
 	plain := comesUp{pods: 58, cpu: "1930m"}
+	windows := map[string]string{"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": "10.0.20348"}
 	for _, family := range []struct {
 		name, image    string
 		kubelet, owned comesUp
@@ -68,6 +69,11 @@ func TestMachinesBootFromWhatDovetailWrites(t *testing.T) {
 			"bottlerocket", "bottlerocket-aws-k8s-" + world.cluster.Version() + "-x86_64",
 			comesUp{pods: 42, cpu: "1870m", memory: "800Mi", threshold: 4},
 			comesUp{pods: 58, cpu: "1930m", labels: kept},
+		},
+		{
+			"windows2022", "Windows_Server-2022-English-Core-EKS_Optimized-" + world.cluster.Version(),
+			comesUp{pods: 6, cpu: "1870m", memory: "800Mi", threshold: 4, labels: windows},
+			comesUp{pods: 58, cpu: "1930m", labels: windows},
 		},
 	} {
 		for configuration, want := range map[string]comesUp{

@@ -125,11 +125,15 @@ func (p *Process) ended() bool {
 // Death describes a program that has ended though it should not have, with its last words. It is to
 // be called after Done is closed.
 func (p *Process) Death() error {
-	how := "exit status 0"
+	return fmt.Errorf("%s ended (%s); %s", p.name, p.Ending(), p.LastWords())
+}
+
+// Ending is how a program has ended: its exit status or the signal. It is to be called after Done is closed.
+func (p *Process) Ending() string {
 	if p.err != nil {
-		how = p.err.Error()
+		return p.err.Error()
 	}
-	return fmt.Errorf("%s ended (%s); %s", p.name, how, p.LastWords())
+	return "exit status 0"
 }
 
 // LastWords are the last lines of the log, for an error message.

@@ -29,7 +29,7 @@ type family struct {
 	os              string // what the nodes run
 }
 
-func linuxFamilies() []family {
+func imageFamilies() []family {
 	own := map[string]string{"own": "kept"}
 	return []family{
 		{
@@ -44,13 +44,17 @@ func linuxFamilies() []family {
 			name: "bottlerocket", amiFamily: "Bottlerocket", alias: "bottlerocket@latest", os: "Bottlerocket OS", labels: own,
 			userData: "[settings.kubernetes]\nmax-pods = 7\n[settings.kubernetes.node-labels]\nown = \"kept\"\n",
 		},
+		{
+			name: "windows", amiFamily: "Windows2022", alias: "windows2022@latest", os: "Windows Server 2022",
+			labels: map[string]string{"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": "10.0.20348"}, userData: "Write-Host hello\n",
+		},
 	}
 }
 
-// families boots a node of each Linux family, each configured as far as it can be.
+// families boots a node of each family of images, each configured as far as it can be.
 func families() Scenario {
 	const app = "family"
-	all := linuxFamilies()
+	all := imageFamilies()
 	each := func(ctx context.Context, w *World, do func(context.Context, []byte) error) error {
 		for _, f := range all {
 			text, err := f.manifest(ctx, w)
@@ -64,8 +68,8 @@ func families() Scenario {
 		return nil
 	}
 	return Scenario{
-		Name:    "linux-families",
-		Summary: "nodes of AL2, AL2023 and Bottlerocket come up with their kubelet settings, labels, taints and the user's own data",
+		Name:    "image-families",
+		Summary: "nodes of AL2, AL2023, Bottlerocket and Windows come up with their kubelet settings, labels, taints and the user's own data",
 		Steps: []Step{
 			startController(),
 			{

@@ -21,8 +21,7 @@ func spotInterruption() Scenario {
 	var taken []awsim.Instance
 	var warned time.Time // on the account's clock
 	steps := append([]Step{{Name: "have EventBridge tell a queue what happens to instances", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-		w.Set("INTERRUPTION_QUEUE", w.Name)
-		return w.AWS.SendEvents(w.Name)
+		return w.ReceiveEvents()
 	}}}, s.open()...)
 	steps = append(steps,
 		s.fill(nodes, nodes, 0),

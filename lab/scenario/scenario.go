@@ -55,7 +55,7 @@ func (w *World) Note(format string, args ...any) {
 func All(m Mixes, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), doctor(), staticPool(), families(), zonalShift(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), families(), zonalShift(),
 		emptyFast(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
 	}
 }

@@ -27,8 +27,12 @@ func zonalShift() Scenario {
 		Summary: "a cluster is shifted away from a zone, where nothing is launched then, and back",
 		Steps: []Step{
 			{
-				Name: "start the controller: it follows zonal shifts", Timeout: 30 * time.Second,
+				Name: "start the controller while ARC fails: it runs all the same, to follow zonal shifts later", Timeout: 45 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
+					if err := w.AWS.Disturb("arc-zonal-shift.GetManagedResource=InternalError"); err != nil {
+						return err
+					}
+					defer w.AWS.ClearFaults()
 					w.Set("ENABLE_ZONAL_SHIFT", "true")
 					return w.StartController(ctx)
 				},

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +57,35 @@ func staticPool() Scenario {
 				Name: "the buffer has its room on them: nothing is bought for it", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					return world.Until(ctx, func() error { return roomy(ctx, w) })
+				},
+			},
+			{
+				Name: "a buffer for a Deployment that is not there says so", Timeout: 20 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Client.Create(ctx, lateBuffer()); err != nil {
+						return err
+					}
+					return world.Until(ctx, func() error {
+						return bufferSays(ctx, w, bufferv1.ConditionReadyForProvisioning, metav1.ConditionFalse, bufferv1.ReasonScalableRefNotFound)
+					})
+				},
+			},
+			{
+				// The timer alone would take up to half a minute.
+				Name: "the Deployment appears: the buffer has its room within 20 seconds", Timeout: 20 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					if err := w.Client.Create(ctx, lateDeployment()); err != nil {
+						return err
+					}
+					return world.Until(ctx, func() error {
+						return bufferSays(ctx, w, bufferv1.ConditionProvisioning, metav1.ConditionTrue, bufferv1.ReasonFitsExistingCapacity)
+					})
+				},
+			},
+			{
+				Name: "remove that buffer", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					return errors.Join(w.Client.Delete(ctx, lateBuffer()), w.Client.Delete(ctx, lateDeployment()))
 				},
 			},
 			{
@@ -135,6 +166,40 @@ func devices(ctx context.Context, w *World) error {
 		if q := c.Status.Allocatable["example.com/device"]; q.Value() != 2 {
 			return fmt.Errorf("NodeClaim %s promises %s of example.com/device, want 2", c.Name, q.String())
 		}
+	}
+	return nil
+}
+
+// lateBuffer is a buffer for one pod like those of a Deployment that comes later.
+func lateBuffer() *bufferv1.CapacityBuffer {
+	b := &bufferv1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "late"}}
+	b.Spec.Replicas = new(int32(1))
+	b.Spec.ScalableRef = &bufferv1.ScalableRef{APIGroup: appsv1.GroupName, Kind: "Deployment", Name: "late"}
+	return b
+}
+
+// lateDeployment is that Deployment, without pods.
+func lateDeployment() *appsv1.Deployment {
+	labels := map[string]string{"app": "late"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "late"}}
+	d.Spec.Replicas = new(int32(0))
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "late", Image: "registry.k8s.io/pause:3.10",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
+	}}
+	return d
+}
+
+// bufferSays checks a condition of the late buffer.
+func bufferSays(ctx context.Context, w *World, typ string, status metav1.ConditionStatus, reason string) error {
+	b := lateBuffer()
+	if err := w.Client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+		return err
+	}
+	if c := meta.FindStatusCondition(b.Status.Conditions, typ); c == nil || c.Status != status || c.Reason != reason {
+		return fmt.Errorf("CapacityBuffer late: %s is %+v, want %s %s", typ, c, status, reason)
 	}
 	return nil
 }

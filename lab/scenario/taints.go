@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
@@ -20,8 +22,9 @@ func uninitializedTaint() Scenario {
 	const app = "sample"
 	back := &resurrections{}
 	return Scenario{
-		Name:    "uninitialized-taint",
-		Summary: "nodes wait for a cloud controller manager that is absent: named within a minute, and no endless buying; back again, pods run",
+		Name: "uninitialized-taint",
+		Summary: "nodes wait for a cloud controller manager that is absent: named within a minute, and no endless launching; " +
+			"back again, pods run; slow, they only wait",
 		Steps: []Step{
 			watchTaint(back),
 			{Name: "the cloud controller manager stops", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {
@@ -73,10 +76,54 @@ func uninitializedTaint() Scenario {
 					return podsRun(ctx, w, app, 1)
 				},
 			},
+			slowCloudController(),
 			{Name: "the taint came back to no node", Timeout: time.Second, Run: back.none},
 			endAll(app, manifests.Default),
 		},
 	}
+}
+
+// slowCloudController is a cloud controller manager that works, and takes longer over a crowd of nodes than a taint may stay.
+func slowCloudController() Step {
+	const nodes, rate = 10, 0.5
+	return Step{
+		Name:    "the cloud controller manager is slow, and ten nodes join at once: they are late, say so, and no other is launched",
+		Timeout: 90 * time.Second,
+		Run: func(ctx context.Context, w *World) error {
+			w.SlowCloudController(rate)
+			defer w.SlowCloudController(0)
+			before := len(w.Instances())
+			if err := apply(ctx, w, manifests.OnePerNode, map[string]string{"REPLICAS": fmt.Sprint(nodes)}); err != nil {
+				return err
+			}
+			if err := podsRun(ctx, w, "lonely", nodes); err != nil {
+				return err
+			}
+			if n := len(w.Instances()) - before; n > nodes {
+				return fmt.Errorf("%d instances were launched for %d pods", n, nodes)
+			}
+			if err := eventNames(ctx, w, "", "TaintLate"); err != nil {
+				return err
+			}
+			return w.Scale(ctx, "lonely", 0)
+		},
+	}
+}
+
+// eventNames waits for an event with a reason on an object, any object if it has no name.
+func eventNames(ctx context.Context, w *World, object, reason string) error {
+	return world.Until(ctx, func() error {
+		var events corev1.EventList
+		if err := list(ctx, w, &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reason && (object == "" || e.InvolvedObject.Name == object) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s on %q", reason, object)
+	})
 }
 
 // taintNamed waits until a NodeClaim says which taint its node waits for, and whose it is.

@@ -38,7 +38,11 @@ func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up")
 	s.Await(t, "pods: 0 pending, 5 running", runWithin)
-	s.Await(t, "scale deployment/sample --replicas 50", time.Second)
+	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
+	s.Await(t, "Why ", runWithin) // several nodes are launched for five pods
+	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
+		t.Errorf("the screen tells why nodes that were just launched are not consolidated:\n%s", out)
+	}
 	children := s.Children(t)
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
@@ -304,5 +308,43 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 		if out := s.Output(); !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
+	}
+}
+
+func TestUpStartsAControllerAgainThatDied(t *testing.T) {
+	t.Parallel()
+	s := labtest.Start(t, "up", "--no-workload")
+	s.Await(t, "ready after", bootWithin)
+	children := s.Children(t)
+	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
+		t.Fatal(err)
+	}
+	s.Await(t, "The controller ended by itself 1 time(s)", endWithin)
+	if now := s.Children(t); len(now) < components-1 {
+		t.Errorf("%d processes are left of %d", len(now), components)
+	}
+	s.EndsWell(t, endWithin)
+}
+
+// A second terminal finds the lab that runs.
+func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
+	t.Parallel()
+	s := labtest.Start(t, "up", "--no-controller")
+	s.Await(t, "pods:", bootWithin)
+	env := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "env")
+		cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := env()
+	for _, want := range []string{"export KUBECONFIG=" + s.Temp, "export AWS_ENDPOINT_URL=http://127.0.0.1:", "export CLUSTER_NAME=lab\n", "export INTERRUPTION_QUEUE=lab\n"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in (%v):\n%s", want, err, out)
+		}
+	}
+	s.EndsWell(t, endWithin)
+	if out, err := env(); err == nil || !strings.Contains(out, "dovetail-lab up") {
+		t.Errorf("without a lab it says (%v):\n%s", err, out)
 	}
 }

@@ -1,14 +1,13 @@
-// Command ec2catalog generates internal/engine/catalog/offline/ec2.tsv.gz: every EC2 instance type
-// and its prices, in the format that the package offline documents.
+// Command ec2catalog generates internal/engine/catalog/offline/data: every EC2 instance type, where it is offered, and what it
+// costs, in the format that the package offline documents.
 //
-// The facts come from two Go modules, pinned by version and checksum (sources.go) and fetched by
-// the go command, so that no account and no network but the module proxy is needed. What neither
-// of them knows follows from rules (rules.go), each with the AWS documentation that it restates, and
-// from tables of what came later: new families (families.txt) and new prices (repriced.txt).
-// The output depends on nothing else: the same sources give the same text.
+// What the types are and where they are offered comes from data/ (see its README). Prices come from two Go modules, pinned by
+// version and checksum (sources.go) and fetched by the go command, so that no account and no network but the module proxy is
+// needed. A price that no source has is not written: the header of a region's file holds the ratios by which the package offline
+// derives it. The output depends on nothing else: the same sources give the same text.
 //
-//	cd tools/ec2catalog && GOWORK=off go run .          # write the file
-//	cd tools/ec2catalog && GOWORK=off go run . -check   # fail if the committed file differs
+//	cd tools/ec2catalog && GOWORK=off go run .          # write the files
+//	cd tools/ec2catalog && GOWORK=off go run . -check   # fail if the committed files differ
 package main
 
 import (
@@ -17,13 +16,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
+// committed is where the package offline embeds its data from.
+var committed = filepath.Join("..", "..", "internal", "engine", "catalog", "offline", "data")
+
 func main() {
-	out := flag.String("o", filepath.Join("..", "..", "internal", "engine", "catalog", "offline", "ec2.tsv.gz"), "file to write")
-	check := flag.Bool("check", false, "write nothing, fail if the file differs from what would be written")
+	out := flag.String("o", committed, "directory to write to")
+	check := flag.Bool("check", false, "write nothing, fail if the files differ from what would be written")
 	flag.Parse()
 	if err := run(*out, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "ec2catalog:", err)
@@ -31,73 +35,92 @@ func main() {
 	}
 }
 
-func run(path string, check bool) error {
-	text, err := generate()
+func run(dir string, check bool) error {
+	files, err := generate()
 	if err != nil {
 		return err
 	}
 	if check {
-		return compare(path, text)
+		return compare(dir, files)
 	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		packed, err := pack(files[name])
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), packed, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pack(text []byte) ([]byte, error) {
 	var file bytes.Buffer
 	z, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := z.Write(text); err != nil {
-		return err
+		return nil, err
 	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(path, file.Bytes(), 0o644)
+	err = z.Close()
+	return file.Bytes(), err
 }
 
-// generate returns the uncompressed catalog.
-func generate() ([]byte, error) {
-	listDir, err := download(priceList)
+// generate returns the uncompressed files by name.
+func generate() (map[string][]byte, error) {
+	known, err := readFacts()
 	if err != nil {
 		return nil, err
 	}
-	instances, err := readInstances(filepath.Join(listDir, "data", "instances.json"))
+	prices, err := readPrices()
 	if err != nil {
 		return nil, err
 	}
-	if err := reprice(instances, repricedText); err != nil {
-		return nil, err
+	files := map[string][]byte{"types.tsv.gz": encodeTypes(known, prices.windowsFees(known))}
+	for _, m := range markets(known, prices) {
+		files[m.name+".tsv.gz"] = m.encode()
 	}
-	limitsDir, err := download(networkLimits)
-	if err != nil {
-		return nil, err
-	}
-	limits, err := readLimits(filepath.Join(limitsDir, "pkg", "vpc", "vpc_ip_resource_limit.go"))
-	if err != nil {
-		return nil, err
-	}
-	rows, err := derive(instances, limits)
-	if err != nil {
-		return nil, err
-	}
-	return encode(rows), nil
+	return files, nil
 }
 
 // compare looks at the text only, since compressed bytes may change with the Go release.
-func compare(path string, want []byte) error {
-	f, err := os.Open(path)
+func compare(dir string, want map[string][]byte) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
+	}
+	for _, e := range entries {
+		if want[e.Name()] == nil {
+			return fmt.Errorf("%s: the sources give no such file: delete it", filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		have, err := unpack(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(have, want[name]) {
+			return fmt.Errorf("%s is not what its sources give: run ec2catalog and commit the result", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}
+
+func unpack(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	have, err := io.ReadAll(z)
+	text, err := io.ReadAll(z)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if !bytes.Equal(have, want) {
-		return fmt.Errorf("%s is not what its sources and rules give: run ec2catalog and commit the result", path)
-	}
-	return nil
+	return text, nil
 }

@@ -3,6 +3,8 @@ package v1
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -30,6 +32,39 @@ type KubeletConfiguration struct {
 	ImageGCHighThresholdPercent *int32            `json:"imageGCHighThresholdPercent,omitempty"`
 	ImageGCLowThresholdPercent  *int32            `json:"imageGCLowThresholdPercent,omitempty"`
 	CPUCFSQuota                 *bool             `json:"cpuCFSQuota,omitempty"`
+}
+
+// kubeletFields are the fields of spec.kubelet that every image family has a setting for. Only nodeadm, of AL2023, takes others.
+var kubeletFields = []string{
+	"clusterDNS", "maxPods", "podsPerCore", "systemReserved", "kubeReserved", "evictionHard", "evictionSoft",
+	"evictionSoftGracePeriod", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "cpuCFSQuota",
+}
+
+// IgnoredKubeletFields are the fields of spec.kubelet, sorted, that the image family of the class has no setting for. They have no
+// effect. A spec.kubelet that cannot be read has none.
+func (c *EC2NodeClass) IgnoredKubeletFields() []string {
+	family := c.ImageFamily()
+	if family == AMIFamilyAL2023 || family == AMIFamilyCustom || c.Spec.Kubelet == nil {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(c.Spec.Kubelet.Raw, &fields) != nil {
+		return nil
+	}
+	var out []string
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(kubeletFields, field) || (field == "podsPerCore" && family == AMIFamilyBottlerocket) {
+			out = append(out, field)
+		}
+	}
+	return out
+}
+
+// IgnoresClusterDNS reports whether spec.kubelet has more entries of clusterDNS than the image family takes, which is one.
+func (c *EC2NodeClass) IgnoresClusterDNS() bool {
+	family := c.ImageFamily()
+	k, err := c.KubeletConfiguration()
+	return err == nil && len(k.ClusterDNS) > 1 && family != AMIFamilyAL2023 && family != AMIFamilyCustom
 }
 
 // KubeletConfiguration reads spec.kubelet. Without one it returns the zero value.

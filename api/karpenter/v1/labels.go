@@ -98,11 +98,14 @@ const ResourceNodes corev1.ResourceName = "nodes"
 // ConditionReady is the root condition of both kinds.
 const ConditionReady = condition.Ready
 
-// Condition types of NodePool. The first two decide about Ready.
+// Condition types of NodePool. The first two decide about Ready, and NodesCanJoin while it is False.
 const (
 	ConditionValidationSucceeded     = "ValidationSucceeded"
 	ConditionNodeClassReady          = "NodeClassReady"
 	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+	// ConditionNodesCanJoin is False, and Ready with it, while nodes of the pool do not join or do not become Ready, and one at a time
+	// is tried. It is absent where nothing is known to be wrong.
+	ConditionNodesCanJoin = "NodesCanJoin"
 	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
 	ConditionClusterNameShared = "ClusterNameShared"
 	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were

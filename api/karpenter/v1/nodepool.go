@@ -227,5 +227,8 @@ func (p *NodePool) SetConditions(conditions []metav1.Condition) { p.Status.Condi
 
 // ConditionTypes says which conditions decide about Ready.
 func (p *NodePool) ConditionTypes() condition.Types {
-	return condition.Types{Dependents: []string{ConditionValidationSucceeded, ConditionNodeClassReady}}
+	return condition.Types{
+		Dependents: []string{ConditionValidationSucceeded, ConditionNodeClassReady},
+		Vetoes:     []string{ConditionNodesCanJoin},
+	}
 }

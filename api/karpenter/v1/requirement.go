@@ -22,6 +22,8 @@ type Requirement struct {
 	// +required
 	Operator corev1.NodeSelectorOperator `json:"operator"`
 	// Values of In and NotIn; the one non-negative integer of Gt, Lt, Gte and Lte; empty for Exists and DoesNotExist.
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	// +listType=atomic
 	// +optional
 	Values []string `json:"values,omitempty"`

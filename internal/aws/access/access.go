@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/ratelimit"
 )
 
 // patience is how long one call of AWS may take, answer included.
@@ -23,21 +25,28 @@ type Options struct {
 	// AppID is this program in the user agent of calls.
 	AppID  string
 	Logger logging.Logger
+	// Region goes before what the usual places say; empty for none.
+	Region string
 	// Observer is told of every call; nil for none.
 	Observer Observer
 }
 
 // Load reads region and credentials from where the SDK's users say them: environment, shared files, and the instance's
-// metadata service, which is asked for the region if nothing else says it. No other call is made.
+// metadata service, which is asked for the region if nothing else says it. No other call is made. Calls of EC2 keep to its limits.
 func Load(ctx context.Context, o Options) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(patience)),
 		config.WithAppID(o.AppID),
 		config.WithLogger(o.Logger),
 	}
-	if o.Observer != nil {
-		options = append(options, config.WithAPIOptions([]func(*middleware.Stack) error{observe(o.Observer)}))
+	around := []func(*middleware.Stack) error{ratelimit.New().Add}
+	if o.Region != "" {
+		options = append(options, config.WithRegion(o.Region))
 	}
+	if o.Observer != nil {
+		around = append(around, observe(o.Observer))
+	}
+	options = append(options, config.WithAPIOptions(around))
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return cfg, fmt.Errorf("prepare the AWS SDK: %w", err)

@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 )
 
@@ -28,6 +31,35 @@ func (r Reader) AuthMap(ctx context.Context) (data map[string]string, found bool
 		return nil, false, nil
 	}
 	return m.Data, err == nil, err
+}
+
+// NodesOfRole counts the registered nodes of EC2NodeClasses that give their instances a role, by its name, or an instance profile.
+func (r Reader) NodesOfRole(ctx context.Context, role, profile string) (out join.Running, err error) {
+	var classes awsv1.EC2NodeClassList
+	if err := r.Live.List(ctx, &classes); err != nil {
+		return out, err
+	}
+	uses := map[string]bool{}
+	for _, c := range classes.Items {
+		uses[c.Name] = role != "" && join.RoleName(c.Spec.Role) == role || profile != "" && c.Status.InstanceProfile == profile
+	}
+	var claims karpv1.NodeClaimList
+	if err := r.Live.List(ctx, &claims); err != nil {
+		return out, err
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		ref := claim.Spec.NodeClassRef
+		if !awsv1.IsEC2NodeClass(ref) || !uses[ref.Name] || !condition.IsTrue(claim, karpv1.ConditionRegistered) {
+			continue
+		}
+		if claim.Labels[corev1.LabelOSStable] == string(corev1.Windows) {
+			out.Windows++
+		} else {
+			out.Linux++
+		}
+	}
+	return out, nil
 }
 
 // hook is what validating and mutating webhooks have in common.

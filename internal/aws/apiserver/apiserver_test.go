@@ -5,15 +5,22 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ops", Name: name} }
@@ -34,6 +41,40 @@ func guard(change func(*admissionv1.ValidatingWebhook), endpoints ...discoveryv1
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "guard-1", Labels: map[string]string{discoveryv1.LabelServiceName: "guard"}}, Endpoints: endpoints,
 		},
+	}
+}
+
+// Nodes count by the role of their class, whichever way the class names it; those that have not joined do not.
+func TestNodesOfARole(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, awsv1.AddToScheme, karpv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	class := func(name, role, profile string) *awsv1.EC2NodeClass {
+		c := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: awsv1.EC2NodeClassSpec{Role: role}}
+		c.Status.InstanceProfile = profile
+		return c
+	}
+	claim := func(name, class, os string, registered bool) *karpv1.NodeClaim {
+		c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: os}}}
+		c.Spec.NodeClassRef = karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: class}
+		if registered {
+			condition.SetTrue(c, karpv1.ConditionRegistered, time.Now())
+		}
+		return c
+	}
+	r := Reader{Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		class("linux", "team/node", ""), class("windows", "node", ""), class("by-profile", "", "p"), class("other", "else", "q"),
+		claim("a", "linux", "linux", true), claim("b", "linux", "linux", false), claim("c", "windows", "windows", true),
+		claim("d", "by-profile", "linux", true), claim("e", "other", "linux", true), claim("f", "gone", "linux", true),
+	).Build()}
+	if got, err := r.NodesOfRole(t.Context(), "node", "p"); err != nil || got != (join.Running{Linux: 2, Windows: 1}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := r.NodesOfRole(t.Context(), "", ""); err != nil || got != (join.Running{}) {
+		t.Errorf("of no role: %+v, %v", got, err)
 	}
 }
 

@@ -8,29 +8,24 @@ import (
 
 // al2 is a MIME message with the user's parts first and a call of the image's bootstrap script last.
 func al2(in Input, k kubelet) (string, error) {
-	message, err := newMessage()
-	if err != nil {
-		return "", err
-	}
+	message := &message{}
 	if err := message.addUserParts(in.UserData, shellScript, copied); err != nil {
 		return "", err
 	}
-	if err := message.add(shellScript, al2Script(in, k)); err != nil {
-		return "", err
-	}
+	message.add(shellScript, al2Script(in, k))
 	return message.finish()
 }
 
 func al2Script(in Input, k kubelet) string {
-	call := []string{fmt.Sprintf("/etc/eks/bootstrap.sh '%s' --apiserver-endpoint '%s' --b64-cluster-ca '%s'",
-		in.Cluster.Name, in.Cluster.Endpoint, in.Cluster.CABundle)}
+	call := []string{fmt.Sprintf("/etc/eks/bootstrap.sh %s --apiserver-endpoint %s --b64-cluster-ca %s",
+		shellQuote(in.Cluster.Name), shellQuote(in.Cluster.Endpoint), shellQuote(in.Cluster.CABundle))}
 	if len(k.ClusterDNS) > 0 {
 		if isIPv6(k.ClusterDNS[0]) {
 			call = append(call, "--ip-family ipv6")
 		}
-		call = append(call, fmt.Sprintf("--dns-cluster-ip '%s'", k.ClusterDNS[0]))
+		call = append(call, "--dns-cluster-ip "+shellQuote(k.ClusterDNS[0]))
 	}
-	call = append(call, "--use-max-pods false", fmt.Sprintf("--kubelet-extra-args '%s'", strings.Join(flags(in, k), " ")))
+	call = append(call, "--use-max-pods false", "--kubelet-extra-args "+shellQuote(strings.Join(flags(in, k), " ")))
 	if in.RAID0 {
 		call = append(call, "--local-disks raid0")
 	}

@@ -68,6 +68,11 @@ func Render(family string, in Input) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
+	if family != awsv1.AMIFamilyCustom { // all of which is the user's own
+		if err := in.check(k); err != nil {
+			return Rendered{}, fmt.Errorf("user data for %s: %w", family, err)
+		}
+	}
 	var out Rendered
 	switch family {
 	case awsv1.AMIFamilyAL2:

@@ -10,48 +10,64 @@ import (
 	"mime/multipart"
 	"net/mail"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
 const (
+	// boundary is what separates the parts, unless a part has it at the start of a line.
 	boundary    = "//"
 	shellScript = `text/x-shellscript; charset="us-ascii"`
 	nodeConfig  = "application/node.eks.aws"
 )
 
 // message is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
-type message struct {
-	text   bytes.Buffer
-	writer *multipart.Writer
+type message struct{ parts []part }
+
+// part is a part of a message, its body with Unix line ends.
+type part struct {
+	header textproto.MIMEHeader
+	body   string
 }
 
-func newMessage() (*message, error) {
-	m := &message{}
-	m.text.WriteString("MIME-Version: 1.0\n")
-	fmt.Fprintf(&m.text, "Content-Type: multipart/mixed; boundary=%q\n\n", boundary)
-	m.writer = multipart.NewWriter(&m.text)
-	return m, m.writer.SetBoundary(boundary)
+func (m *message) add(contentType, body string) {
+	m.parts = append(m.parts, part{textproto.MIMEHeader{"Content-Type": {contentType}}, unix(body)})
 }
 
-func (m *message) add(contentType, body string) error {
-	return m.addPart(textproto.MIMEHeader{"Content-Type": {contentType}}, strings.NewReader(body))
-}
-
-func (m *message) addPart(header textproto.MIMEHeader, body io.Reader) error {
-	part, err := m.writer.CreatePart(header)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(part, body)
-	return err
-}
+// unix takes carriage returns out of text.
+func unix(text string) string { return strings.ReplaceAll(text, "\r", "") }
 
 // finish returns the message with Unix line ends.
 func (m *message) finish() (string, error) {
-	if err := m.writer.Close(); err != nil {
+	var text bytes.Buffer
+	writer := multipart.NewWriter(&text)
+	between := m.boundary()
+	if err := writer.SetBoundary(between); err != nil {
 		return "", err
 	}
-	return strings.ReplaceAll(m.text.String(), "\r", ""), nil
+	for _, p := range m.parts {
+		w, err := writer.CreatePart(p.header)
+		if err != nil {
+			return "", err
+		}
+		if _, err := io.WriteString(w, p.body); err != nil {
+			return "", err
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n\n%s", between, unix(text.String())), nil
+}
+
+// boundary is one that no part has at the start of a line, where it would end the part and begin another. Readers compare only the
+// start of a line with it.
+func (m *message) boundary() string {
+	b := boundary
+	for slices.ContainsFunc(m.parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+b) }) {
+		b += "-"
+	}
+	return b
 }
 
 // copied and contentTypeOnly say what becomes of a part of the user's: one keeps its headers, the other only the one
@@ -74,23 +90,27 @@ func (m *message) addUserParts(text, otherwise string, pass func(*multipart.Part
 		return nil
 	}
 	if !strings.HasPrefix(text, "MIME-Version:") && !strings.HasPrefix(text, "Content-Type:") {
-		return m.add(otherwise, text)
+		m.add(otherwise, text)
+		return nil
 	}
 	reader, err := readMultipart(text)
 	if err != nil {
 		return fmt.Errorf("spec.userData: %w", err)
 	}
 	for {
-		part, err := reader.NextPart()
+		theirs, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("spec.userData: read MIME part: %w", err)
 		}
-		if err := m.addPart(pass(part)); err != nil {
+		header, body := pass(theirs)
+		text, err := io.ReadAll(body)
+		if err != nil {
 			return fmt.Errorf("spec.userData: copy MIME part: %w", err)
 		}
+		m.parts = append(m.parts, part{header, unix(string(text))})
 	}
 }
 

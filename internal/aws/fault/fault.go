@@ -127,6 +127,9 @@ const SpotRoleDenied = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 // SubnetFull is the fleet error of a subnet without a free address.
 const SubnetFull = "InsufficientFreeAddressesInSubnet"
 
+// ReservationFull is the fleet error of a capacity reservation without room.
+const ReservationFull = "ReservationCapacityExceeded"
+
 var unfulfillable = map[string]bool{
 	"InsufficientInstanceCapacity": true,
 	"MaxSpotInstanceCountExceeded": true,
@@ -135,7 +138,11 @@ var unfulfillable = map[string]bool{
 	"Unsupported":                  true,
 	SubnetFull:                     true,
 	"MaxFleetCountExceeded":        true,
-	"ReservationCapacityExceeded":  true,
+	ReservationFull:                true,
+	// The spot price is above the on-demand price, which is the limit of a request that names none.
+	"SpotMaxPriceTooLow": true,
+	// The owner of an interruptible reservation is taking it back.
+	"InvalidCapacityReservationState.Unavailable": true,
 }
 
 // Unfulfillable reports whether a fleet error code says that an offering cannot be had at the moment.

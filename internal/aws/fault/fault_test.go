@@ -146,6 +146,7 @@ func TestUnfulfillable(t *testing.T) {
 		"InsufficientInstanceCapacity": true, "MaxSpotInstanceCountExceeded": true, "VcpuLimitExceeded": true,
 		"UnfulfillableCapacity": true, "Unsupported": true, "InsufficientFreeAddressesInSubnet": true,
 		"MaxFleetCountExceeded": true, "ReservationCapacityExceeded": true,
+		"SpotMaxPriceTooLow": true, "InvalidCapacityReservationState.Unavailable": true, "InvalidCapacityReservationState.Other": false,
 		"RequestLimitExceeded": false, "UnauthorizedOperation": false, SpotRoleDenied: false, "": false,
 	} {
 		if Unfulfillable(code) != want {

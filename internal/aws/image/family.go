@@ -7,29 +7,8 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// families are those that an alias stands for.
-var families = map[string]string{
-	"al2":          awsv1.AMIFamilyAL2,
-	"al2023":       awsv1.AMIFamilyAL2023,
-	"bottlerocket": awsv1.AMIFamilyBottlerocket,
-	"windows2019":  awsv1.AMIFamilyWindows2019,
-	"windows2022":  awsv1.AMIFamilyWindows2022,
-	"windows2025":  awsv1.AMIFamilyWindows2025,
-}
-
-// Family is the image family of a node class: the one it names, else the alias's, else Custom.
-func Family(class *awsv1.EC2NodeClass) string {
-	if class.Spec.AMIFamily != "" {
-		return class.Spec.AMIFamily
-	}
-	if alias, ok := aliasOf(class); ok {
-		name, _, _ := strings.Cut(alias, "@")
-		if family, ok := families[name]; ok {
-			return family
-		}
-	}
-	return awsv1.AMIFamilyCustom
-}
+// Family is the image family of a node class.
+func Family(class *awsv1.EC2NodeClass) string { return class.ImageFamily() }
 
 func aliasOf(class *awsv1.EC2NodeClass) (string, bool) {
 	for _, term := range class.Spec.AMISelectorTerms {

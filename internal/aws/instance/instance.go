@@ -71,9 +71,9 @@ type Instances struct {
 	// since is when this process began to act, as far as it has noticed; zero before.
 	since time.Time
 
-	// reading and ending gather requests about single instances.
-	reading *batch.Batcher[struct{}, string, ec2types.Instance]
-	ending  *batch.Batcher[struct{}, identity.Owned, struct{}]
+	// reading and ending gather requests about single instances, unhurried those that nobody waits for.
+	reading, unhurried reader
+	ending             *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
 	fresh *memo.Memo[string, cloud.Instance]
 	shown *memo.Memo[string, struct{}]
@@ -87,8 +87,10 @@ func New(cfg Config) *Instances {
 	if cfg.Meter == nil {
 		cfg.Meter = cloud.Unmeasured{}
 	}
+	late := cfg.Window
 	if cfg.Window == (batch.Window{}) {
 		cfg.Window = batch.Window{Idle: 100 * time.Millisecond, Max: time.Second, Items: 500}
+		late = batch.Window{Idle: time.Second, Max: 5 * time.Second, Items: 500} // nodes join one after another
 	}
 	s := &Instances{
 		api:      cfg.EC2,
@@ -105,6 +107,9 @@ func New(cfg Config) *Instances {
 	}
 	s.reading = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
 		Name: "describe_instances", Window: cfg.Window, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	})
+	s.unhurried = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: late, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	s.ending = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
 		Name: "terminate_instances", Window: cfg.Window, Call: s.endAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
@@ -129,14 +134,32 @@ func ParseProviderID(s string) (string, error) {
 // Remember notes an instance that has just been launched.
 func (s *Instances) Remember(i cloud.Instance) { s.fresh.Put(i.ID, i) }
 
+// JustLaunched returns an instance that this process has launched so lately that EC2 may not show it yet, as it was launched. It
+// calls nobody; one that EC2 has reported to be gone is none.
+func (s *Instances) JustLaunched(providerID string) (cloud.Instance, bool) {
+	id, err := ParseProviderID(providerID)
+	if err != nil {
+		return cloud.Instance{}, false
+	}
+	return s.fresh.Get(id)
+}
+
 // Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
 // ErrNotVisible when that cannot be told yet.
 func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
+	return s.get(ctx, providerID, s.reading)
+}
+
+// reader gathers requests for single instances.
+type reader = *batch.Batcher[struct{}, string, ec2types.Instance]
+
+// get is Get by the calls of one reader.
+func (s *Instances) get(ctx context.Context, providerID string, by reader) (cloud.Instance, error) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
 		return cloud.Instance{}, err
 	}
-	described, err := s.reading.Do(ctx, struct{}{}, id)
+	described, err := by.Do(ctx, struct{}{}, id)
 	if fault.Is(err, fault.NotFound) {
 		return s.unknown(id)
 	}

@@ -37,11 +37,12 @@ type (
 )
 
 // readAll describes instances by ID. It asks by a filter: where IDs are named as such, EC2 refuses the whole call for one
-// that it does not know. Those that are not in the answer are asked for alone, and so are all of them when EC2 refuses the
-// call. Where it failed, or was called too often, that would make it worse.
+// that it does not know. Those that are not in the answer are asked for alone, unless they are so new that EC2 need not show them
+// yet, and so are all of them when EC2 refuses the call. Where it failed, or was called too often, that would make it worse.
 func (s *Instances) readAll(ctx context.Context, _ struct{}, ids []string) []described {
 	known, errs := map[string]ec2types.Instance{}, map[string]error{}
 	distinct := slices.Compact(slices.Sorted(slices.Values(ids)))
+	unseen := map[string]bool{}
 	for some := range slices.Chunk(distinct, filterValues) {
 		found, err := s.pages(ctx, &ec2.DescribeInstancesInput{
 			Filters: []ec2types.Filter{network.Filter("instance-id", some...)}, MaxResults: aws.Int32(1000),
@@ -53,11 +54,15 @@ func (s *Instances) readAll(ctx context.Context, _ struct{}, ids []string) []des
 			if err != nil && !fault.Definite(err) || fault.Is(err, fault.RateLimited) {
 				errs[id] = err
 			}
+			unseen[id] = err == nil && s.unshown(id)
 		}
 	}
 	var mu sync.Mutex
 	alone(distinct, func(id string) bool {
 		_, ok := known[id]
+		if !ok && unseen[id] {
+			errs[id] = notShown(id) // it is as new as that; EC2 says the same of each of them alone
+		}
 		return !ok && errs[id] == nil
 	}, func(id string) {
 		i, err := s.readOne(ctx, id)
@@ -77,12 +82,24 @@ func (s *Instances) readAll(ctx context.Context, _ struct{}, ids []string) []des
 func (s *Instances) readOne(ctx context.Context, id string) (ec2types.Instance, error) {
 	found, err := s.pages(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err == nil && len(found) == 0 {
-		err = &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound", Message: fmt.Sprintf("EC2 shows no instance %s", id)}
+		err = notShown(id)
 	}
 	if err != nil {
 		return ec2types.Instance{}, err
 	}
 	return found[0], nil
+}
+
+// notShown is the error of EC2 for an ID that it does not know.
+func notShown(id string) error {
+	return &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound", Message: fmt.Sprintf("EC2 shows no instance %s", id)}
+}
+
+// unshown reports whether this process has just launched an instance that EC2 has not shown since.
+func (s *Instances) unshown(id string) bool {
+	_, fresh := s.fresh.Get(id)
+	_, shown := s.shown.Get(id)
+	return fresh && !shown
 }
 
 // endAll ends instances. What EC2 does not say it has ended is ended alone, and so is each when EC2 refuses the call.

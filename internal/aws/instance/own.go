@@ -92,11 +92,11 @@ func (s *Instances) adopt(ctx context.Context, may identity.Adoption) error {
 	return nil
 }
 
-// Name gives an instance of ours the tags by which people find it, once its node has joined. Those that it
-// has already stay: they may be the user's. The error is cloud.ErrNotFound when the instance is gone, and
-// identity.ErrNotOurs when it is not ours to tag.
+// Name gives an instance of ours the tags by which people find it, once its node has joined. Those that it has already stay: they
+// may be the user's. It takes its time, so that one call reads many instances. The error is cloud.ErrNotFound when the instance is
+// gone, and identity.ErrNotOurs when it is not ours to tag.
 func (s *Instances) Name(ctx context.Context, providerID, node, claim string) error {
-	i, err := s.Get(ctx, providerID)
+	i, err := s.get(ctx, providerID, s.unhurried)
 	if err != nil {
 		return err
 	}

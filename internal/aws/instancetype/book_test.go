@@ -156,7 +156,7 @@ func byTheBook(typ *offline.Type, family string, w wish, branches printed) (has,
 	branch, known := branches.number(typ.Name)
 	has.count("vpc.amazonaws.com/pod-eni", branch)
 	for _, gpu := range typ.GPUs {
-		has.count(map[string]string{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}[gpu.Manufacturer], int64(gpu.Count))
+		has.count(map[string]string{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}[gpu.Manufacturer], int64(max(gpu.Count, gpu.Logical)))
 	}
 	for i, device := range typ.Neuron {
 		has.count("aws.amazon.com/neuron", has["aws.amazon.com/neuron"]+int64(device.Count))

@@ -94,6 +94,8 @@ type Market struct {
 	// OnDemand and Spot are prices in $/h; false if there is none.
 	OnDemand func(instanceType string) (float64, bool)
 	Spot     func(instanceType, zone string) (float64, bool)
+	// Derived tells whether the price of a capacity type was worked out from other prices; nil = none was.
+	Derived func(instanceType, capacityType string) bool
 	// Unavailable tells whether EC2 lately had no capacity; nil = never.
 	Unavailable func(Pool) bool
 	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
@@ -189,6 +191,7 @@ func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType
 		Offerings:    m.offerings(s.market, s.labels),
 		Capacity:     capacity,
 		Allocatable:  allocatable,
+		VolumeLimits: m.volumeLimits(),
 	}, err
 }
 

@@ -312,6 +312,30 @@ func TestEphemeralStorage(t *testing.T) {
 	}
 }
 
+func TestGaudiIsAResourceOfItsOwn(t *testing.T) {
+	i := info(t, "p4d.24xlarge")
+	i.GpuInfo.Gpus[0].Manufacturer = aws.String("Habana")
+	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
+	if n := it.Capacity[awsv1.ResourceHabanaGaudi]; n.Value() != 8 {
+		t.Errorf("%s of Gaudi, want 8", n.String())
+	}
+	if _, gpu := it.Capacity[awsv1.ResourceNVIDIAGPU]; gpu {
+		t.Error("Gaudi counts as a GPU of NVIDIA")
+	}
+}
+
+func TestNewNodesAttachAsManyVolumesAsEC2Reports(t *testing.T) {
+	for name, want := range map[string]ec2types.EbsInfo{
+		"m6i.2xlarge": {MaximumEbsAttachments: aws.Int32(27), AttachmentLimitType: ec2types.AttachmentLimitTypeShared},
+		"m8i.large":   {MaximumEbsAttachments: aws.Int32(32), AttachmentLimitType: ec2types.AttachmentLimitTypeDedicated},
+	} {
+		got := info(t, name).EbsInfo
+		if aws.ToInt32(got.MaximumEbsAttachments) != *want.MaximumEbsAttachments || got.AttachmentLimitType != want.AttachmentLimitType {
+			t.Errorf("%s: %d volumes (%s)", name, aws.ToInt32(got.MaximumEbsAttachments), got.AttachmentLimitType)
+		}
+	}
+}
+
 func TestExtendedResources(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -324,7 +348,6 @@ func TestExtendedResources(t *testing.T) {
 		{"m6g.xlarge", class(awsv1.AMIFamilyWindows2022), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 18}},
 		{"g5.12xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 107, awsv1.ResourceNVIDIAGPU: 4, awsv1.ResourceEFA: 1}},
 		{"g4ad.16xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 6, awsv1.ResourceAMDGPU: 4}},
-		{"dl1.24xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 62, awsv1.ResourceHabanaGaudi: 8, awsv1.ResourceEFA: 4}},
 		{"inf2.48xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 107, awsv1.ResourceNeuron: 12, awsv1.ResourceNeuronCore: 24}},
 		{"trn1.32xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 82, awsv1.ResourceNeuron: 16, awsv1.ResourceNeuronCore: 32, awsv1.ResourceEFA: 8}},
 		{"p4d.24xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1)), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 62, awsv1.ResourceNVIDIAGPU: 8, awsv1.ResourceEFA: 2}},

@@ -51,7 +51,7 @@ func TestLabelsOfAType(t *testing.T) {
 		awsv1.LabelInstanceCapabilityFlex:      "false",
 		awsv1.LabelInstanceCPU:                 "48",
 		awsv1.LabelInstanceCPUManufacturer:     "amd",
-		awsv1.LabelInstanceCPUClockSpeed:       "2800",
+		awsv1.LabelInstanceCPUClockSpeed:       "3300",
 		awsv1.LabelInstanceMemory:              "196608",
 		awsv1.LabelInstanceHypervisor:          "nitro",
 		awsv1.LabelInstanceEncryptionInTransit: "true",
@@ -62,7 +62,7 @@ func TestLabelsOfAType(t *testing.T) {
 		awsv1.LabelInstanceGPUName:             "a10g",
 		awsv1.LabelInstanceGPUManufacturer:     "nvidia",
 		awsv1.LabelInstanceGPUCount:            "4",
-		awsv1.LabelInstanceGPUMemory:           "24576",
+		awsv1.LabelInstanceGPUMemory:           "22888",
 		awsv1.LabelInstanceAcceleratorName:     absent,
 		awsv1.LabelInstanceAcceleratorManuf:    absent,
 		awsv1.LabelInstanceAcceleratorCount:    absent,
@@ -95,14 +95,16 @@ func TestLabels(t *testing.T) {
 		{"flex", "c7i-flex.large", al2023, map[string]string{
 			awsv1.LabelInstanceFamily: "c7i-flex", awsv1.LabelInstanceCategory: "c", awsv1.LabelInstanceCapabilityFlex: "true",
 		}},
-		{"high memory, bare metal", "u-6tb1.metal", al2023, map[string]string{
+		{"high memory", "u-6tb1.112xlarge", al2023, map[string]string{
 			awsv1.LabelInstanceCategory: "u", awsv1.LabelInstanceGeneration: "1", awsv1.LabelInstanceFamily: "u-6tb1",
-			awsv1.LabelInstanceSize: "metal", awsv1.LabelInstanceHypervisor: "", awsv1.LabelNitroSandbox: "false",
+		}},
+		{"bare metal", "m7i.metal-24xl", al2023, map[string]string{
+			awsv1.LabelInstanceSize: "metal-24xl", awsv1.LabelInstanceHypervisor: "", awsv1.LabelNitroSandbox: "false",
 		}},
 		{"high memory, seventh generation", "u7in-24tb.224xlarge", al2023, map[string]string{
 			awsv1.LabelInstanceCategory: "u", awsv1.LabelInstanceGeneration: "7",
 		}},
-		{"unknown clock", "inf1.xlarge", al2023, map[string]string{awsv1.LabelInstanceCPUClockSpeed: absent}},
+		{"unknown clock", "m1.small", al2023, map[string]string{awsv1.LabelInstanceCPUClockSpeed: absent}},
 		{"Neuron wins over inference accelerator", "inf2.24xlarge", al2023, map[string]string{
 			awsv1.LabelInstanceAcceleratorName: "inferentia2", awsv1.LabelInstanceAcceleratorManuf: "aws", awsv1.LabelInstanceAcceleratorCount: "6",
 			awsv1.LabelInstanceGPUName: absent,

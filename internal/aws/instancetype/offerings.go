@@ -22,6 +22,9 @@ const (
 	EndingReserved = "the capacity reservation is about to end"
 )
 
+// lacks are the reasons that the engine tells apart.
+var lacks = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
+
 // offerings are one per zone of the market, capacity type of the type and partition of the placement group, in this order,
 // then those in reservations. Offerings where the class cannot launch the type are listed, and unavailable.
 func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offering {
@@ -31,6 +34,7 @@ func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offer
 		for _, capacityType := range m.capacityTypes() {
 			price, priced := m.price(capacityType, zone, market)
 			priced = priced && price > 0
+			derived := priced && market.Derived != nil && market.Derived(m.name, capacityType)
 			for _, partition := range partitions {
 				pool := Pool{InstanceType: m.name, Zone: zone, CapacityType: capacityType, Partition: partition}
 				why := m.unavailable(pool, refused, market)
@@ -41,8 +45,9 @@ func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offer
 					why = NoCapacity
 				}
 				offerings = append(offerings, catalog.Offering{
-					Zone: zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
-					Available: why == "", Why: why,
+					Lacks: lacks[why],
+					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
+					PriceDerived: derived, Available: why == "", Why: why,
 				})
 			}
 		}

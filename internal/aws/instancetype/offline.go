@@ -1,21 +1,14 @@
 package instancetype
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// paravirtual are the families that also, or once only, ran paravirtual images.
-var paravirtual = []string{"c1", "c3", "hs1", "m1", "m2", "m3", "t1"}
-
 // FromOffline says what DescribeInstanceTypes would of a type, as far as the offline catalog knows.
 func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
-	family, _, _ := strings.Cut(t.Name, ".")
 	info := ec2types.InstanceTypeInfo{
 		InstanceType:                  ec2types.InstanceType(t.Name),
 		BareMetal:                     &t.BareMetal,
@@ -28,11 +21,17 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 		NetworkInfo:                   network(t),
 		NitroEnclavesSupport:          ec2types.NitroEnclavesSupportUnsupported,
 		ProcessorInfo:                 processor(t),
-		SupportedVirtualizationTypes:  []ec2types.VirtualizationType{ec2types.VirtualizationTypeHvm},
+		SupportedVirtualizationTypes:  spelled[ec2types.VirtualizationType](t.Virtualization),
+		SupportedUsageClasses:         spelled[ec2types.UsageClassType](t.UsageClasses),
+		PlacementGroupInfo:            &ec2types.PlacementGroupInfo{SupportedStrategies: spelled[ec2types.PlacementGroupStrategy](t.Placement)},
 		GpuInfo:                       gpuInfo(t.GPUs),
 		NeuronInfo:                    neuronInfo(t.Neuron),
 		InferenceAcceleratorInfo:      inferenceInfo(t.InferenceAccelerators),
-		EbsInfo:                       &ec2types.EbsInfo{EbsOptimizedSupport: ec2types.EbsOptimizedSupport(t.EBSOptimized)},
+		EbsInfo: &ec2types.EbsInfo{
+			EbsOptimizedSupport:   ec2types.EbsOptimizedSupport(t.EBSOptimized),
+			AttachmentLimitType:   ec2types.AttachmentLimitType(t.EBSAttachmentLimit),
+			MaximumEbsAttachments: count(t.EBSAttachments),
+		},
 		VCpuInfo: &ec2types.VCpuInfo{
 			DefaultVCpus: count(t.VCPUs), DefaultCores: count(t.Cores), DefaultThreadsPerCore: count(t.VCPUs / t.Cores),
 		},
@@ -40,38 +39,27 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 	if t.NitroEnclaves {
 		info.NitroEnclavesSupport = ec2types.NitroEnclavesSupportSupported
 	}
-	if slices.Contains(paravirtual, family) {
-		info.SupportedVirtualizationTypes = append(info.SupportedVirtualizationTypes, ec2types.VirtualizationTypeParavirtual)
-	}
-	info.PlacementGroupInfo = &ec2types.PlacementGroupInfo{SupportedStrategies: strategies(t, family)}
-	for _, class := range t.UsageClasses {
-		info.SupportedUsageClasses = append(info.SupportedUsageClasses, ec2types.UsageClassType(class))
-	}
 	if t.EBSMaxMbps > 0 {
 		info.EbsInfo.EbsOptimizedInfo = &ec2types.EbsOptimizedInfo{MaximumBandwidthInMbps: count(t.EBSMaxMbps)}
 	}
 	return info
 }
 
-// clusterable are the families of previous generations that can be close together in a placement group.
-var clusterable = []string{"a1", "c3", "c4", "i2", "m4", "r3", "r4"}
-
-// strategies are those of the placement groups that instances of the type can be in.
-func strategies(t offline.Type, family string) []ec2types.PlacementGroupStrategy {
-	all := []ec2types.PlacementGroupStrategy{ec2types.PlacementGroupStrategyPartition, ec2types.PlacementGroupStrategySpread}
-	tight := (t.CurrentGeneration && !t.Burstable && family != "m7i-flex" && family != "mac1") || slices.Contains(clusterable, family)
-	if tight {
-		all = append([]ec2types.PlacementGroupStrategy{ec2types.PlacementGroupStrategyCluster}, all...)
+// spelled turns words of EC2 into the SDK's.
+func spelled[T ~string](words []string) []T {
+	out := make([]T, len(words))
+	for i, w := range words {
+		out[i] = T(w)
 	}
-	return all
+	return out
 }
 
 func count(n int) *int32 { return aws.Int32(int32(n)) }
 
 func processor(t offline.Type) *ec2types.ProcessorInfo {
-	p := &ec2types.ProcessorInfo{}
-	for _, a := range t.Architectures {
-		p.SupportedArchitectures = append(p.SupportedArchitectures, ec2types.ArchitectureType(a))
+	p := &ec2types.ProcessorInfo{
+		SupportedArchitectures: spelled[ec2types.ArchitectureType](t.Architectures),
+		SupportedFeatures:      spelled[ec2types.SupportedAdditionalProcessorFeature](t.Features),
 	}
 	if t.Manufacturer != "" {
 		p.Manufacturer = &t.Manufacturer
@@ -97,14 +85,14 @@ func network(t offline.Type) *ec2types.NetworkInfo {
 	if t.EFAMax > 0 {
 		n.EfaInfo = &ec2types.EfaInfo{MaximumEfaInterfaces: count(t.EFAMax)}
 	}
+	total := 0
 	for _, c := range t.NetworkCards {
+		total += c.MaxENIs
 		n.NetworkCards = append(n.NetworkCards, ec2types.NetworkCardInfo{
 			NetworkCardIndex: count(c.Index), MaximumNetworkInterfaces: count(c.MaxENIs),
 		})
-		if c.Index == t.DefaultCard {
-			n.MaximumNetworkInterfaces = count(c.MaxENIs) // EC2 counts the default card's only
-		}
 	}
+	n.MaximumNetworkInterfaces = count(total)
 	return n
 }
 
@@ -125,9 +113,9 @@ func gpuInfo(gpus []offline.GPU) *ec2types.GpuInfo {
 	}
 	info, total := &ec2types.GpuInfo{}, 0
 	for _, g := range gpus {
-		total += g.Count * int(g.MemoryMiB)
+		total += max(1, g.Count) * int(g.MemoryMiB) // of a part of a GPU, its own
 		info.Gpus = append(info.Gpus, ec2types.GpuDeviceInfo{
-			Name: &g.Name, Manufacturer: &g.Manufacturer, Count: count(g.Count),
+			Name: &g.Name, Manufacturer: &g.Manufacturer, Count: count(g.Count), LogicalGpuCount: count(g.Logical),
 			MemoryInfo: &ec2types.GpuDeviceMemoryInfo{SizeInMiB: count(int(g.MemoryMiB))},
 		})
 	}

@@ -27,7 +27,8 @@ var queries = []ec2types.Filter{
 	network.Filter("event.code", "instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"),
 }
 
-// Ailments returns the running instances of the account and region with which something is wrong that will not pass, by ID.
+// Ailments returns the running instances of the account and region with which something is wrong that will not pass, by ID, and
+// those with a status check that has begun to fail.
 // Not being allowed to ask is a cloud.UnavailableError.
 func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloud.Ailment, error) {
 	seen := map[string]bool{}
@@ -45,7 +46,7 @@ func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now 
 					continue
 				}
 				seen[id] = true
-				if a := diagnose(s, now); len(a.Kinds) > 0 {
+				if a := diagnose(s, now); len(a.Kinds) > 0 || a.Failing {
 					out = append(out, a)
 				}
 			}
@@ -77,7 +78,9 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloud.Ailment {
 		{cloud.InstanceStatusFailed, "instance status check", s.InstanceStatus},
 		{cloud.SystemStatusFailed, "system status check", s.SystemStatus},
 	} {
-		if since, failed := failedSince(check.sum, now); failed {
+		since, failing := failedSince(check.sum)
+		out.Failing = out.Failing || failing
+		if failing && now.Sub(since) >= ImpairedFor {
 			out.Kinds = append(out.Kinds, check.kind)
 			seen = append(seen, fmt.Sprintf("%s failed since %s", check.name, since.UTC().Format(time.RFC3339)))
 		}
@@ -99,17 +102,17 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloud.Ailment {
 	return out
 }
 
-// failedSince tells since when the first of the details of a check has failed that has done so for long enough.
-func failedSince(sum *ec2types.InstanceStatusSummary, now time.Time) (time.Time, bool) {
+// failedSince is since when the detail of a check fails that has failed for longest.
+func failedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing bool) {
 	if sum == nil {
 		return time.Time{}, false
 	}
 	for _, d := range sum.Details {
-		if d.Status == ec2types.StatusTypeFailed && d.ImpairedSince != nil && now.Sub(*d.ImpairedSince) >= ImpairedFor {
-			return *d.ImpairedSince, true
+		if d.Status == ec2types.StatusTypeFailed && d.ImpairedSince != nil && (!failing || d.ImpairedSince.Before(since)) {
+			since, failing = *d.ImpairedSince, true
 		}
 	}
-	return time.Time{}, false
+	return since, failing
 }
 
 // over reports whether an event has taken place or was called off: EC2 lists it for some time after.

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
 // composedKey is all that types are composed of, except for scarcity, which has a number for each type. Two classes that come
@@ -179,18 +180,19 @@ func (s *Source) market(stock stock, of subject, users map[string]float64) insta
 			ids[subnet.Zone] = subnet.ZoneID
 		}
 	}
+	quotes := s.cfg.Prices.For(offline.Platform(of.Class.Family.OS))
 	market := instancetype.Market{
 		Zones:   stock.zones,
 		Offered: func(instanceType, zone string) bool { return stock.offered[offer{instanceType, zone}] },
 		OnDemand: func(instanceType string) (float64, bool) {
-			if price, known := s.cfg.Prices.OnDemand(instanceType); known {
+			if price, known := quotes.OnDemand(instanceType); known {
 				return price, true
 			}
 			price, known := users[instanceType]
 			return price, known
 		},
 		Spot: func(instanceType, zone string) (float64, bool) {
-			if price, known := s.cfg.Prices.Spot(instanceType, zone); known {
+			if price, known := quotes.Spot(instanceType, zone); known {
 				return price, true
 			}
 			price, known := users[instanceType]

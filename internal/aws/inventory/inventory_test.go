@@ -115,6 +115,29 @@ func available(all []*catalog.InstanceType) (out []string) {
 	return out
 }
 
+func TestNodeClassesOfWindowsAndLinuxInOneClusterPayTheirOwnPrices(t *testing.T) {
+	w := newWorld(t, "m5.large", "m7g.large")
+	windows := class(func(c *awsv1.EC2NodeClass) {
+		c.Name, c.UID = "windows", "windows"
+		c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
+	})
+	for _, tt := range []struct {
+		class *awsv1.EC2NodeClass
+		want  float64
+	}{{class(), 0.096}, {windows, 0.188}} {
+		for _, it := range w.list(t, tt.class) {
+			for _, o := range it.Offerings {
+				if o.Available && it.Name == "m5.large" && o.CapacityType == "on-demand" && o.Price != tt.want {
+					t.Errorf("%s of class %s costs %v in %s, want %v", it.Name, tt.class.Name, o.Price, o.Zone, tt.want)
+				}
+				if it.Name == "m7g.large" && tt.class == windows && o.Available {
+					t.Errorf("%s runs Windows in %s", it.Name, o.Zone)
+				}
+			}
+		}
+	}
+}
+
 func TestNothingIsListed(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string

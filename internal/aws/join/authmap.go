@@ -26,6 +26,20 @@ func (m AuthMap) roles() ([]mapRole, error) {
 	return out, nil
 }
 
+// entry is what mapRoles says of a role: of several entries the last one holds.
+func (m AuthMap) entry(role string) (mapRole, bool) {
+	roles, err := m.roles()
+	if err != nil {
+		return mapRole{}, false
+	}
+	for _, r := range slices.Backward(roles) {
+		if sameRole(r.RoleARN, role) {
+			return r, true
+		}
+	}
+	return mapRole{}, false
+}
+
 // asUser reports whether mapUsers has the ARN.
 func (m AuthMap) asUser(arn string) bool {
 	var users []struct {
@@ -73,8 +87,7 @@ func (a Access) inAuthMap(role string) (f cloud.Finding, mapped bool, err string
 	if !a.AuthMap.Found {
 		return f, false, ""
 	}
-	roles, parse := a.AuthMap.roles()
-	if parse != nil {
+	if _, parse := a.AuthMap.roles(); parse != nil {
 		f = standing(AuthMapMalformed, RoleScope(role), fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be read, so that nobody in it is let in: %v", parse), "")
 		f.Remedy, f.Manifest = a.mapRole(role)
 		if a.Mode.usesEntries() {
@@ -82,16 +95,19 @@ func (a Access) inAuthMap(role string) (f cloud.Finding, mapped bool, err string
 		}
 		return f, true, ""
 	}
-	for _, r := range roles {
-		if sameRole(r.RoleARN, role) {
-			if wrong := a.wrongLine(r, role); wrong != "" {
-				f = a.malformed(role, wrong)
-				if a.mayWork(r, role) {
-					f.Certainty = cloud.Likely
-				}
+	if r, there := a.AuthMap.entry(role); there {
+		if wrong := a.wrongLine(r, role); wrong != "" {
+			f = a.malformed(role, wrong)
+			switch {
+			case a.lacksKubeProxyOnly(r, role):
+				manifest := f.Manifest
+				f = a.kubeProxyDenied("in ConfigMap kube-system/aws-auth "+wrong, f.Remedy)
+				f.Manifest = manifest
+			case a.mayWork(r, role):
+				f.Certainty = cloud.Likely
 			}
-			return f, true, ""
 		}
+		return f, true, ""
 	}
 	if a.AuthMap.asUser(role) {
 		return a.malformed(role, fmt.Sprintf("node role %s stands under mapUsers, it belongs under mapRoles", role)), true, ""
@@ -108,8 +124,10 @@ func (a Access) wrongLine(r mapRole, role string) string {
 		}
 	}
 	switch {
-	case !strings.EqualFold(r.RoleARN, withoutPath(role)):
+	case !strings.EqualFold(r.RoleARN, withoutPath(r.RoleARN)):
 		return fmt.Sprintf("%s is written with its path; aws-auth compares it with %s", r.RoleARN, withoutPath(role))
+	case !strings.EqualFold(partitionOf(r.RoleARN), partitionOf(role)):
+		return fmt.Sprintf("%s is written with partition %s; the node role is %s", r.RoleARN, partitionOf(r.RoleARN), withoutPath(role))
 	case r.Username != nodeUsername:
 		return fmt.Sprintf("node role %s has username %q, nodes need %q", r.RoleARN, r.Username, nodeUsername)
 	case len(groups) > 0:
@@ -118,9 +136,18 @@ func (a Access) wrongLine(r mapRole, role string) string {
 	return ""
 }
 
-// mayWork tells that an entry that is not as it should be does name nodes, in a way that suits some of them.
+// lacksKubeProxyOnly reports that an entry has all that nodes need to join.
+func (a Access) lacksKubeProxyOnly(r mapRole, role string) bool {
+	linux := a
+	linux.Windows = false
+	return a.Windows && linux.wrongLine(r, role) == ""
+}
+
+// mayWork reports that an entry that is not as it should be does name nodes, in a way that suits some of them. An ARN of another
+// partition never matches, but which one is right is certain only where IAM has said so.
 func (a Access) mayWork(r mapRole, role string) bool {
-	return strings.EqualFold(r.RoleARN, withoutPath(role)) && strings.HasPrefix(r.Username, "system:node:") && slices.Contains(r.Groups, "system:nodes")
+	matches := strings.EqualFold(r.RoleARN, withoutPath(role)) || a.roleOfIAM() == "" && strings.EqualFold(r.RoleARN, withoutPath(r.RoleARN))
+	return matches && strings.HasPrefix(r.Username, "system:node:") && slices.Contains(r.Groups, "system:nodes")
 }
 
 // malformed is a finding about one entry of aws-auth. Putting the entry right mends it in every mode.

@@ -18,6 +18,7 @@ const (
 	NodeRoleOfOtherAccount     = "NodeRoleOfOtherAccount"
 	ControllerRoleMapped       = "ControllerRoleMappedInstead"
 	AccessEntryWrongType       = "AccessEntryWrongType"
+	WindowsKubeProxyDenied     = "WindowsKubeProxyDenied"
 	AuthMapMalformed           = "AuthMapMalformed"
 	AuthModeIgnoresMapping     = "AuthModeIgnoresMapping"
 	InstanceProfileWrongRole   = "InstanceProfileWrongRole"
@@ -75,4 +76,4 @@ func standing(cause, scope, message, remedy string) cloud.Finding {
 }
 
 // RoleScope is that of findings about a role.
-func RoleScope(role string) string { return "role/" + roleName(role) }
+func RoleScope(role string) string { return "role/" + RoleName(role) }

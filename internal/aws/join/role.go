@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws/partition"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 )
 
@@ -26,9 +27,10 @@ func (m Mode) usesConfigMap() bool { return m == ModeConfigMap || m == ModeAPIAn
 
 // Types of access entries that concern nodes.
 const (
-	entryLinux   = "EC2_LINUX"
-	entryWindows = "EC2_WINDOWS"
-	entryAuto    = "EC2"
+	entryLinux    = "EC2_LINUX"
+	entryWindows  = "EC2_WINDOWS"
+	entryAuto     = "EC2"
+	entryStandard = "STANDARD"
 )
 
 // Entry is an EKS access entry.
@@ -75,21 +77,44 @@ type Access struct {
 	// ControllerRoles are the ARNs of the role that the controller itself has, with and without its path.
 	ControllerRoles []string
 	Account         string
-	Windows         bool
+	// Partition is that of the account, such as aws-us-gov; empty stands for that of the cluster's region.
+	Partition string
+	Windows   bool
+	// Running are the nodes that have joined with the role; RunningErr says why they are not known.
+	Running    Running
+	RunningErr string
+}
+
+// Running counts nodes that run with a node role, by operating system, as far as NodeClaims show them: managed node groups may run
+// others.
+type Running struct{ Linux, Windows int }
+
+// LinuxEntryForWindows reports whether a class of Windows nodes has a role with the access entry of Linux nodes. Who else runs with
+// the role decides about the remedy then.
+func (a Access) LinuxEntryForWindows() bool {
+	return a.Windows && slices.ContainsFunc(a.Entries, func(e Entry) bool {
+		return e.Type == entryLinux && sameRole(e.PrincipalARN, a.nodeRole())
+	})
 }
 
 // nodeRole is the ARN of the role that instances will have; empty if it is not known.
 func (a Access) nodeRole() string {
+	if role := a.roleOfIAM(); role != "" {
+		return role
+	}
+	if a.Role != "" && a.Account != "" {
+		part := cmp.Or(a.Partition, partition.Of(a.Cluster.Region))
+		return fmt.Sprintf("arn:%s:iam::%s:role/%s", part, a.Account, strings.TrimPrefix(a.Role, "/"))
+	}
+	return ""
+}
+
+// roleOfIAM is the ARN of that role as IAM has it; empty if IAM could not be read, where the ARN has to be put together.
+func (a Access) roleOfIAM() string {
 	if len(a.Profile.Roles) == 1 {
 		return a.Profile.Roles[0]
 	}
-	if a.RoleARN != "" {
-		return a.RoleARN
-	}
-	if a.Role != "" && a.Account != "" {
-		return "arn:aws:iam::" + a.Account + ":role/" + strings.TrimPrefix(a.Role, "/")
-	}
-	return ""
+	return a.RoleARN
 }
 
 // wantedType is the type that the node role's access entry should have.
@@ -102,10 +127,13 @@ func (a Access) wantedType() string {
 
 const nodeUsername = "system:node:{{EC2PrivateDNSName}}"
 
+// kubeProxyGroup lets kube-proxy on Windows, which has the identity of its node, read Services and where they lead.
+const kubeProxyGroup = "eks:kube-proxy-windows"
+
 func (a Access) wantedGroups() []string {
 	groups := []string{"system:bootstrappers", "system:nodes"}
 	if a.Windows {
-		groups = append([]string{"eks:kube-proxy-windows"}, groups...)
+		groups = append([]string{kubeProxyGroup}, groups...)
 	}
 	return groups
 }
@@ -139,12 +167,12 @@ func (a Access) judgeProfile() (cloud.Finding, bool) {
 			fmt.Sprintf("aws iam create-instance-profile --instance-profile-name %s", p.Name)), true
 	case len(p.Roles) == 0:
 		return standing(InstanceProfileWrongRole, "profile/"+p.Name, fmt.Sprintf("instance profile %q holds no role", p.Name),
-			fmt.Sprintf("aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s", p.Name, cmp.Or(roleName(a.Role), "ROLE"))), true
-	case a.Role != "" && roleName(p.Roles[0]) != roleName(a.Role):
+			fmt.Sprintf("aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s", p.Name, cmp.Or(RoleName(a.Role), "ROLE"))), true
+	case a.Role != "" && RoleName(p.Roles[0]) != RoleName(a.Role):
 		return standing(InstanceProfileWrongRole, "profile/"+p.Name,
-			fmt.Sprintf("instance profile %q holds role %s, the node class asks for %s", p.Name, roleName(p.Roles[0]), roleName(a.Role)),
+			fmt.Sprintf("instance profile %q holds role %s, the node class asks for %s", p.Name, RoleName(p.Roles[0]), RoleName(a.Role)),
 			fmt.Sprintf("aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
-				p.Name, roleName(p.Roles[0]), roleName(a.Role))), true
+				p.Name, RoleName(p.Roles[0]), RoleName(a.Role))), true
 	}
 	return cloud.Finding{}, false
 }
@@ -185,18 +213,60 @@ func (a Access) judgeMapping(role string) []cloud.Finding {
 
 func (a Access) judgeEntry(e Entry) []cloud.Finding {
 	want := a.wantedType()
-	if e.Type == want || (e.Type == entryWindows && !a.Windows) {
+	switch {
+	case e.Type == want || (e.Type == entryWindows && !a.Windows):
 		return nil // the type for Windows gives all that Linux needs, and one group more
+	case e.Type == entryLinux:
+		return []cloud.Finding{a.kubeProxyDenied(
+			fmt.Sprintf("the access entry of node role %s has type %s, which lacks the group %s", e.PrincipalARN, e.Type, kubeProxyGroup),
+			fmt.Sprintf("leave this entry: its type cannot be changed, and %s with it. "+
+				"Give the Windows EC2NodeClass a node role of its own (spec.role), and map that role:\n%s",
+				a.linuxNodes(), a.createEntry(ownRole(e.PrincipalARN))))}
 	}
 	f := standing(AccessEntryWrongType, RoleScope(e.PrincipalARN),
-		fmt.Sprintf("the access entry of node role %s has type %s, nodes need %s", e.PrincipalARN, e.Type, want),
-		fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN)))
-	if e.Type == entryAuto || e.Type == entryLinux {
-		// Nodes of Auto Mode get their rights from an access policy, which may be there; Windows joins as Linux does,
-		// but its kube-proxy does not work.
+		fmt.Sprintf("the access entry of node role %s has type %s, nodes need %s", e.PrincipalARN, e.Type, want), "")
+	switch e.Type {
+	case entryStandard: // no node runs with it
+		f.Remedy = fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN))
+	default:
+		f.Remedy = "leave this entry: deleting it would cut off what runs with it. " +
+			"Give the EC2NodeClass a node role of its own (spec.role), and map that role:\n" + a.createEntry(ownRole(e.PrincipalARN))
+	}
+	if e.Type == entryAuto { // nodes of Auto Mode get their rights from an access policy, which may be there
 		f.Certainty = cloud.Likely
 	}
 	return []cloud.Finding{f}
+}
+
+// kubeProxyDenied is about Windows nodes that join as Linux nodes do. Their kube-proxy has their identity, other than on Linux, and
+// may not read what it needs, unless somebody has bound that to another group of theirs.
+func (a Access) kubeProxyDenied(why, remedy string) cloud.Finding {
+	joined := "Windows nodes join"
+	if a.Running.Windows > 0 {
+		joined = fmt.Sprintf("Windows nodes join (%d run)", a.Running.Windows)
+	}
+	return cloud.Finding{
+		Cause: WindowsKubeProxyDenied, Certainty: cloud.Likely, Scope: RoleScope(a.nodeRole()), Standing: true, Joins: true,
+		Message: joined + ", but their kube-proxy may not read Services, so that pods on them reach neither Services nor DNS: " + why,
+		Remedy:  remedy,
+	}
+}
+
+// linuxNodes says which Linux nodes would be cut off without the access entry.
+func (a Access) linuxNodes() string {
+	switch n := a.Running.Linux; {
+	case a.RunningErr != "" || n == 0:
+		return "deleting it would cut off every Linux node that runs"
+	case n == 1:
+		return "deleting it would cut off 1 Linux node that runs"
+	default:
+		return fmt.Sprintf("deleting it would cut off %d Linux nodes that run", n)
+	}
+}
+
+// ownRole is the ARN of a role that somebody has yet to make, beside one that others use.
+func ownRole(arn string) string {
+	return withoutPath(arn)[:strings.LastIndexByte(withoutPath(arn), '/')+1] + "NEW_ROLE"
 }
 
 // unmapped says that no place that counts has the role, and what is there instead.
@@ -275,7 +345,7 @@ func (a Access) ofOtherAccount(role string) string {
 		}
 	}
 	for _, arn := range mapped {
-		if roleName(arn) == roleName(role) && account(arn) != "" && account(arn) != account(role) {
+		if RoleName(arn) == RoleName(role) && account(arn) != "" && account(arn) != account(role) {
 			return arn
 		}
 	}
@@ -302,8 +372,17 @@ func (a Access) createEntry(arn string) string {
 	return fmt.Sprintf("aws eks create-access-entry %s --type %s", a.entryFlags(arn), a.wantedType())
 }
 
+// line is the entry of aws-auth that the role needs. What groups it has it keeps: other nodes may run with them.
 func (a Access) line(role string) mapRole {
-	return mapRole{RoleARN: withoutPath(role), Username: nodeUsername, Groups: a.wantedGroups()}
+	groups := a.wantedGroups()
+	if there, ok := a.AuthMap.entry(role); ok {
+		for _, g := range there.Groups {
+			if !slices.Contains(groups, g) {
+				groups = append(groups, g)
+			}
+		}
+	}
+	return mapRole{RoleARN: withoutPath(role), Username: nodeUsername, Groups: groups}
 }
 
 // lines are the entry of aws-auth that nodes of the role need.
@@ -321,18 +400,38 @@ func withoutPath(arn string) string {
 	if !ok {
 		return arn
 	}
-	return head + ":role/" + roleName(rest)
+	return head + ":role/" + RoleName(rest)
 }
 
-func roleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
+// RoleName is the name of a role, given by its name, its path and name, or its ARN.
+func RoleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
 
 // account is the fifth part of an ARN.
-func account(arn string) string {
-	parts := strings.SplitN(arn, ":", 6)
-	if len(parts) < 6 {
+func account(arn string) string { return part(arn, 4) }
+
+// partitionOf is the second part of an ARN.
+func partitionOf(arn string) string { return part(arn, 1) }
+
+// arnParts is how many parts an ARN has; the last one may have colons of its own.
+const arnParts = 6
+
+func part(arn string, n int) string {
+	parts := strings.SplitN(arn, ":", arnParts)
+	if len(parts) < arnParts {
 		return ""
 	}
-	return parts[4]
+	return parts[n]
 }
 
-func sameRole(a, b string) bool { return strings.EqualFold(withoutPath(a), withoutPath(b)) }
+// sameRole compares account and name, which no two roles share. Paths differ from place to place, and the partition of an ARN
+// that was put together without IAM may be wrong.
+func sameRole(a, b string) bool {
+	if !isRole(a) || !isRole(b) {
+		return strings.EqualFold(a, b)
+	}
+	return account(a) == account(b) && strings.EqualFold(RoleName(a), RoleName(b))
+}
+
+func isRole(arn string) bool {
+	return account(arn) != "" && strings.HasPrefix(part(arn, arnParts-1), "role/")
+}

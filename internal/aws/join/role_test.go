@@ -82,7 +82,13 @@ func TestRoles(t *testing.T) {
 		{name: "a wrong entry wins over a right aws-auth", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.Entries, a.AuthMap = entries(nodeRole, "STANDARD"), authMap(goodLine(nodeRole))
 		}, cause: AccessEntryWrongType},
-		{name: "Windows, entry for Linux", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") }, cause: AccessEntryWrongType, certainty: cloud.Likely, remedy: "--type EC2_WINDOWS"},
+		{name: "Windows, entry for Linux", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") }, cause: WindowsKubeProxyDenied, certainty: cloud.Likely, remedy: "--type EC2_WINDOWS"},
+		{name: "Windows, entry for Windows", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_WINDOWS") }},
+		{name: "Windows, in neither place", mode: ModeAPI, change: func(a *Access) { a.Windows = true }, cause: NodeRoleNotMapped, remedy: "--type EC2_WINDOWS"},
+		{name: "Windows, aws-auth for Linux", mode: ModeConfigMap, change: func(a *Access) { a.Windows, a.AuthMap = true, authMap(goodLine(nodeRole)) }, cause: WindowsKubeProxyDenied, certainty: cloud.Likely, remedy: "- eks:kube-proxy-windows"},
+		{name: "Windows, aws-auth lets nobody in", mode: ModeConfigMap, change: func(a *Access) {
+			a.Windows, a.AuthMap = true, authMap(strings.Replace(goodLine(nodeRole), "system:nodes", "x", 1))
+		}, cause: AuthMapMalformed},
 		{name: "Linux, entry for Windows", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2_WINDOWS") }},
 
 		{name: "mode ignores aws-auth", mode: ModeAPI, change: func(a *Access) { a.AuthMap = authMap(goodLine(nodeRole)) }, cause: AuthModeIgnoresMapping, message: "authentication mode is API", remedy: createEntry},
@@ -134,6 +140,139 @@ func TestRoles(t *testing.T) {
 			}
 			checkFirst(t, Roles(a), tt.cause, tt.certainty, tt.message, tt.remedy)
 		})
+	}
+}
+
+// Where IAM cannot be read, as in an isolated VPC, the ARN of the role is put together. That finds the role's mapping in every
+// partition, whatever path either of them has.
+func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
+	for region, part := range map[string]string{"us-gov-west-1": "aws-us-gov", "cn-north-1": "aws-cn", "us-iso-east-1": "aws-iso", "eu-west-1": "aws"} {
+		mapped := "arn:" + part + ":iam::111122223333:role/node"
+		blind := sound(ModeAPI)
+		blind.Cluster.Region, blind.Profile, blind.ProfileErr = region, Profile{Name: "p"}, "IAM cannot be reached from an isolated VPC"
+		for name, change := range map[string]func(*Access){
+			"access entry":                     func(a *Access) { a.Entries = entries(mapped, "EC2_LINUX") },
+			"access entry with a path":         func(a *Access) { a.Entries = entries(strings.Replace(mapped, "role/", "role/team/a/", 1), "EC2_LINUX") },
+			"class with a path, entry without": func(a *Access) { a.Role, a.Entries = "team/a/node", entries(mapped, "EC2_LINUX") },
+			"aws-auth":                         func(a *Access) { a.Mode, a.AuthMap = ModeConfigMap, authMap(goodLine(mapped)) },
+			"partition of the controller's identity": func(a *Access) {
+				a.Cluster.Region, a.Partition, a.Entries = "xx-new-1", part, entries(mapped, "EC2_LINUX")
+			},
+		} {
+			a := blind
+			change(&a)
+			for _, f := range Roles(a) {
+				if f.Certainty != cloud.Unchecked {
+					t.Errorf("%s, %s: found %+v, but the role is mapped", region, name, f)
+				}
+			}
+		}
+		found := Roles(blind)
+		if want := "--principal-arn " + mapped + " "; found[len(found)-1].Cause != NodeRoleNotMapped || !strings.Contains(found[len(found)-1].Remedy, want) {
+			t.Errorf("%s: a role that is not mapped gives %+v, want %s with %q", region, found, NodeRoleNotMapped, want)
+		}
+	}
+}
+
+// aws-auth compares whole ARNs, so one of another partition lets nobody in; which partition is right is certain from IAM alone.
+func TestAuthMapOfOtherPartitionIsNamed(t *testing.T) {
+	gov := "arn:aws-us-gov:iam::111122223333:role/node"
+	a := sound(ModeConfigMap)
+	a.Cluster.Region, a.AuthMap = "us-gov-west-1", authMap(goodLine(nodeRole))
+	a.Profile.Roles = []string{gov}
+	checkFirst(t, Roles(a), AuthMapMalformed, cloud.Certain, "is written with partition aws; the node role is "+gov, "rolearn: "+gov)
+	a.Profile.Roles, a.RoleARN = nil, ""
+	a.ProfileErr = "AccessDenied"
+	if found := Roles(a); found[1].Cause != AuthMapMalformed || found[1].Certainty != cloud.Likely {
+		t.Errorf("without IAM: found %+v", found)
+	}
+}
+
+// A user of the role's name is another principal.
+func TestUserOfTheRolesNameIsNotTheRole(t *testing.T) {
+	a := sound(ModeAPI)
+	a.Entries = entries("arn:aws:iam::111122223333:user/node", "STANDARD")
+	checkFirst(t, Roles(a), NodeRoleNotMapped, cloud.Certain, nodeRole, "")
+}
+
+// Windows nodes join with the access entry of Linux nodes, so nothing keeps them from being launched. What does not work on them is
+// named, and its remedy leaves the entry that running nodes need.
+func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
+	a := sound(ModeAPI)
+	a.Profile.Roles[0] = pathRole
+	a.Windows, a.Entries, a.Running = true, entries(pathRole, "EC2_LINUX"), Running{Linux: 7, Windows: 2}
+	found := Roles(a)
+	if len(found) != 1 || found[0].Cause != WindowsKubeProxyDenied || !found[0].Joins {
+		t.Fatalf("found %+v", found)
+	}
+	if f, any := cloud.First(found); any {
+		t.Errorf("nodes do not join: %+v", f)
+	}
+	f := found[0]
+	for _, want := range []string{"Windows nodes join (2 run)", "neither Services nor DNS", "eks:kube-proxy-windows"} {
+		if !strings.Contains(f.Message, want) {
+			t.Errorf("the message lacks %q: %s", want, f.Message)
+		}
+	}
+	for _, want := range []string{
+		"deleting it would cut off 7 Linux nodes that run with it", "spec.role",
+		"aws eks create-access-entry --cluster-name shop --principal-arn arn:aws:iam::111122223333:role/NEW_ROLE --region eu-west-1 --type EC2_WINDOWS",
+	} {
+		if !strings.Contains(f.Remedy, want) {
+			t.Errorf("the remedy lacks %q: %s", want, f.Remedy)
+		}
+	}
+	for what, change := range map[string]func(*Access){"one node": func(a *Access) { a.Running.Linux = 1 }, "nodes not known": func(a *Access) { a.RunningErr = "forbidden" }} {
+		b := a
+		change(&b)
+		if f := Roles(b)[0]; !strings.Contains(f.Remedy, "would cut off 1 Linux node that runs with it") && !strings.Contains(f.Remedy, "would cut off every Linux node that runs with it") {
+			t.Errorf("%s: %s", what, f.Remedy)
+		}
+	}
+}
+
+// No remedy deletes the access entry that something may run with.
+func TestNoRemedyCutsOffWhatRuns(t *testing.T) {
+	for _, windows := range []bool{false, true} {
+		for _, kind := range []string{"EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX"} {
+			a := sound(ModeAPI)
+			a.Windows, a.Entries = windows, entries(nodeRole, kind)
+			for _, f := range Roles(a) {
+				if strings.Contains(f.Remedy, "delete-access-entry") || !strings.Contains(f.Remedy, "NEW_ROLE") {
+					t.Errorf("windows %v, %s: %s", windows, kind, f.Remedy)
+				}
+			}
+		}
+	}
+}
+
+// An entry of aws-auth keeps the groups that it has, since nodes of the other operating system may run with them.
+func TestRemedyKeepsTheGroupsOfOtherNodes(t *testing.T) {
+	windowsOnly := strings.Replace(goodLine(nodeRole), "  - system:bootstrappers\n", "  - eks:kube-proxy-windows\n", 1)
+	for name, a := range map[string]Access{"Linux class": sound(ModeConfigMap), "Windows class": sound(ModeConfigMap)} {
+		a.Windows = name == "Windows class"
+		a.AuthMap = authMap(windowsOnly)
+		found := Roles(a)
+		if len(found) != 1 || found[0].Manifest == "" {
+			t.Fatalf("%s: found %+v", name, found)
+		}
+		m := AuthMap{Found: true, Data: dataOf(t, found[0].Manifest)}
+		for _, windows := range []bool{false, true} {
+			a.Windows, a.AuthMap = windows, m
+			if left := Roles(a); len(left) > 0 {
+				t.Errorf("%s: after the remedy, for windows=%v there is %+v", name, windows, left)
+			}
+		}
+	}
+}
+
+// Of several entries for a role the authenticator takes the last.
+func TestLastEntryOfARoleHolds(t *testing.T) {
+	a := sound(ModeConfigMap)
+	a.Windows = true
+	a.AuthMap = authMap(goodLine(nodeRole) + strings.Replace(goodLine(nodeRole), "  groups:\n", "  groups:\n  - eks:kube-proxy-windows\n", 1))
+	if found := Roles(a); len(found) > 0 {
+		t.Errorf("found %+v", found)
 	}
 }
 

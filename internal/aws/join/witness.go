@@ -98,7 +98,7 @@ var signs = []sign{
 	},
 	{
 		regexp.MustCompile(`\bUnauthorized\b|the server has asked for the client to provide credentials`), NodeUnauthorized, cloud.Certain, byRole,
-		"the API server does not know the identity of the instance (Unauthorized)", "map the node role to the cluster: an access entry of type EC2_LINUX, or an entry in mapRoles of ConfigMap kube-system/aws-auth",
+		"the API server does not know the identity of the instance (Unauthorized)", "map the node role to the cluster: an access entry of type EC2_LINUX (EC2_WINDOWS for Windows), or an entry in mapRoles of ConfigMap kube-system/aws-auth",
 	},
 	{
 		regexp.MustCompile(`\bis forbidden\b|not allowed to (create|modify) node`), NodeForbidden, cloud.Certain, byRole,

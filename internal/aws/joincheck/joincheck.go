@@ -6,6 +6,7 @@ package joincheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -66,6 +67,8 @@ type STS interface {
 type APIServer interface {
 	// AuthMap is the data of ConfigMap kube-system/aws-auth; found is false if there is none.
 	AuthMap(ctx context.Context) (data map[string]string, found bool, err error)
+	// NodesOfRole counts the nodes that have joined with a node role, by the role's name or that of an instance profile.
+	NodesOfRole(ctx context.Context, role, profile string) (join.Running, error)
 	// NodeWebhooks are the admission webhooks that are asked about writes of nodes.
 	NodeWebhooks(ctx context.Context) ([]join.Webhook, error)
 }
@@ -164,7 +167,7 @@ func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloud.
 		out = append(out, cloud.Finding{Cause: join.ConsoleUnchecked, Certainty: cloud.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
 	}
 	for _, f := range join.Console(instance, text) {
-		if len(roles) == 0 && f.Cause == join.NodeUnauthorized {
+		if !slices.ContainsFunc(roles, func(r cloud.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
 			// The role is mapped as it should be, as of now: the refusal may be over, or the API server's own trouble.
 			f.Certainty = cloud.Likely
 		}

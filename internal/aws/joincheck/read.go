@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
@@ -22,9 +23,9 @@ import (
 )
 
 // caller is who the controller is.
-type caller struct{ account, role string }
+type caller struct{ account, partition, role string }
 
-// whoami returns the account and the role of the controller, as a role's ARN without its path.
+// whoami returns the account, the partition and the role of the controller, the last as a role's ARN without its path.
 func (c *Checker) whoami(ctx context.Context) (caller, error) {
 	if known, ok := c.self.Get(""); ok {
 		return known, nil
@@ -34,7 +35,10 @@ func (c *Checker) whoami(ctx context.Context) (caller, error) {
 		return caller{}, fmt.Errorf("ask STS who the controller is: %w", err)
 	}
 	who := caller{account: str(out.Account)}
-	// arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
+	if identity, err := arn.Parse(str(out.Arn)); err == nil {
+		who.partition = identity.Partition
+	}
+	// arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION
 	if head, rest, ok := strings.Cut(str(out.Arn), ":assumed-role/"); ok {
 		role, _, _ := strings.Cut(rest, "/")
 		who.role = strings.Replace(head, ":sts:", ":iam:", 1) + ":role/" + role
@@ -72,13 +76,17 @@ func (c *Checker) access(ctx context.Context, class Class) join.Access {
 	}
 	who, err := c.whoami(ctx)
 	if err == nil {
-		a.Account = who.account
+		a.Account, a.Partition = who.account, who.partition
 		if who.role != "" {
 			a.ControllerRoles = []string{who.role}
 		}
 	}
 	c.readProfile(ctx, &a)
 	c.readMode(ctx, &a)
+	if a.LinuxEntryForWindows() && c.cfg.APIServer != nil {
+		a.Running, err = c.cfg.APIServer.NodesOfRole(ctx, join.RoleName(a.Role), a.Profile.Name)
+		a.RunningErr = plain(err)
+	}
 	return a
 }
 
@@ -145,8 +153,8 @@ func (c *Checker) readMode(ctx context.Context, a *join.Access) {
 // entries reads the access entries that matter: of the node role, of the controller's, and of their namesakes.
 func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, error) {
 	wanted := map[string]bool{}
-	for _, arn := range slices.Concat(a.Profile.Roles, []string{a.RoleARN, a.Role}, a.ControllerRoles) {
-		if name := arn[strings.LastIndexByte(arn, '/')+1:]; name != "" {
+	for _, role := range slices.Concat(a.Profile.Roles, []string{a.RoleARN, a.Role}, a.ControllerRoles) {
+		if name := role[strings.LastIndexByte(role, '/')+1:]; name != "" {
 			wanted[strings.ToLower(name)] = true
 		}
 	}
@@ -157,16 +165,16 @@ func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, er
 		if err != nil {
 			return nil, err
 		}
-		for _, arn := range page.AccessEntries {
-			if !wanted[strings.ToLower(arn[strings.LastIndexByte(arn, '/')+1:])] {
+		for _, principal := range page.AccessEntries {
+			if !wanted[strings.ToLower(principal[strings.LastIndexByte(principal, '/')+1:])] {
 				continue
 			}
-			described, err := c.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &c.cfg.Cluster.Name, PrincipalArn: &arn})
+			described, err := c.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &c.cfg.Cluster.Name, PrincipalArn: &principal})
 			if err != nil {
 				return nil, err
 			}
 			if e := described.AccessEntry; e != nil {
-				out = append(out, join.Entry{PrincipalARN: arn, Type: str(e.Type), Username: str(e.Username), Groups: e.KubernetesGroups})
+				out = append(out, join.Entry{PrincipalARN: principal, Type: str(e.Type), Username: str(e.Username), Groups: e.KubernetesGroups})
 			}
 		}
 	}

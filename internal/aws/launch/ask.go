@@ -52,7 +52,7 @@ func (l *Launcher) ask(ctx context.Context, in *request) answer {
 
 // note remembers what the failures say about capacity, and counts them: once, however many claims the call was for.
 func (l *Launcher) note(failed []Failure) {
-	mark(failed, l.cfg.Scarcity, l.full, l.cfg.Addresses.Exhausted)
+	mark(failed, l.cfg.Scarcity, l.refusedReservation, l.cfg.Addresses.Exhausted)
 	for _, f := range failed {
 		if !f.implied {
 			l.cfg.Meter.LaunchFailed(f.Zone, f.ZoneID, f.CapacityType, fault.ReasonOf(f.Code+": "+f.Message).Code)

@@ -220,9 +220,9 @@ func (f Failure) offering() scarcity.Offering {
 	return o
 }
 
-// mark notes what the failures say about capacity. full is told each reservation without room, exhausted each subnet
-// without addresses.
-func mark(all []Failure, memory *scarcity.Memory, full, exhausted func(id string)) {
+// mark notes what the failures say about capacity. refused gets each reservation that EC2 launched nothing into, with the code;
+// exhausted gets each subnet without addresses.
+func mark(all []Failure, memory *scarcity.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
 		case f.Code == fault.SpotRoleDenied:
@@ -230,7 +230,7 @@ func mark(all []Failure, memory *scarcity.Memory, full, exhausted func(id string
 		case !fault.Unfulfillable(f.Code) && !f.implied:
 		default:
 			if f.Reservation != "" {
-				full(f.Reservation)
+				refused(f.Reservation, f.Code)
 			} else if f.InstanceType != "" && f.Zone != "" {
 				memory.MarkOffering(f.offering())
 			}

@@ -27,6 +27,8 @@ func TestRefusal(t *testing.T) {
 	}{
 		{"no capacity", []string{"InsufficientInstanceCapacity", "UnfulfillableCapacity"}, true, ""},
 		{"too many fleets", []string{"MaxFleetCountExceeded"}, true, ""},
+		{"the spot price exceeds the limit", []string{"SpotMaxPriceTooLow", "InsufficientInstanceCapacity"}, true, ""},
+		{"a reservation is being taken back", []string{"InvalidCapacityReservationState.Unavailable"}, true, ""},
 		{"no service-linked role for spot", []string{"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}, true, ""},
 		{"no capacity, and not authorized", []string{"InsufficientInstanceCapacity", "UnauthorizedOperation"}, false, "Unauthorized"},
 		{"throttled", []string{"RequestLimitExceeded"}, false, "RequestLimitExceeded"},
@@ -57,6 +59,7 @@ func TestMarks(t *testing.T) {
 		offering, allSpot, exhausted bool
 	}{
 		{"InsufficientInstanceCapacity", true, false, false},
+		{"SpotMaxPriceTooLow", true, false, false},
 		{"InsufficientFreeAddressesInSubnet", true, false, true},
 		{"AuthFailure.ServiceLinkedRoleCreationNotPermitted", true, true, false},
 		{"RequestLimitExceeded", false, false, false},
@@ -66,7 +69,7 @@ func TestMarks(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			m := scarcity.New(func() time.Time { return now })
 			var exhausted []string
-			mark([]Failure{failure(tc.code)}, m, func(string) {}, func(id string) { exhausted = append(exhausted, id) })
+			mark([]Failure{failure(tc.code)}, m, func(string, string) {}, func(id string) { exhausted = append(exhausted, id) })
 			if m.Scarce(spot, nil) != tc.offering || m.Scarce(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
 				t.Errorf("offering %v, all spot %v, exhausted %v", m.Scarce(spot, nil), m.Scarce(elsewhere, nil), exhausted)
 			}
@@ -118,7 +121,7 @@ func TestFailuresAreCounted(t *testing.T) {
 // EC2 may leave out which offering an error is about.
 func TestErrorWithoutOffering(t *testing.T) {
 	m := scarcity.New(time.Now)
-	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string) {}, func(string) {})
+	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string, string) {}, func(string) {})
 	if m.Marks() != 0 {
 		t.Error("an offering without name was marked")
 	}

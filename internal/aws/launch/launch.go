@@ -19,6 +19,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
@@ -71,8 +72,12 @@ type Launcher struct {
 	cfg    Config
 	ledger *ledger
 	gather *batch.Batcher[string, *member, cloud.Instance]
-	// joints are the launches of several that this process has made, by the UID of each claim.
-	joints *memo.Memo[string, *joint]
+	// joints are the launches of several that this process has made, by the UID of each claim, the last one last. A claim may still
+	// have the ticket of an earlier one: a later attempt may have failed to write its own.
+	joints *memo.Memo[string, []*joint]
+	// alone are the claims that this process has launched alone, by their UID, or was about to. They have no ticket any more, whatever
+	// a cache still shows.
+	alone *memo.Memo[string, struct{}]
 	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
 	doubts  *memo.Memo[string, time.Time]
 	looking singleflight.Group
@@ -96,8 +101,9 @@ func New(cfg Config) *Launcher {
 	}
 	l := &Launcher{
 		cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{},
-		joints: memo.New[string, *joint](remembered, cfg.Now), doubts: memo.New[string, time.Time](remembered, cfg.Now),
-		told: memo.New[string, struct{}](remembered, cfg.Now),
+		joints: memo.New[string, []*joint](remembered, cfg.Now), alone: memo.New[string, struct{}](remembered, cfg.Now),
+		doubts: memo.New[string, time.Time](remembered, cfg.Now),
+		told:   memo.New[string, struct{}](remembered, cfg.Now),
 	}
 	l.gather = batch.New(batch.Config[string, *member, cloud.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,
@@ -126,7 +132,7 @@ func (l *Launcher) count(claimUID string, by int) {
 func (l *Launcher) Busy(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if j, ok := l.joints.Get(claimUID); ok && j.open() {
+	if made, _ := l.joints.Get(claimUID); slices.ContainsFunc(made, (*joint).open) {
 		return true
 	}
 	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
@@ -159,10 +165,13 @@ const ReasonInDoubt = "LaunchOutcomeUnknown"
 // errTemplateGone means that a launch template was deleted between making sure of it and using it.
 var errTemplateGone = errors.New("launch template is gone")
 
+// errTokenSpent means that EC2 remembers a client token from a call that it has refused.
+var errTokenSpent = errors.New("client token was used by a call that EC2 has refused")
+
 // Adopt returns the instance that was launched for a claim before, if there is one. The error is a CreateError with
 // ReasonInDoubt where that cannot be told yet.
 func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Instance, bool, error) {
-	uid, mark := string(claim.UID), claim.Annotations[karpv1.AnnotationLaunch]
+	uid, mark := string(claim.UID), l.markOf(claim)
 	if j := l.jointOf(claim); j != nil {
 		if _, _, settled := j.known(uid); !settled {
 			l.settle(ctx, j)
@@ -193,18 +202,42 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.In
 	return found[0], true, nil
 }
 
-// jointOf returns the launch of several that the claim took part in last, if this process has made it and not given it up.
-// The claim may be read from before it was written on. What else it says, another process has written, which knows better.
+// markOf is what the claim says of how it is launched. One that this process has launched alone has no ticket, though it may be read
+// from before that was written on it.
+func (l *Launcher) markOf(claim *karpv1.NodeClaim) string {
+	if _, alone := l.alone.Get(string(claim.UID)); alone {
+		return ""
+	}
+	return claim.Annotations[karpv1.AnnotationLaunch]
+}
+
+// jointOf returns the launch of several that the claim took part in last, if this process has made it and not given it up: that of
+// its ticket, or the last one where the claim is read from before it was written on. Any other ticket another process has written,
+// which knows better.
 func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
-	j, ok := l.joints.Get(string(claim.UID))
-	if !ok || j.isGivenUp() {
+	mark := l.markOf(claim)
+	ticket, enrolled := cloud.ParseTicket(mark)
+	if !enrolled && mark != cloud.Unlaunched {
 		return nil
 	}
-	mark := claim.Annotations[karpv1.AnnotationLaunch]
-	if ticket, is := cloud.ParseTicket(mark); mark == cloud.Unlaunched || is && ticket.Launch == j.id {
-		return j
+	made, _ := l.joints.Get(string(claim.UID))
+	for _, j := range slices.Backward(made) {
+		if !enrolled || ticket.Launch == j.id {
+			if j.isGivenUp() {
+				return nil
+			}
+			return j
+		}
 	}
 	return nil
+}
+
+// made remembers a launch of several for one of its claims.
+func (l *Launcher) made(claimUID string, j *joint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	earlier, _ := l.joints.Get(claimUID)
+	l.joints.Put(claimUID, append(slices.Clone(earlier), j))
 }
 
 // Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
@@ -224,7 +257,7 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.I
 			return nil, nil
 		}
 	}
-	mark := claim.Annotations[karpv1.AnnotationLaunch]
+	mark := l.markOf(claim)
 	if mark == cloud.Unlaunched {
 		return nil, nil
 	}
@@ -259,7 +292,7 @@ func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloud.Inst
 // Launch buys an instance for the claim, alone. It must follow an Adopt that found none. Errors are those of package cloud.
 func (l *Launcher) Launch(ctx context.Context, o Order) (cloud.Instance, error) {
 	bought, err := l.try(ctx, o)
-	if errors.Is(err, errTemplateGone) {
+	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenSpent) {
 		bought, err = l.try(ctx, o)
 	}
 	if err != nil {
@@ -299,15 +332,19 @@ func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *netwo
 	a := l.ask(ctx, in)
 	switch {
 	case a.other:
-		l.ledger.mismatched(claim)
+		if l.ledger.mismatched(claim) {
+			return cloud.Instance{}, errors.Join(errTokenSpent, createError(fmt.Errorf("create fleet: %w", a.err)))
+		}
 		return cloud.Instance{}, inDoubt(a.err)
 	case !a.known:
 		l.ledger.lost(claim, in)
 		return cloud.Instance{}, lostError(a.err)
 	case a.gone:
+		l.ledger.refused(claim)
 		return cloud.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
 	case a.err != nil:
 		// Nothing came of this call. What an earlier one did is as it was.
+		l.ledger.refused(claim)
 		return cloud.Instance{}, whole(a)
 	}
 	if len(a.bought) == 0 {
@@ -331,9 +368,14 @@ func (l *Launcher) tell(o Order, a answer, launched string) {
 	}
 }
 
-func (l *Launcher) full(id string) {
-	if l.cfg.Reservations != nil {
+// refusedReservation passes on that EC2 launches nothing into a reservation at the moment.
+func (l *Launcher) refusedReservation(id, code string) {
+	switch {
+	case l.cfg.Reservations == nil:
+	case code == fault.ReservationFull:
 		l.cfg.Reservations.Full(id)
+	default:
+		l.cfg.Reservations.Unavailable(id)
 	}
 }
 

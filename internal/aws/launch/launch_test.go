@@ -23,7 +23,7 @@ func TestOneInstancePerClaim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newEC2World()
 		w.visible = time.Duration(rapid.IntRange(0, 60).Draw(t, "visible after seconds")) * time.Second
-		w.fates = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(templateGone)), func(n int) fate { return fate(n) }), 0, 6).Draw(t, "fates")
+		w.fates = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(refusedKnown)), func(n int) fate { return fate(n) }), 0, 6).Draw(t, "fates")
 		p := w.start(pricedOrder(0.05))
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {

@@ -16,7 +16,7 @@ import (
 // differ. So a call whose outcome is not known is made again as it was. When that is not possible, a claim
 // waits until an instance would have been seen. A token is left behind only when EC2 knows it and no
 // instance came of it: after an answer without one, or after a mismatch and a wait. A refusal proves
-// nothing, since it may be refused before the token is looked at.
+// nothing, since it may be refused before the token is looked at; a mismatch after nothing but refusals needs no wait.
 //
 // A process that starts anew begins at the first token and walks the same way: those that an earlier
 // process has used up give their old answer or a mismatch, never a second instance.
@@ -34,6 +34,9 @@ type entry struct {
 	doubtful time.Time
 	// replay is that call, to be made again as it was; nil if EC2 knows the token with other parameters.
 	replay *request
+	// own is true while every call that was ever made for the claim was made by this process, and its outcome is known. With refused,
+	// those with the current token were refused, one at least: if EC2 knows the token nevertheless, then from them.
+	own, refused bool
 }
 
 // remembered is longer than a claim without an instance lives.
@@ -58,10 +61,25 @@ func (l *ledger) settled(claim string) entry {
 	return settled
 }
 
+// begin notes that no call was made for the claim before.
+func (l *ledger) begin(claim string) {
+	if _, known := l.entries.Get(claim); !known {
+		l.entries.Put(claim, entry{own: true})
+	}
+}
+
 // answered notes an answer without an instance.
 func (l *ledger) answered(claim string) {
 	e, _ := l.entries.Get(claim)
-	l.entries.Put(claim, entry{number: e.number + 1})
+	l.entries.Put(claim, entry{number: e.number + 1, own: e.own})
+}
+
+// refused notes that EC2 has refused a call.
+func (l *ledger) refused(claim string) {
+	if e, known := l.entries.Get(claim); known && e.own {
+		e.refused = true
+		l.entries.Put(claim, e)
+	}
 }
 
 // lost notes a call whose outcome is not known.
@@ -71,14 +89,21 @@ func (l *ledger) lost(claim string, call *request) {
 }
 
 // mismatched notes that EC2 knows the token with other parameters: those of a call that an earlier process
-// made, or that this one has lost. What came of it is in doubt.
-func (l *ledger) mismatched(claim string) {
+// made, or that this one has lost. What came of it is in doubt. Where it can only be one that was refused, nothing came of it, and
+// the next token may be used at once: spent is true then.
+func (l *ledger) mismatched(claim string) (spent bool) {
 	e, _ := l.entries.Get(claim)
+	if e.own && e.refused {
+		l.answered(claim)
+		return true
+	}
+	e.own = false
 	if e.doubtful.IsZero() {
 		e.doubtful = l.now()
 	}
 	e.replay = nil
 	l.entries.Put(claim, e)
+	return false
 }
 
 // inDoubt reports whether a call was made whose outcome is not known, and could still show.

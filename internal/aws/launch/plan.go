@@ -314,6 +314,9 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 	if errors.As(err, &bootstrap.MissingCIDRError{}) {
 		return "", &cloud.NodeClassNotReadyError{Err: err}
 	}
+	if refused := (*bootstrap.NotEncodableError)(nil); errors.As(err, &refused) {
+		return "", &cloud.CreateError{Reason: "UserDataNotEncodable", Message: refused.Error(), Err: err}
+	}
 	if err != nil {
 		return "", createError(err)
 	}

@@ -19,6 +19,8 @@ type Reservations interface {
 	Launched(id string)
 	// Full is called when there was no room.
 	Full(id string)
+	// Unavailable is called when EC2 refused it for another reason, which its count of free instances does not show.
+	Unavailable(id string)
 }
 
 // place is where an instance is launched. A fleet asks for one reservation in each place at most, so that its answer tells

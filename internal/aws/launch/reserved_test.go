@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -12,7 +11,6 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -133,7 +131,10 @@ func TestFleetOfReservations(t *testing.T) {
 
 // What EC2 says of a reservation is about the reservation, not about what everybody can buy of the type.
 func TestReservationIsFull(t *testing.T) {
-	for code, want := range map[string]string{"ReservationCapacityExceeded": "cr-1 ", "InsufficientInstanceCapacity": "cr-1 ", "RequestLimitExceeded": ""} {
+	for code, want := range map[string]string{
+		"ReservationCapacityExceeded": "full ", "InsufficientInstanceCapacity": "unavailable ",
+		"InvalidCapacityReservationState.Unavailable": "unavailable ", "RequestLimitExceeded": "",
+	} {
 		in := &request{
 			CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "reserved",
 			places: map[place]cloud.Reservation{{"m5.large", "a"}: plain("cr-1")},
@@ -143,10 +144,11 @@ func TestReservationIsFull(t *testing.T) {
 				Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: aws.String("a")},
 			},
 		}}}
-		m, full := scarcity.New(time.Now), ""
-		mark(failures(in, out), m, func(id string) { full += id + " " }, func(string) {})
-		if full != want || m.Marks() != 0 {
-			t.Errorf("%s: full %q, %d offerings scarce", code, full, m.Marks())
+		l, said := newEC2World().start(newOrder()).Launcher, noted{}
+		l.cfg.Reservations = said
+		l.note(failures(in, out))
+		if said["cr-1"] != want || l.cfg.Scarcity.Marks() != 0 {
+			t.Errorf("%s: the reservation is %q, %d offerings scarce", code, said["cr-1"], l.cfg.Scarcity.Marks())
 		}
 	}
 }

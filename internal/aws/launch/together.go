@@ -107,7 +107,8 @@ func (l *Launcher) single(ctx context.Context, m *member) (cloud.Instance, error
 	if err := m.enroll(ctx, ""); err != nil {
 		return cloud.Instance{}, err
 	}
-	l.joints.Drop(m.uid())
+	l.alone.Put(m.uid(), struct{}{})
+	l.ledger.begin(m.uid())
 	return l.Launch(ctx, m.order)
 }
 
@@ -157,7 +158,7 @@ func (l *Launcher) enrollAll(ctx context.Context, members []*member) enrollment 
 			continue
 		}
 		// Should the ticket be there all the same, it stands for nothing.
-		l.joints.Put(m.uid(), nothing(e.launch, errs[n]))
+		l.made(m.uid(), nothing(e.launch, errs[n]))
 		e.leftOut = append(e.leftOut, n)
 		e.failed[m.uid()] = errs[n]
 	}
@@ -195,7 +196,7 @@ func (l *Launcher) prepare(e enrollment) *joint {
 	}
 	for _, m := range e.part {
 		j.orders = append(j.orders, m.order)
-		l.joints.Put(m.uid(), j)
+		l.made(m.uid(), j)
 		l.doubts.Drop(m.uid())
 	}
 	return j

@@ -20,6 +20,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
@@ -40,6 +41,7 @@ const (
 	refusedCall              // is refused with a code
 	noCapacity               // is answered with errors and no instance
 	templateGone             // names a template that was deleted meanwhile
+	refusedKnown             // is refused with a code, and its token is remembered with its parameters
 )
 
 // ec2World is EC2 as far as idempotency goes: client tokens, late visibility, lost messages.
@@ -51,7 +53,7 @@ type ec2World struct {
 	instances []ec2types.Instance
 	calls     int
 
-	mu        sync.Mutex // templates are made several at a time
+	mu        sync.Mutex // calls are made several at a time
 	templates map[string]bool
 }
 
@@ -70,6 +72,8 @@ func newEC2World() *ec2World {
 func (w *ec2World) now() time.Time { return w.time }
 
 func (w *ec2World) CreateFleet(_ context.Context, in *ec2.CreateFleetInput, _ ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.calls++
 	next := served
 	if len(w.fates) > 0 {
@@ -87,7 +91,13 @@ func (w *ec2World) CreateFleet(_ context.Context, in *ec2.CreateFleetInput, _ ..
 		if !reflect.DeepEqual(used.parameters, in) {
 			return nil, &smithy.GenericAPIError{Code: "IdempotentParameterMismatch", Message: "other parameters"}
 		}
-		return used.answer, nil
+		if used.answer != nil {
+			return used.answer, nil
+		}
+	}
+	if next == refusedKnown {
+		w.tokens[*in.ClientToken] = tokenUse{parameters: in}
+		return nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "You are not authorized"}
 	}
 	for _, c := range in.LaunchTemplateConfigs {
 		if !w.templates[*c.LaunchTemplateSpecification.LaunchTemplateName] {
@@ -112,19 +122,25 @@ func (w *ec2World) serve(in *ec2.CreateFleetInput, scarce bool) *ec2.CreateFleet
 			ErrorCode: aws.String("InsufficientInstanceCapacity"), ErrorMessage: aws.String("none left"), LaunchTemplateAndOverrides: chosen,
 		}}}
 	}
-	id := fmt.Sprintf("i-%d", len(w.instances))
-	w.instances = append(w.instances, ec2types.Instance{
-		InstanceId: aws.String(id), InstanceType: o.InstanceType, ImageId: o.ImageId, SubnetId: o.SubnetId, LaunchTime: aws.Time(w.time),
-		Placement: &ec2types.Placement{AvailabilityZone: o.AvailabilityZone}, Tags: in.TagSpecifications[0].Tags,
-		State: &ec2types.InstanceState{Name: ec2types.InstanceStateNamePending},
-	})
+	var ids []string
+	for range *in.TargetCapacitySpecification.TotalTargetCapacity {
+		id := fmt.Sprintf("i-%d", len(w.instances))
+		ids = append(ids, id)
+		w.instances = append(w.instances, ec2types.Instance{
+			InstanceId: aws.String(id), InstanceType: o.InstanceType, ImageId: o.ImageId, SubnetId: o.SubnetId, LaunchTime: aws.Time(w.time),
+			Placement: &ec2types.Placement{AvailabilityZone: o.AvailabilityZone}, Tags: in.TagSpecifications[0].Tags,
+			State: &ec2types.InstanceState{Name: ec2types.InstanceStateNamePending},
+		})
+	}
 	return &ec2.CreateFleetOutput{Instances: []ec2types.CreateFleetInstance{{
-		InstanceIds: []string{id}, InstanceType: o.InstanceType, LaunchTemplateAndOverrides: chosen,
+		InstanceIds: ids, InstanceType: o.InstanceType, LaunchTemplateAndOverrides: chosen,
 	}}}
 }
 
 // DescribeInstances knows the one filter by which a claim's instance is looked for.
 func (w *ec2World) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := &ec2.DescribeInstancesOutput{}
 	for _, i := range w.instances {
 		tagged := slices.ContainsFunc(i.Tags, func(t ec2types.Tag) bool {
@@ -173,12 +189,15 @@ type process struct {
 	order Order
 }
 
-func (w *ec2World) start(o Order) *process {
+func (w *ec2World) start(o Order) *process { return w.startGathering(o, batch.Window{}) }
+
+// startGathering is start with a window in which claims are gathered that are launched together; zero is the usual one.
+func (w *ec2World) startGathering(o Order, window batch.Window) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
 		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{EC2: w, Identity: blue, Now: w.now}),
-		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{},
+		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{}, Window: window,
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -244,3 +263,5 @@ type noted map[string]string
 
 func (n noted) Launched(id string) { n[id] += "launched " }
 func (n noted) Full(id string)     { n[id] += "full " }
+
+func (n noted) Unavailable(id string) { n[id] += "unavailable " }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/partition"
 )
 
 // Limits of IAM on the size of policies, in characters that are no white space.
@@ -63,7 +65,7 @@ var (
 func (p Params) withDefaults() (Params, error) {
 	p.Region, p.Account = orAny(p.Region), orAny(p.Account)
 	if p.Partition == "" {
-		p.Partition = partitionOf(p.Region)
+		p.Partition = partition.Of(p.Region)
 	}
 	if len(p.NodeRoles) == 0 {
 		p.NodeRoles = []string{"KarpenterNodeRole-" + p.Cluster}
@@ -104,24 +106,6 @@ func orAny(s string) string {
 		return Any
 	}
 	return s
-}
-
-// partitionOf is the partition that a region is in.
-func partitionOf(region string) string {
-	for _, p := range [][2]string{
-		{"cn-", "aws-cn"},
-		{"us-gov-", "aws-us-gov"},
-		{"us-isob-", "aws-iso-b"},
-		{"us-isof-", "aws-iso-f"},
-		{"eu-isoe-", "aws-iso-e"},
-		{"us-iso-", "aws-iso"},
-		{"eusc-", "aws-eusc"},
-	} {
-		if strings.HasPrefix(region, p[0]) {
-			return p[1]
-		}
-	}
-	return "aws"
 }
 
 // Conditions are the tests of a statement: operator, then key, then the values of which one has to match.

@@ -1,6 +1,9 @@
 // Package pricing knows what capacity costs per hour: on demand from the Pricing API, spot from EC2's
 // price history, and until those have answered from the catalog that ships with the program.
 //
+// Prices are of a platform: what runs Windows is billed with its license. Those of Windows are read once a node class
+// needs them.
+//
 // A price that is not known is absent. It is never zero.
 package pricing
 
@@ -9,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,11 +28,14 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// Fallback is the catalog of prices that ships with the program, in $/h.
+// Fallback is the catalog of prices that ships with the program, per hour in the currency of the region.
 type Fallback interface {
-	OnDemand(region, instanceType string) (float64, bool)
+	Price(offline.Sale) (offline.Price, bool)
+	// Basis says where the prices of a region come from; empty if the catalog does not know the region.
+	Basis(region string) string
 }
 
 // Config is what Prices is made of.
@@ -46,12 +53,19 @@ type Config struct {
 type Prices struct {
 	cfg Config
 
-	mu       sync.RWMutex
-	onDemand map[string]float64
-	spot     map[pool]spotPrice
-	version  uint64
+	mu      sync.RWMutex
+	lists   map[offline.Platform]*list // of the platforms that were needed
+	version uint64
 	// read is what became of reading the prices of a capacity type.
 	read map[string]reading
+}
+
+// list is what AWS has reported of a platform. A map that is empty was not read yet.
+type list struct {
+	onDemand map[string]float64
+	spot     map[pool]spotPrice
+	// read has the capacity types that were read, whether or not there were any prices.
+	read map[string]bool
 }
 
 type reading struct {
@@ -69,7 +83,11 @@ type spotPrice struct {
 
 // New returns Prices that know only the fallback.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]reading{}}
+	return &Prices{cfg: cfg, lists: map[offline.Platform]*list{offline.Linux: newList()}, read: map[string]reading{}}
+}
+
+func newList() *list {
+	return &list{onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]bool{}}
 }
 
 // Version changes with the prices.
@@ -79,52 +97,105 @@ func (p *Prices) Version() uint64 {
 	return p.version
 }
 
-// OnDemand returns the price of a type in $/h.
-func (p *Prices) OnDemand(instanceType string) (float64, bool) {
-	p.mu.RLock()
-	price, ok := p.onDemand[instanceType]
-	p.mu.RUnlock()
-	if ok {
-		return price, true
-	}
-	return p.fallback(instanceType)
+// Quotes are the prices of one platform.
+type Quotes struct {
+	prices   *Prices
+	platform offline.Platform
 }
 
-// fallbackRegion has every type that any region has, or nearly so.
-const fallbackRegion = "us-east-1"
+// For returns the prices of a platform. From now on they are read with the others.
+func (p *Prices) For(platform offline.Platform) Quotes {
+	if platform != offline.Windows {
+		platform = offline.Linux // the default of whatever has no license of its own
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lists[platform] == nil {
+		p.lists[platform] = newList()
+	}
+	return Quotes{p, platform}
+}
 
-// yuan is what a dollar is taken for in China until the Pricing API has told what things cost there. Spot prices, which come
-// from EC2, are in yuan: without it each would look dearer than on demand.
-const yuan = 7
+// OnDemand returns the price of a type per hour. Before the Pricing API has listed any of the platform, it is that of Linux and
+// what the catalog adds for the platform's license.
+func (q Quotes) OnDemand(instanceType string) (float64, bool) {
+	p := q.prices
+	p.mu.RLock()
+	listed := p.lists[q.platform].onDemand
+	price, ok := listed[instanceType]
+	linux, ofLinux := p.lists[offline.Linux].onDemand[instanceType]
+	known := len(listed) > 0
+	p.mu.RUnlock()
+	switch {
+	case ok:
+		return price, true
+	case q.platform == offline.Linux:
+		return p.fallback(offline.Sale{Type: instanceType})
+	case known:
+		return 0, false // AWS does not sell the type with it
+	case ofLinux:
+		return q.licensed(instanceType, linux)
+	}
+	return p.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
+}
 
-func (p *Prices) fallback(instanceType string) (float64, bool) {
+// licensed adds to a price of Linux what the catalog adds to its own.
+func (q Quotes) licensed(instanceType string, linux float64) (float64, bool) {
+	with, ok := q.prices.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
+	without, both := q.prices.fallback(offline.Sale{Type: instanceType})
+	return linux + with - without, ok && both
+}
+
+// fallback is the catalog's price in the region; of a region that it does not know, that of the base.
+func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 	if p.cfg.Fallback == nil {
 		return 0, false
 	}
-	for _, region := range []string{p.cfg.Region, fallbackRegion} {
-		price, ok := p.cfg.Fallback.OnDemand(region, instanceType)
-		switch {
-		case !ok || price <= 0:
-		case region != p.cfg.Region && currency(p.cfg.Region) == "CNY":
-			return price * yuan, true
-		default:
-			return price, true
-		}
+	sale.Region = p.cfg.Region
+	if p.cfg.Fallback.Basis(sale.Region) == "" {
+		sale.Region = offline.Base
 	}
-	return 0, false
+	price, ok := p.cfg.Fallback.Price(sale)
+	return price.PerHour, ok && price.PerHour > 0
 }
 
-// Spot returns the price of a type in a zone in $/h. Before EC2 has told any, spot is taken to cost what
-// on-demand does; afterwards a pool that EC2 does not trade has no price.
-func (p *Prices) Spot(instanceType, zone string) (float64, bool) {
+// Spot returns the price of a type in a zone per hour. Before EC2 has listed any of the platform, it is that of Linux and what
+// the catalog adds; before it has listed any at all, spot is taken to cost what on-demand does. Afterwards a pool that EC2 does
+// not trade has no price.
+func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
+	p, key := q.prices, pool{instanceType, zone}
 	p.mu.RLock()
-	price, ok := p.spot[pool{instanceType, zone}]
-	known := len(p.spot) > 0
+	listed, ofLinux := p.lists[q.platform].spot, p.lists[offline.Linux].spot
+	price, ok := listed[key]
+	linux, traded := ofLinux[key]
+	known, knownLinux := len(listed) > 0, len(ofLinux) > 0
 	p.mu.RUnlock()
-	if !known {
-		return p.OnDemand(instanceType)
+	switch {
+	case known:
+		return price.price, ok
+	case !knownLinux:
+		return q.OnDemand(instanceType)
+	case !traded:
+		return 0, false
 	}
-	return price.price, ok
+	return q.licensed(instanceType, linux.price)
+}
+
+// OnDemand returns the price of a type with Linux per hour.
+func (p *Prices) OnDemand(instanceType string) (float64, bool) {
+	return Quotes{p, offline.Linux}.OnDemand(instanceType)
+}
+
+// Spot returns the price of a type with Linux in a zone per hour.
+func (p *Prices) Spot(instanceType, zone string) (float64, bool) {
+	return Quotes{p, offline.Linux}.Spot(instanceType, zone)
+}
+
+// platforms are those that were needed, sorted.
+func (p *Prices) platforms() []offline.Platform {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return slices.Sorted(maps.Keys(p.lists))
 }
 
 // Refresh asks for all prices. What cannot be had stays as it was, and the error says what.
@@ -146,11 +217,36 @@ func (p *Prices) State() []cloud.PriceState {
 		r := p.read[capacityType]
 		state := cloud.PriceState{CapacityType: capacityType, Read: r.at, Err: fault.Plain(r.err)}
 		if capacityType == karpv1.CapacityTypeOnDemand {
-			state.Unasked = p.Unasked()
+			state.Unasked, state.Basis = p.Unasked(), p.basis()
 		}
+		state.Due = p.due(capacityType) && state.Unasked == ""
 		out = append(out, state)
 	}
 	return out
+}
+
+// basis says what the prices that ship with the program are in this region.
+func (p *Prices) basis() string {
+	if p.cfg.Fallback == nil {
+		return "there are none"
+	}
+	if basis := p.cfg.Fallback.Basis(p.cfg.Region); basis != "" {
+		return p.cfg.Region + ": " + basis
+	}
+	return p.cfg.Region + " is not among them: those of " + offline.Base + " are taken"
+}
+
+// due tells whether a platform was needed after the others were read. The caller holds the lock.
+func (p *Prices) due(capacityType string) bool {
+	if p.read[capacityType].at.IsZero() {
+		return false
+	}
+	for _, of := range p.lists {
+		if !of.read[capacityType] {
+			return true
+		}
+	}
+	return false
 }
 
 // PricingRegion is the region whose Pricing API tells the prices of a region.
@@ -184,6 +280,8 @@ func (p *Prices) Unasked() string {
 		return "an isolated VPC has no way to the Pricing API"
 	case strings.HasPrefix(p.cfg.Region, "us-gov"):
 		return "the Pricing API has no prices of GovCloud"
+	case strings.HasPrefix(p.cfg.Region, "eusc-"), strings.Contains(p.cfg.Region, "-iso"):
+		return "the Pricing API has no endpoint in the partition of " + p.cfg.Region
 	}
 	return ""
 }
@@ -196,55 +294,96 @@ func (p *Prices) note(capacityType string, err error) {
 	r.err = err
 	if err == nil {
 		r.at = p.cfg.Now()
-		p.version++
 	}
 	p.read[capacityType] = r
 }
 
 func (p *Prices) refreshOnDemand(ctx context.Context) error {
-	var shared, dedicated map[string]float64
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		shared, err = p.products(ctx, "Shared", "Compute Instance")
-		return err
-	})
-	group.Go(func() (err error) {
-		dedicated, err = p.products(ctx, "Dedicated", "Compute Instance (bare metal)")
-		return err
-	})
+	for _, platform := range p.platforms() {
+		group.Go(func() error { return p.readOnDemand(ctx, platform) })
+	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("refresh on-demand prices: %w", err)
 	}
-	if len(shared) == 0 {
-		return fmt.Errorf("refresh on-demand prices: the Pricing API lists none for %s", p.cfg.Region)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.Copy(p.onDemand, dedicated)
-	maps.Copy(p.onDemand, shared)
 	return nil
 }
 
-func (p *Prices) products(ctx context.Context, tenancy, family string) (map[string]float64, error) {
+func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) error {
+	var shared, dedicated map[string]float64
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		shared, err = p.products(ctx, listing{platform, "Shared", "Compute Instance"})
+		return err
+	})
+	group.Go(func() (err error) {
+		dedicated, err = p.products(ctx, listing{platform, "Dedicated", "Compute Instance (bare metal)"})
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if len(shared) == 0 {
+		return fmt.Errorf("the Pricing API lists none of %s for %s", systems[platform].product, p.cfg.Region)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.lists[platform]
+	maps.Copy(of.onDemand, dedicated)
+	maps.Copy(of.onDemand, shared)
+	of.read[karpv1.CapacityTypeOnDemand] = true
+	p.version++
+	return nil
+}
+
+// systems are what AWS calls platforms: in the Pricing API, and in the history of spot prices.
+var systems = map[offline.Platform]struct {
+	product string
+	spot    []string
+}{
+	offline.Linux:   {"Linux", []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}},
+	offline.Windows: {"Windows", []string{"Windows", "Windows (Amazon VPC)"}},
+}
+
+// platformOf is the platform of a record of spot prices.
+func platformOf(description string) (offline.Platform, bool) {
+	for platform, system := range systems {
+		if slices.Contains(system.spot, description) {
+			return platform, true
+		}
+	}
+	return "", false
+}
+
+// listing is a part of the Pricing API's list.
+type listing struct {
+	platform        offline.Platform
+	tenancy, family string
+}
+
+func (p *Prices) products(ctx context.Context, of listing) (map[string]float64, error) {
 	prices := map[string]float64{}
+	filters := []pricingtypes.Filter{
+		term("regionCode", p.cfg.Region),
+		term("serviceCode", "AmazonEC2"),
+		term("preInstalledSw", "NA"),
+		term("operatingSystem", systems[of.platform].product),
+		term("capacitystatus", "Used"),
+		term("marketoption", "OnDemand"),
+		term("tenancy", of.tenancy),
+		term("productFamily", of.family),
+	}
+	if of.platform == offline.Windows {
+		// Beside it the list has instances for customers with a license of their own, at the price of Linux.
+		filters = append(filters, term("licenseModel", "No License required"))
+	}
 	pages := pricing.NewGetProductsPaginator(p.cfg.Pricing, &pricing.GetProductsInput{
-		ServiceCode: aws.String("AmazonEC2"),
-		MaxResults:  aws.Int32(100),
-		Filters: []pricingtypes.Filter{
-			term("regionCode", p.cfg.Region),
-			term("serviceCode", "AmazonEC2"),
-			term("preInstalledSw", "NA"),
-			term("operatingSystem", "Linux"),
-			term("capacitystatus", "Used"),
-			term("marketoption", "OnDemand"),
-			term("tenancy", tenancy),
-			term("productFamily", family),
-		},
+		ServiceCode: aws.String("AmazonEC2"), MaxResults: aws.Int32(100), Filters: filters,
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("get products (%s): %w", family, err)
+			return nil, fmt.Errorf("get products (%s, %s): %w", of.family, systems[of.platform].product, err)
 		}
 		for _, item := range page.PriceList {
 			if instanceType, price, ok := ParseProduct(item, currency(p.cfg.Region)); ok {
@@ -274,9 +413,14 @@ func (p *Prices) RefreshSpot(ctx context.Context) error {
 }
 
 func (p *Prices) refreshSpot(ctx context.Context) error {
-	prices := map[pool]spotPrice{}
+	found := map[offline.Platform]map[pool]spotPrice{}
+	var descriptions []string
+	for _, platform := range p.platforms() {
+		found[platform] = map[pool]spotPrice{}
+		descriptions = append(descriptions, systems[platform].spot...)
+	}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
-		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
+		ProductDescriptions: descriptions,
 		StartTime:           aws.Time(p.cfg.Now()),
 		MaxResults:          aws.Int32(1000),
 	})
@@ -286,15 +430,21 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 			return fmt.Errorf("refresh spot prices: %w", err)
 		}
 		for _, record := range page.SpotPriceHistory {
-			newest(prices, record)
+			if platform, ok := platformOf(string(record.ProductDescription)); ok && found[platform] != nil {
+				newest(found[platform], record)
+			}
 		}
 	}
-	if len(prices) == 0 {
+	if len(found[offline.Linux]) == 0 {
 		return fmt.Errorf("refresh spot prices: EC2 lists none for %s", p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.Copy(p.spot, prices)
+	for platform, prices := range found {
+		maps.Copy(p.lists[platform].spot, prices)
+		p.lists[platform].read[karpv1.CapacityTypeSpot] = true
+	}
+	p.version++
 	return nil
 }
 

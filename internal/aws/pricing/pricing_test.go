@@ -1,11 +1,14 @@
 package pricing
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
 func item(instanceType, currency, price string) string {
@@ -51,29 +54,74 @@ func TestNewestSpotPriceCounts(t *testing.T) {
 	}
 }
 
-type list map[string]float64
+// builtIn are prices that ship with the program, by region and type; " windows" behind the type is of Windows.
+type builtIn map[string]float64
 
-func (l list) OnDemand(region, instanceType string) (float64, bool) {
-	price, ok := l[region+"/"+instanceType]
-	return price, ok
+func (b builtIn) Price(s offline.Sale) (offline.Price, bool) {
+	key := s.Region + "/" + s.Type
+	if s.Platform == offline.Windows {
+		key += " windows"
+	}
+	price, ok := b[key]
+	return offline.Price{PerHour: price}, ok
+}
+
+func (b builtIn) Basis(region string) string {
+	for key := range b {
+		if strings.HasPrefix(key, region+"/") {
+			return "prices of " + region
+		}
+	}
+	return ""
 }
 
 func TestBeforeTheFirstAnswer(t *testing.T) {
-	p := New(Config{Region: "eu-west-3", Fallback: list{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0}})
+	p := New(Config{Region: "eu-west-3", Fallback: builtIn{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0}})
+	far := New(Config{Region: "mx-central-1", Fallback: p.cfg.Fallback})
 	for _, tc := range []struct {
-		name, instanceType string
-		price              float64
-		ok                 bool
+		name         string
+		prices       *Prices
+		instanceType string
+		price        float64
+		ok           bool
 	}{
-		{"the region's own", "c5.large", 0.1, true},
-		{"a region without list costs what us-east-1 does", "m5.large", 0.096, true},
-		{"unknown", "x9.large", 0, false},
-		{"zero is not free", "zero", 0, false},
+		{"the region's own", p, "c5.large", 0.1, true},
+		{"what the region's table does not have, though another's has", p, "m5.large", 0, false},
+		{"a region without a table costs what us-east-1 does", far, "m5.large", 0.096, true},
+		{"unknown", p, "x9.large", 0, false},
+		{"zero is not free", p, "zero", 0, false},
 	} {
-		price, ok := p.OnDemand(tc.instanceType)
-		spot, spotOK := p.Spot(tc.instanceType, "eu-west-3a")
+		price, ok := tc.prices.OnDemand(tc.instanceType)
+		spot, spotOK := tc.prices.Spot(tc.instanceType, "eu-west-3a")
 		if price != tc.price || ok != tc.ok || spot != tc.price || spotOK != tc.ok {
 			t.Errorf("%s: on demand %v %v, spot %v %v", tc.name, price, ok, spot, spotOK)
+		}
+	}
+}
+
+// What ships with the program, in regions that the Pricing API of other partitions does not list.
+func TestGovCloudAndChinaPayPricesOfTheirOwnWithoutThePricingAPI(t *testing.T) {
+	data, err := offline.Load("us-gov-west-1", "cn-north-1", "cn-northwest-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		region, instanceType string
+		price                float64
+		said                 string
+	}{
+		{"us-gov-west-1", "m5.large", 0.121, "us-gov-west-1: prices of July 2026"},
+		{"us-gov-west-1", "p3.2xlarge", 3.672, "us-gov-west-1: prices of July 2026"},
+		{"cn-north-1", "m5.large", 1.013, "cn-north-1: prices of November 2024"},
+		{"cn-northwest-1", "m5.large", 1.013, "those of cn-north-1 are taken"},
+		{"us-iso-east-1", "m5.large", 0.096, "us-iso-east-1 is not among them: those of us-east-1 are taken"},
+	} {
+		p := New(Config{Region: tc.region, Fallback: data})
+		if price, ok := p.OnDemand(tc.instanceType); !ok || price != tc.price {
+			t.Errorf("%s in %s costs %v, %v; want %v", tc.instanceType, tc.region, price, ok, tc.price)
+		}
+		if state := p.State()[0]; state.Unasked == "" || !strings.Contains(state.Basis, tc.said) {
+			t.Errorf("%s: %+v, want %q", tc.region, state, tc.said)
 		}
 	}
 }

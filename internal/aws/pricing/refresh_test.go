@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,24 +16,29 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 )
 
-// priceList is the Pricing API: prices by tenancy and type, a page for each type.
+// priceList is the Pricing API: prices by tenancy (of Windows, with "Windows " before it) and type, a page for each type.
 type priceList struct {
 	currency string
 	prices   map[string]map[string]string
 	err      error
+	mu       sync.Mutex
 	asked    int
 }
 
 func (l *priceList) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+	l.mu.Lock()
 	l.asked++
+	l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
 	}
-	tenancy := ""
+	filters := map[string]string{}
 	for _, f := range in.Filters {
-		if aws.ToString(f.Field) == "tenancy" {
-			tenancy = aws.ToString(f.Value)
-		}
+		filters[aws.ToString(f.Field)] = aws.ToString(f.Value)
+	}
+	tenancy := filters["tenancy"]
+	if filters["operatingSystem"] == "Windows" && filters["licenseModel"] == "No License required" {
+		tenancy = "Windows " + tenancy
 	}
 	names := slices.Sorted(maps.Keys(l.prices[tenancy]))
 	page, _ := strconv.Atoi(aws.ToString(in.NextToken))
@@ -52,12 +58,24 @@ type exchange struct {
 	err     error
 }
 
-func (e *exchange) DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
-	return &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: e.records}, e.err
+func (e *exchange) DescribeSpotPriceHistory(_ context.Context, in *ec2.DescribeSpotPriceHistoryInput, _ ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+	out := &ec2.DescribeSpotPriceHistoryOutput{}
+	for _, r := range e.records {
+		if slices.Contains(in.ProductDescriptions, string(r.ProductDescription)) {
+			out.SpotPriceHistory = append(out.SpotPriceHistory, r)
+		}
+	}
+	return out, e.err
 }
 
 func quote(instanceType, zone, price string) ec2types.SpotPrice {
-	return ec2types.SpotPrice{InstanceType: ec2types.InstanceType(instanceType), AvailabilityZone: aws.String(zone), SpotPrice: aws.String(price), Timestamp: aws.Time(noon)}
+	return ec2types.SpotPrice{InstanceType: ec2types.InstanceType(instanceType), AvailabilityZone: aws.String(zone), SpotPrice: aws.String(price), Timestamp: aws.Time(noon), ProductDescription: "Linux/UNIX"}
+}
+
+func windows(instanceType, zone, price string) ec2types.SpotPrice {
+	q := quote(instanceType, zone, price)
+	q.ProductDescription = "Windows"
+	return q
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -77,7 +95,10 @@ func open(region string, prices map[string]string) market {
 	m := market{list: &priceList{currency: currency(region), prices: shared(prices)}, spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}}}
 	m.Prices = New(Config{
 		Region: region, EC2: m.spot, Pricing: m.list, Now: func() time.Time { return noon },
-		Fallback: list{"us-east-1/m5.large": 0.096, "us-east-1/c5.large": 0.085},
+		Fallback: builtIn{
+			"us-east-1/m5.large": 0.096, "us-east-1/c5.large": 0.085, "us-east-1/m5.large windows": 0.188, "us-east-1/c5.large windows": 0.177,
+			"cn-north-1/m5.large": 1.013, "us-gov-west-1/m5.large": 0.121,
+		},
 	})
 	return m
 }
@@ -154,7 +175,7 @@ func TestRefresh(t *testing.T) {
 	})
 	t.Run("aws row 108: China pays in yuan", func(t *testing.T) {
 		m := open("cn-north-1", map[string]string{"m5.large": "1.1"})
-		m.expect(t, "m5.large", 0.096*yuan) // not yet known: comparable with what spot costs there
+		m.expect(t, "m5.large", 1.013) // what ships with the program is in yuan, as spot prices are
 		if err := m.RefreshOnDemand(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -167,11 +188,11 @@ func TestRefresh(t *testing.T) {
 	t.Run("aws row 109: GovCloud and isolated VPCs", func(t *testing.T) {
 		gov := open("us-gov-west-1", map[string]string{"m5.large": "0.1"})
 		isolated := market{Prices: New(Config{Region: "eu-west-1", EC2: &exchange{records: gov.spot.records}, Fallback: gov.cfg.Fallback, Now: gov.cfg.Now})}
-		for _, m := range []market{gov, isolated} {
+		for m, price := range map[market]float64{gov: 0.121, isolated: 0.096} {
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			m.expect(t, "m5.large", 0.096)
+			m.expect(t, "m5.large", price)
 			if s := m.State()[0]; !s.BuiltIn() || s.Unasked == "" {
 				t.Errorf("%+v", s)
 			}

@@ -2,7 +2,7 @@
 // account.
 //
 // Every zone of the region counts, under the name that its ID suggests (use1-az1 is us-east-1a) unless the subnets of
-// an account name it otherwise. Spot prices are the region's averages.
+// an account name it otherwise. Prices are those of the node class's operating system; spot prices are the region's averages.
 package region
 
 import (
@@ -12,7 +12,10 @@ import (
 
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	corev1 "k8s.io/api/core/v1"
+
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -36,7 +39,7 @@ func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error)
 	}
 	r := &Region{name: settings.Region, data: data, resolver: resolver}
 	if !slices.Contains(data.Regions(), r.name) {
-		return nil, fmt.Errorf("there are no prices of region %q, only of %s", r.name, strings.Join(data.Regions(), ", "))
+		return nil, fmt.Errorf("there are no prices of region %q, only of %s", r.name, strings.Join(offline.Regions(), ", "))
 	}
 	ids := map[string]bool{}
 	for _, t := range data.Types() {
@@ -56,6 +59,18 @@ func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error)
 	slices.SortFunc(r.zones, func(a, b awsv1.Subnet) int { return strings.Compare(a.Zone, b.Zone) })
 	return r, nil
 }
+
+// Basis says what derived prices of an operating system come from.
+func (r *Region) Basis(os corev1.OSName) string {
+	basis := r.data.Basis(r.name)
+	if os == corev1.Windows {
+		basis += "; Windows costs " + offline.WindowsFee + " more where it is not listed, and as spot"
+	}
+	return basis
+}
+
+// Currency of the region's prices.
+func (r *Region) Currency() string { return r.data.Currency(r.name) }
 
 // Name of the region.
 func (r *Region) Name() string { return r.name }
@@ -83,15 +98,20 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 	if len(traits.Subnets) == 0 {
 		traits.Subnets = r.zones
 	}
-	types, err := r.resolver.All(r.infos, traits, r.market(traits.Subnets))
+	types, err := r.resolver.All(r.infos, traits, r.market(traits.Subnets, offline.Platform(traits.Family.OS)))
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", name, err)
 	}
 	return types, nil
 }
 
-// market is what the region sells. Subnets tell which zone has which ID in their account.
-func (r *Region) market(subnets []awsv1.Subnet) instancetype.Market {
+// market is what the region sells on a platform. Subnets tell which zone has which ID in their account.
+func (r *Region) market(subnets []awsv1.Subnet, platform offline.Platform) instancetype.Market {
+	price := func(instanceType, capacityType string) (offline.Price, bool) {
+		return r.data.Price(offline.Sale{
+			Region: r.name, Type: instanceType, Spot: capacityType == karpv1.CapacityTypeSpot, Platform: platform,
+		})
+	}
 	ids := map[string]string{}
 	for _, s := range slices.Concat(r.zones, subnets) {
 		if s.ZoneID != "" {
@@ -102,8 +122,18 @@ func (r *Region) market(subnets []awsv1.Subnet) instancetype.Market {
 		Offered: func(instanceType, zone string) bool {
 			return slices.Contains(r.data.ZoneIDs(r.name, instanceType), ids[zone])
 		},
-		OnDemand: func(instanceType string) (float64, bool) { return r.data.OnDemand(r.name, instanceType) },
-		Spot:     func(instanceType, _ string) (float64, bool) { return r.data.Spot(r.name, instanceType) },
+		OnDemand: func(instanceType string) (float64, bool) {
+			p, ok := price(instanceType, karpv1.CapacityTypeOnDemand)
+			return p.PerHour, ok
+		},
+		Spot: func(instanceType, _ string) (float64, bool) {
+			p, ok := price(instanceType, karpv1.CapacityTypeSpot)
+			return p.PerHour, ok
+		},
+		Derived: func(instanceType, capacityType string) bool {
+			p, _ := price(instanceType, capacityType)
+			return p.Derived
+		},
 	}
 	for _, z := range r.zones {
 		m.Zones = append(m.Zones, z.Zone)

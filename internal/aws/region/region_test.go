@@ -16,7 +16,7 @@ import (
 
 func open(t *testing.T, name string) (*region.Region, error) {
 	t.Helper()
-	data, err := offline.Load()
+	data, err := offline.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,21 @@ func TestEveryBuiltInRegionSells(t *testing.T) {
 		}
 		if got := available(find(t, types, "m5.large")); !slices.Equal(got, tt.zones) {
 			t.Errorf("%s: m5.large is available in %v, want %v", tt.region, got, tt.zones)
+		}
+	}
+}
+
+func TestEveryRegionHasTypesThatCanBeHad(t *testing.T) {
+	const least = 200
+	for _, name := range offline.Regions() {
+		n := 0
+		for _, it := range typesOf(t, name, nil) {
+			if len(available(it)) > 0 {
+				n++
+			}
+		}
+		if n < least {
+			t.Errorf("%s: %d types can be had, want at least %d", name, n, least)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
 )
 
 const (
@@ -64,6 +65,8 @@ type count struct {
 	// launched are the times of launches into it that the answer may not know of.
 	launched []time.Time
 	full     bool // said EC2 since
+	// refused is until when no launch is tried, whatever EC2 counts; zero if launches are.
+	refused time.Time
 }
 
 // NewFinder returns a Finder that knows of no reservation.
@@ -173,6 +176,9 @@ func (f *Finder) count(found []ec2types.CapacityReservation, asked time.Time) {
 		}
 		before := known.left()
 		known.free, known.asked, known.full = free, asked, false
+		if !asked.Before(known.refused) {
+			known.refused = time.Time{}
+		}
 		known.launched = slices.DeleteFunc(known.launched, asked.After)
 		if known.left() != before {
 			f.version++
@@ -186,7 +192,7 @@ func (f *Finder) count(found []ec2types.CapacityReservation, asked time.Time) {
 }
 
 func (c *count) left() int {
-	if c.full {
+	if c.full || !c.refused.IsZero() {
 		return 0
 	}
 	return max(0, c.free-len(c.launched))
@@ -216,6 +222,12 @@ func (f *Finder) Launched(id string) {
 
 // Full notes that EC2 had no room in a reservation. It is believed until EC2 has been asked again.
 func (f *Finder) Full(id string) { f.mark(id, func(c *count) { c.full = true }) }
+
+// Unavailable notes that EC2 launches nothing into a reservation for a reason that its count does not show, such as an owner
+// who takes it back. No launch into it is tried for as long as with other offerings, and until EC2 has been queried again.
+func (f *Finder) Unavailable(id string) {
+	f.mark(id, func(c *count) { c.refused = f.now().Add(scarcity.For) })
+}
 
 func (f *Finder) mark(id string, change func(*count)) {
 	f.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
@@ -47,26 +47,13 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr).
 		Named("capacitybuffer").
-		For(&bufferv1.CapacityBuffer{}, builder.WithPredicates(wake.UnlessStatusOnly())).
-		Watches(&corev1.PodTemplate{}, handler.EnqueueRequestsFromMapFunc(r.buffersOf)).
-		Complete(r)
-}
-
-// buffersOf maps a PodTemplate to the buffers of its shape.
-func (r *Reconciler) buffersOf(ctx context.Context, template client.Object) (out []reconcile.Request) {
-	var list bufferv1.CapacityBufferList
-	if err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace())); err != nil {
-		r.Log.Error("listing the capacity buffers of a pod template", "PodTemplate", client.ObjectKeyFromObject(template), "error", err)
-		return nil
+		For(&bufferv1.CapacityBuffer{}, builder.WithPredicates(predicate.Or(wake.UnlessStatusOnly(), resolutionChanged())))
+	for _, w := range r.watches() {
+		b = b.Watches(w.object, handler.EnqueueRequestsFromMapFunc(w.buffers), builder.WithPredicates(w.when))
 	}
-	for i := range list.Items {
-		if ref := list.Items[i].Spec.PodTemplateRef; ref != nil && ref.Name == template.GetName() {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return out
+	return b.Complete(r)
 }
 
 // Reconcile resolves a buffer and has room sought for it. The room of one that is gone is given up.

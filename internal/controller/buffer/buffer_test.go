@@ -196,13 +196,3 @@ func TestRaces(t *testing.T) {
 		t.Errorf("gone: woken %d times, error %v", w, err)
 	}
 }
-
-func TestBuffersOfATemplate(t *testing.T) {
-	other := capacityBuffer(of("other"))
-	other.Name = "c"
-	f := fixture.New(t, capacityBuffer(of("t")), other)
-	r := &Reconciler{Client: f.API, Log: f.Log}
-	if got := r.buffersOf(t.Context(), podTemplate("t")); len(got) != 1 || got[0] != request {
-		t.Errorf("requests %v", got)
-	}
-}

@@ -1,8 +1,11 @@
 package collect
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +42,8 @@ func TestOrphanedClaims(t *testing.T) {
 			if tt.there {
 				fleet.instances = []cloud.Instance{{ProviderID: tt.claim.Status.ProviderID}}
 			}
-			c := &Claims{Client: f.API, Cloud: fleet, Metrics: f.Metrics, Log: f.Log}
-			if err := c.pass(t.Context()); err != nil {
+			c := &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
+			if _, err := c.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if deleted := f.Claim("a").DeletionTimestamp != nil; deleted != tt.deleted || f.Counted("garbage_collected") != map[bool]int{true: 1}[deleted] {
@@ -68,24 +71,66 @@ func TestCollectInstances(t *testing.T) {
 	}
 }
 
-// lifecycle row 50: the instances of a hundred claims are gone at once.
-func TestManyClaimsAtOnce(t *testing.T) {
-	const n = 100
-	var objects []client.Object
+// aWorldWithoutInstances are n claims with silent nodes, and an EC2 that lists nothing.
+func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *fixture.Fixture) {
+	objects := []client.Object{fixture.Pod("web", "node-000")}
 	for i := range n {
-		name := fmt.Sprint(i)
+		name := fmt.Sprintf("%03d", i)
 		objects = append(objects, fixture.Claim(name, fixture.Registered), fixture.Up(name, fixture.NotReady))
 	}
-	f := fixture.New(t, append(objects, fixture.Pod("web", "node-7"))...)
-	c := &Claims{Client: f.API, Cloud: &fakeFleet{}, Metrics: f.Metrics, Log: f.Log}
-	if err := c.pass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.Counted("garbage_collected"); got != n {
-		t.Errorf("%d claims were deleted", got)
+	f, fleet := fixture.New(t, objects...), &fakeFleet{}
+	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
+}
+
+// lifecycle row 50: the instances of a hundred claims are gone at once. They go a few at a time, the others say that they are
+// held back, and all are gone in the end.
+func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
+	const n = 100
+	c, _, f := aWorldWithoutInstances(t, n)
+	held, err := c.pass(t.Context())
+	if err != nil || held != 95 || f.Counted("garbage_collected") != 5 {
+		t.Fatalf("the first pass deletes %d and holds back %d, %v", f.Counted("garbage_collected"), held, err)
 	}
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("garbage_collected", "general", "", "", "graceful")); got != 1 {
 		t.Errorf("counted %v pods", got)
+	}
+	said := f.Said()
+	if len(said) != 95 || !strings.HasPrefix(said[0], "Warning CollectionHeldBack") || !strings.Contains(said[0], "a few at a time") {
+		t.Errorf("%d events, %q", len(said), said[:1])
+	}
+	const few = 20
+	c, _, f = aWorldWithoutInstances(t, few)
+	for passes, held := 0, few; held > 0; passes++ {
+		if held, err = c.pass(t.Context()); err != nil || passes > few {
+			t.Fatalf("pass %d holds back %d, %v", passes, held, err)
+		}
+	}
+	if got := f.Counted("garbage_collected"); got != few {
+		t.Errorf("%d claims were deleted", got)
+	}
+}
+
+// EC2's listing is empty, as it is when a filter of it fails, and each instance is there when it is described.
+func TestAListingThatLacksInstancesDeletesNoClaim(t *testing.T) {
+	c, fleet, f := aWorldWithoutInstances(t, 3)
+	for i := range 3 {
+		id := fmt.Sprintf("us-east-1a/i-%03d", i)
+		fleet.unlisted = append(fleet.unlisted, cloud.Instance{ProviderID: "aws:///" + id, State: cloud.Running})
+	}
+	if held, err := c.pass(t.Context()); err != nil || held != 0 {
+		t.Fatalf("held back %d, %v", held, err)
+	}
+	fleet.describes = errors.New("RequestLimitExceeded")
+	fleet.unlisted = nil
+	if _, err := c.pass(t.Context()); err == nil || !strings.Contains(err.Error(), "confirm that the instance") {
+		t.Errorf("EC2 does not answer, and the pass says %v", err)
+	}
+	if got := f.Counted("garbage_collected"); got != 0 {
+		t.Errorf("%d claims were deleted", got)
+	}
+	fleet.describes = nil
+	if _, err := c.pass(t.Context()); err != nil || f.Counted("garbage_collected") != 3 {
+		t.Errorf("EC2 says of each that it is gone, %d claims were deleted, %v", f.Counted("garbage_collected"), err)
 	}
 }
 
@@ -96,8 +141,11 @@ func TestKilledWhileCollecting(t *testing.T) {
 		},
 		Process: func(_ *killtest.World, c client.Client, ec2 *killtest.Cloud) []killtest.Actor {
 			f := fixture.New(t)
-			collect := &Claims{Client: c, Cloud: ec2, Metrics: f.Metrics, Log: f.Log}
-			return []killtest.Actor{{Kind: &karpv1.NodeClaimList{}, Reconciler: killtest.Pass(collect.pass)}}
+			collect := &Claims{Client: c, Cloud: ec2, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
+			return []killtest.Actor{{Kind: &karpv1.NodeClaimList{}, Reconciler: killtest.Pass(func(ctx context.Context) error {
+				_, err := collect.pass(ctx)
+				return err
+			})}}
 		},
 		Check: func(t *testing.T, w *killtest.World) {
 			var claims karpv1.NodeClaimList
@@ -109,4 +157,29 @@ func TestKilledWhileCollecting(t *testing.T) {
 			}
 		},
 	})
+}
+
+func TestAnEmptyListingOfALargeFleetDoesNotFloodEC2(t *testing.T) {
+	c, fleet, f := aWorldWithoutInstances(t, describedPerPass+10)
+	fleet.describes = errors.New("RequestLimitExceeded")
+	held, err := c.pass(t.Context())
+	if err == nil || held != 10 || fleet.described != describedPerPass || f.Counted("garbage_collected") != 0 {
+		t.Errorf("%d instances were described, %d claims held back, %d deleted", fleet.described, held, f.Counted("garbage_collected"))
+	}
+}
+
+// Hundreds of instances lost the tags by which EC2 lists them, and run. A claim that comes after theirs by name lost its instance.
+func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
+	c, fleet, f := aWorldWithoutInstances(t, describedPerPass+10)
+	for i := range describedPerPass + 9 {
+		fleet.unlisted = append(fleet.unlisted, cloud.Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%03d", i), State: cloud.Running})
+	}
+	for range 2 {
+		if _, err := c.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.Counted("garbage_collected"); got != 1 {
+		t.Errorf("%d claims were deleted after two passes, want the one without instance", got)
+	}
 }

@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,24 @@ type fakeFleet struct {
 	// listed, if set, is called after EC2 has listed its instances.
 	listed func()
 	ended  []string
+	// unlisted are instances that EC2 describes and does not list; describes is the error of describing one.
+	unlisted  []cloud.Instance
+	describes error
+	// described counts descriptions of single instances.
+	described int
+}
+
+func (f *fakeFleet) Get(_ context.Context, providerID string) (cloud.Instance, error) {
+	f.described++
+	if f.describes != nil {
+		return cloud.Instance{}, f.describes
+	}
+	for _, i := range slices.Concat(f.instances, f.unlisted) {
+		if i.ProviderID == providerID {
+			return i, nil
+		}
+	}
+	return cloud.Instance{}, cloud.ErrNotFound
 }
 
 func (f *fakeFleet) List(context.Context) ([]cloud.Instance, error) {
@@ -158,6 +177,36 @@ func TestManyStraysAtOnceAreAMistakeAndStay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The fleet lists every instance with the cluster's name, other clusters' among them: they do not raise the limit.
+func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
+	for _, owner := range []cloud.Ownership{cloud.Foreign, cloud.Unknown, cloud.Adoptable} {
+		t.Run(string(owner), func(t *testing.T) {
+			fleet, objects := fleetOf(200, 200)
+			for i := range 4000 {
+				fleet.instances = append(fleet.instances, instance(fmt.Sprintf("i-other-%d", i), owner, time.Hour))
+			}
+			c, f := collector(t, fleet, append(objects, fixture.Pool("general"))...)
+			err := c.pass(t.Context())
+			if err == nil || len(fleet.ended) > 0 {
+				t.Fatalf("%d instances were terminated, %v", len(fleet.ended), err)
+			}
+			if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "200 of this cluster's 200 instances have no NodeClaim") {
+				t.Errorf("events %q", said)
+			}
+		})
+	}
+	t.Run("shutting down", func(t *testing.T) {
+		fleet, objects := fleetOf(200, 10)
+		for i := 10; i < 200; i++ {
+			fleet.instances[i].State = cloud.ShuttingDown
+		}
+		c, _ := collector(t, fleet, append(objects, fixture.Pool("general"))...)
+		if err := c.pass(t.Context()); err == nil || len(fleet.ended) > 0 {
+			t.Errorf("%d instances were terminated, %v", len(fleet.ended), err)
+		}
+	})
 }
 
 func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {

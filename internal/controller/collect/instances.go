@@ -16,6 +16,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
 )
@@ -27,9 +28,6 @@ const (
 	// before are likely, seldom afterwards.
 	early, later = 10 * time.Second, 2 * time.Minute
 	earlyPasses  = 20
-	// manyAtOnce instances without a claim, or manyShare of the fleet if that is more, are no accident but
-	// a mistake in the books: nothing is deleted then.
-	manyAtOnce, manyShare = 3, 0.05
 )
 
 // lister lists the instances under this cluster's name, each with its owner.
@@ -99,9 +97,11 @@ func (c *Instances) pass(ctx context.Context) error {
 	strays := slices.DeleteFunc(strays(instances, claims.Items, c.Now()), func(i cloud.Instance) bool {
 		return i.NodeClaimUID != "" && c.Cloud.Launching(i.NodeClaimUID)
 	})
-	if limit := max(manyAtOnce, int(manyShare*float64(len(instances)))); len(strays) > limit {
+	own := owned(instances)
+	if limit := blastradius.Collectable(own); len(strays) > limit {
 		c.Metrics.CollectionRefused.Set(float64(len(strays)))
-		err := fmt.Errorf("%d of %d instances have no NodeClaim, more than the %d that may be collected in one pass: nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(strays), len(instances), limit)
+		err := fmt.Errorf("%d of this cluster's %d instances have no NodeClaim, more than the %d that may be collected in one pass: "+
+			"nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(strays), own, limit)
 		return errors.Join(err, c.warn(ctx, err.Error()))
 	}
 	c.Metrics.CollectionRefused.Set(0)
@@ -110,6 +110,18 @@ func (c *Instances) pass(ctx context.Context) error {
 		errs = append(errs, c.end(ctx, i))
 	}
 	return errors.Join(errs...)
+}
+
+// owned counts the instances that are certainly ours and not terminating: those of others say nothing of how many of ours may
+// go in one pass.
+func owned(instances []cloud.Instance) int {
+	n := 0
+	for i := range instances {
+		if instances[i].Owner == cloud.Ours && instances[i].State != cloud.ShuttingDown {
+			n++
+		}
+	}
+	return n
 }
 
 // warn says on every NodePool that collection has stopped.

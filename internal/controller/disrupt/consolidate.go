@@ -52,7 +52,7 @@ func (l *Loop) proposeMoves(_ context.Context, r *round) error {
 	if fingerprint == l.calm.fingerprint && r.Snapshot.Now.Sub(l.calm.at) < again || r.Snapshot.Now.Before(l.calm.until) {
 		return nil
 	}
-	candidates := l.unspoilt(r.free(r.Candidates))
+	candidates := l.accepted(l.unspoilt(r.free(r.Candidates)))
 	began := l.Now()
 	settings := l.Consolidation
 	settings.Over = func() bool { return l.Now().Sub(began) > searching }

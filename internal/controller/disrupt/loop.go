@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -82,6 +85,12 @@ type Loop struct {
 	ID func() string
 	// Settle is SettleTime in production.
 	Settle time.Duration
+	// Compile makes the form of a snapshot in which what-ifs are asked; nil stands for consolidate.Compile.
+	Compile func(*snapshot.Snapshot) *schedule.Problem
+	// Quarantine remembers the pods that are left out, by this and by provisioning; nil stands for an empty one of this Loop.
+	Quarantine *quarantine.Book
+	// Panics records passes that panicked; nil records nothing.
+	Panics *panics.Reporter
 
 	// bell rings when a pass is worth its while before the pause is over; nil is silent.
 	bell chan struct{}
@@ -95,9 +104,15 @@ type Loop struct {
 	tried map[types.UID]time.Time
 	// spoilt are nodes that could not be closed, and until when they are kept out of commands for several nodes.
 	spoilt map[types.UID]time.Time
+	// refused are nodes for which a replacement was refused as invalid.
+	refused map[types.UID]pausing
+	// panicked counts in a row the passes that panicked without a pod that would be the cause.
+	panicked int
 	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
 	ledger disrupt.Ledger
 	calm   calm
+	// planning is the snapshot of the pass under way.
+	planning *snapshot.Snapshot
 }
 
 // NeedLeaderElection makes sure that only one process disrupts.
@@ -107,7 +122,7 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 func (l *Loop) Start(ctx context.Context) error {
 	for goOn := true; goOn; {
 		began := l.Now()
-		acted, err := l.pass(ctx)
+		acted, err := l.protected(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
@@ -124,6 +139,8 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 		return 0
 	case acted:
 		return retry
+	case l.panicked > 0:
+		return panics.Backoff(idle, mostPanicPause, l.panicked-1)
 	}
 	wait, now := idle, l.Now()
 	for i := range l.proposals {
@@ -146,13 +163,14 @@ type round struct {
 	// does not show it.
 	started int
 	moved   bool
+	compile func(*snapshot.Snapshot) *schedule.Problem
 	problem *schedule.Problem
 }
 
 // compiled is the snapshot in the form in which what-ifs are asked; made when first needed.
 func (r *round) compiled() *schedule.Problem {
 	if r.problem == nil {
-		r.problem = consolidate.Compile(r.Snapshot)
+		r.problem = r.compile(r.Snapshot)
 	}
 	return r.problem
 }
@@ -176,12 +194,14 @@ func (r *round) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.tellTurns()
 	errs := []error{l.Queue.settle(ctx)}
-	snap, err := l.State.Snapshot(ctx)
+	all, err := l.State.Snapshot(ctx)
 	if err != nil {
 		return false, err
 	}
+	snap := l.without(all)
+	l.planning = snap
 	errs = append(errs, l.cleanUp(ctx, snap))
-	r := &round{View: disrupt.Look(snap), rooms: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}}
+	r := l.round(snap)
 	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
 		allowances := disrupt.Allowances(snap, reason)
 		l.tellBudgets(reason, allowances)
@@ -195,6 +215,15 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 		errs = append(errs, step(ctx, r))
 	}
 	return r.started > 0, errors.Join(errs...)
+}
+
+// round looks at a snapshot, and at nothing else.
+func (l *Loop) round(snap *snapshot.Snapshot) *round {
+	compile := l.Compile
+	if compile == nil {
+		compile = consolidate.Compile
+	}
+	return &round{View: disrupt.Look(snap), rooms: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}, compile: compile}
 }
 
 // run starts a command that holds now. One that does not hold any more when looked at from near is dropped.
@@ -211,6 +240,9 @@ func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
 		return nil
 	}
 	r.moved = true
+	if apierrors.IsInvalid(err) {
+		l.refuse(cmd, err)
+	}
 	if err != nil {
 		if at := (*unclosed)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
 			l.spoil(at.node.ClaimUID)
@@ -263,6 +295,9 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
 			continue // what would be bought would not be launched
 		}
+		if turn.Candidates = l.accepted(turn.Candidates); len(turn.Candidates) == 0 {
+			continue
+		}
 		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))
 		if err != nil {
 			errs = append(errs, err)
@@ -280,7 +315,7 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 // replaceDrifted replaces one node that is out of date. The next pass, which follows at once, sees what that one has
 // taken of the room on others.
 func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
-	candidates := r.free(r.Drifted(false))
+	candidates := l.accepted(r.free(r.Drifted(false)))
 	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
 	if r.moved {
 		return nil
@@ -303,7 +338,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
 		return nil
 	}
 	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int { return l.tried[a.Node.ClaimUID].Compare(l.tried[b.Node.ClaimUID]) })
-	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.rooms[karpv1.DisruptionDrifted], drifts, schedule.Budget{})
+	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.rooms[karpv1.DisruptionDrifted], drifts, schedule.Bounded())
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.tellLeft(r, left)
 	if cmd == nil {

@@ -12,6 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -189,7 +190,7 @@ func (l *Loop) endEmpty(ctx context.Context, r *round, all *disrupt.Command) err
 		starting.Go(func() error {
 			one := *all
 			one.Candidates, one.Savings = []*disrupt.Candidate{c}, c.Price
-			outcomes[i] = l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i))
+			outcomes[i] = panics.Error(func() error { return l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i)) })
 			return nil
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -50,7 +51,7 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error
 	e := l.ending(cmd, id)
 	release := l.Queue.hold(e.ID)
 	defer release()
-	err := l.begin(ctx, cmd, e)
+	err := panics.Error(func() error { return l.begin(ctx, cmd, e) }) // or what is begun would not be taken back
 	if err == nil {
 		return nil
 	}

@@ -13,8 +13,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,9 +36,11 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Patience is how long after registration a taint of the node's start may stay before it is named; a minute if not
-	// set.
+	// Patience is how long after registration a startup taint may stay, or the node may be not Ready, before that is named; a minute
+	// if not set.
 	Patience time.Duration
+	// Removals says whether the owners of startup taints work; nil knows nothing of them.
+	Removals *cluster.TaintRemovals
 	// MendLostTaints removes the cloud controller manager's taint from a node that it is done with.
 	MendLostTaints bool
 	// Devices has nodes wait for the DRA drivers that their pods need devices of.
@@ -48,13 +52,23 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.initialization").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())))
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: r.observe})
 	if r.Devices {
 		b = b.Watches(&resourcev1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(claimRequests(mgr.GetClient())))
 	}
 	return b.
 		WithOptions(wake.Options(50, time.Second, time.Minute)).
 		Complete(conflict.Retry(r))
+}
+
+// observe notes the taints that others have removed from a node. It requests nothing.
+func (r *Reconciler) observe(_ context.Context, e ctrlevent.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	before, was := e.ObjectOld.(*corev1.Node)
+	after, is := e.ObjectNew.(*corev1.Node)
+	if was && is {
+		r.Removals.Observe(before, after, r.Now())
+	}
 }
 
 // Reconcile sets Initialized, or says what it waits for. A change of the Node, or of its devices, brings it back.
@@ -79,20 +93,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if reason != "" {
-		var again time.Duration
-		if len(nodes) == 1 && cluster.NodeReady(&nodes[0]) {
-			if taint, owner := lastTaint(claim, &nodes[0]); taint != nil {
-				registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
-				if again = registered.LastTransitionTime.Add(r.patience()).Sub(r.Now()); again <= 0 {
-					again = 0
-					if reason, message, err = r.overdue(ctx, claim, &nodes[0], taint, owner); err != nil || reason == "" {
-						return reconcile.Result{}, client.IgnoreNotFound(err)
-					}
-				}
+		w := waiting{reason: reason, message: message}
+		if len(nodes) == 1 {
+			if w, err = r.overdue(ctx, claim, &nodes[0], w); err != nil || w.over {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
 			}
 		}
-		condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, message, r.Now())
-		return reconcile.Result{RequeueAfter: again}, r.patchStatus(ctx, claim, before)
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, w.reason, w.message, r.Now())
+		return reconcile.Result{RequeueAfter: w.again}, r.patchStatus(ctx, claim, before)
 	}
 	node := &nodes[0]
 	if node.Labels[karpv1.LabelInitialized] != "true" {

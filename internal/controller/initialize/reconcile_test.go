@@ -7,9 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 )
 
@@ -92,5 +94,24 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 				t.Errorf("after: %+v", c.Status.Conditions)
 			}
 		})
+	}
+}
+
+// What others remove from a node is noted as it happens, without a request for anybody.
+func TestRemovedTaintsAreNoticed(t *testing.T) {
+	f := fixture.New(t)
+	r := &Reconciler{Now: f.Now, Removals: cluster.NewTaintRemovals()}
+	taint := corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
+	waits := fixture.Joined("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint} })
+	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: waits}, nil)
+	if until := r.Removals.LateUntil(waits, &taint); !until.IsZero() {
+		t.Errorf("a node has changed and has the taint still: late until %v", until)
+	}
+	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: fixture.Up("a")}, nil)
+	if until := r.Removals.LateUntil(waits, &taint); !until.Equal(f.Clock.Add(cluster.RemoverAtWork)) {
+		t.Errorf("late until %v", until)
+	}
+	if until := r.Removals.LateUntil(waits, &corev1.Taint{Key: "example.com/other"}); !until.IsZero() {
+		t.Errorf("another taint is late until %v", until)
 	}
 }

@@ -11,26 +11,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// lastTaint returns the taint that keeps a Ready node from being initialized, and who removes it; nil if none does.
-func lastTaint(claim *karpv1.NodeClaim, node *corev1.Node) (*corev1.Taint, string) {
-	for i := range node.Spec.Taints {
-		t := &node.Spec.Taints[i]
-		startup := slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(t) })
-		if !startup && !snapshot.KnownEphemeral(t) {
-			continue
-		}
-		owner, known := snapshot.TaintOwner(t)
-		if !known {
-			owner = "whoever the NodePool's startupTaints were written for"
-		}
-		return t, owner
+// lateQuiet is for how long it is not repeated that a taint is late: there may be a thousand such nodes, each looked at again every
+// two minutes.
+const lateQuiet = 15 * time.Minute
+
+// waiting is what keeps a node from being initialized.
+type waiting struct {
+	reason, message string
+	// again is when that is worth another look though nothing has changed; zero if it is not.
+	again time.Duration
+	// over is true where it was removed just now.
+	over bool
+}
+
+// ownerOf says who removes a startup taint.
+func ownerOf(t *corev1.Taint) string {
+	if owner, known := snapshot.TaintOwner(t); known {
+		return owner
 	}
-	return nil, ""
+	return "whoever the NodePool's startupTaints were written for"
 }
 
 // stuck says, of a taint that is overdue, whose it is.
@@ -74,20 +79,86 @@ func (r *Reconciler) removeTaint(ctx context.Context, node *corev1.Node, t *core
 	return r.Client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.JSONPatchType, patch))
 }
 
-// overdue handles a taint that should have gone: one that its owner has removed and a stale write has put back is
-// removed again, any other is named. It returns reason and message, or nothing if the taint was removed.
-func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, t *corev1.Taint, owner string) (reason, message string, err error) {
-	if t.Key == snapshot.TaintUninitialized && r.MendLostTaints && cloudControllerDone(node) {
-		if err := r.removeTaint(ctx, node, t); err != nil {
-			return "", "", err
-		}
-		r.Events.Warn(node, "LostTaintRemoved", "Removed taint %s: the cloud controller manager is done with Node %s, and another writer has put its taint back", t.ToString(), node.Name)
-		r.Log.Warn("removed a taint that a stale write had put back", "Node", node.Name, "NodeClaim", claim.Name, "taint", t.ToString())
-		return "", "", nil
+// overdue looks at what a node has been waiting for since it has registered. Beyond its time, a node that is not Ready is named with
+// kubelet's reason, a taint with its owner; a taint that its owner has removed and a stale write has put back is removed again.
+func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, w waiting) (waiting, error) {
+	ready, taint := cluster.NodeReady(node), cluster.StartupTaint(claim, node)
+	if ready && taint == nil {
+		return w, nil
 	}
-	message = stuck(node, t, owner, r.patience())
-	r.Events.Warn(claim, cluster.ReasonTaintStuck, "NodeClaim %s: %s", claim.Name, message)
-	return cluster.ReasonTaintStuck, message, nil
+	if w.again = waitsSince(claim, node, taint).Add(r.patience()).Sub(r.Now()); w.again > 0 {
+		return w, nil
+	}
+	w.again = 0
+	if !ready {
+		w.reason, w.message = cluster.ReasonNotReadyStuck, neverReady(node, r.patience())
+		r.Events.Warn(claim, w.reason, "NodeClaim %s: %s", claim.Name, w.message)
+		return w, nil
+	}
+	if taint.Key == snapshot.TaintUninitialized && r.MendLostTaints && cloudControllerDone(node) {
+		return waiting{over: true}, r.mend(ctx, claim, node, taint)
+	}
+	// A claim that was named stays so until its node is initialized: its pods have another node by now.
+	named, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	if named.Reason != cluster.ReasonTaintStuck {
+		if err := r.Removals.Prime(ctx, r.Client); err != nil {
+			return w, err
+		}
+		if rest := r.Removals.LateUntil(node, taint).Sub(r.Now()); rest > 0 {
+			w.again, w.message = rest, late(node, taint, r.patience())
+			r.Events.NormalEvery(lateQuiet, claim, "TaintLate", "NodeClaim %s: %s", claim.Name, w.message)
+			return w, nil
+		}
+	}
+	w.reason, w.message = cluster.ReasonTaintStuck, stuck(node, taint, ownerOf(taint), r.patience())
+	r.Events.Warn(claim, w.reason, "NodeClaim %s: %s", claim.Name, w.message)
+	return w, nil
+}
+
+// waitsSince is when the time began that a node has for becoming Ready, or for losing a taint: when it registered. The taints that the
+// node lifecycle controller removes once the node is Ready cannot go before.
+func waitsSince(claim *karpv1.NodeClaim, node *corev1.Node, taint *corev1.Taint) time.Time {
+	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
+	since := registered.LastTransitionTime.Time
+	if taint == nil || taint.Key != corev1.TaintNodeNotReady && taint.Key != corev1.TaintNodeUnreachable {
+		return since
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
+// late says of a taint that its owner is slow.
+func late(node *corev1.Node, t *corev1.Taint, after time.Duration) string {
+	return fmt.Sprintf("taint %q is still on Node %s after %v; it is for %s to remove, which has removed it from other nodes in the last %v: "+
+		"it is slow, and the node will come later; its pods wait for it, and no other node is launched for them",
+		t.ToString(), node.Name, after.Round(time.Second), ownerOf(t), cluster.RemoverAtWork)
+}
+
+// neverReady says of a node that is not Ready what its kubelet reports.
+func neverReady(node *corev1.Node, after time.Duration) string {
+	why := "kubelet has reported no status"
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			why = c.Reason + ": " + c.Message
+		}
+	}
+	return fmt.Sprintf("Node %s has registered, and is not Ready after %v: %s; see the pods of the network plugin on it: "+
+		"kubectl get pods -A -o wide --field-selector spec.nodeName=%s", node.Name, after.Round(time.Second), why, node.Name)
+}
+
+// mend removes the taint of a cloud controller manager that is done with the node.
+func (r *Reconciler) mend(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, t *corev1.Taint) error {
+	if err := r.removeTaint(ctx, node, t); err != nil {
+		return err
+	}
+	r.Events.Warn(node, "LostTaintRemoved",
+		"Removed taint %s: the cloud controller manager is done with Node %s, and another writer has put its taint back", t.ToString(), node.Name)
+	r.Log.Warn("removed a taint that a stale write had put back", "Node", node.Name, "NodeClaim", claim.Name, "taint", t.ToString())
+	return nil
 }
 
 func (r *Reconciler) patience() time.Duration {

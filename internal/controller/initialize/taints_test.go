@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/controller/initialize"
@@ -227,6 +228,131 @@ func TestLostUpdate(t *testing.T) {
 		}
 		if said := strings.Join(f.Said(), "\n"); mend != strings.Contains(said, "Warning LostTaintRemoved") {
 			t.Errorf("mend %v: said %s", mend, said)
+		}
+	}
+}
+
+// A node that is not Ready a minute after it has registered is named with what its kubelet reports, once, whatever taints it has.
+func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
+	const why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	for name, tt := range map[string]struct {
+		node  func(*corev1.Node)
+		names string
+	}{
+		"the network plugin does not come up": {func(n *corev1.Node) {
+			n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: why}
+		}, "KubeletNotReady: " + why},
+		"kubelet has gone silent": {func(n *corev1.Node) {
+			n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}
+		}, "NodeStatusUnknown: Kubelet stopped posting"},
+		"kubelet has never reported": {func(n *corev1.Node) { n.Status.Conditions = nil }, "kubelet has reported no status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := joining()
+			tt.node(node)
+			f := fixture.New(t, fixture.Claim("a", fixture.Registered), node)
+			r := &initialize.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true}
+			f.Clock = fixture.Start.Add(59 * time.Second)
+			result := f.Reconcile(r, "a")
+			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
+			if result.RequeueAfter != time.Second || got.Reason != "NodeNotReady" || len(f.Said()) > 0 {
+				t.Fatalf("in time: looked at again after %v, says %s", result.RequeueAfter, got.Reason)
+			}
+			f.Clock = fixture.Start.Add(time.Minute)
+			f.Reconcile(r, "a")
+			f.Reconcile(r, "a")
+			got, _ = condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
+			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, "kubectl get pods") {
+				t.Errorf("condition Initialized: %+v", got)
+			}
+			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning NodeNeverReady") || !strings.Contains(said[0], tt.names) {
+				t.Errorf("events: %q", said)
+			}
+			ready := f.Node("node-a")
+			ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			f.Do(f.API.Status().Update(f.Context(), ready))
+			ready = f.Node("node-a")
+			ready.Spec.Taints = nil
+			f.Do(f.API.Update(f.Context(), ready))
+			f.Reconcile(r, "a")
+			if !condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized) {
+				t.Error("the node is Ready after all, and not initialized")
+			}
+		})
+	}
+}
+
+// A node that becomes Ready late has its taint of not being Ready for a moment longer, which is not stuck.
+func TestNodeThatBecomesReadyLateIsNotStuckAtOnce(t *testing.T) {
+	f := fixture.New(t, fixture.Claim("a", fixture.Registered), fixture.Joined("a", func(n *corev1.Node) {
+		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Start.Add(5 * time.Minute))
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+	}))
+	r := &initialize.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
+	for n, reason := range []string{"KnownEphemeralTaintsExist", "TaintStuck"} {
+		after := time.Duration(5+n) * time.Minute
+		f.Clock = fixture.Start.Add(after)
+		f.Reconcile(r, "a")
+		if got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); got.Reason != reason {
+			t.Errorf("%v after it has registered: %s, want %s", after, got.Reason, reason)
+		}
+	}
+}
+
+// While the owner of a taint removes it from other nodes, a node that still has it is late, and says so; its pods wait for it. When
+// the owner has stopped, or has left the node out, the taint is stuck.
+func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
+	for name, tt := range map[string]struct {
+		removed time.Duration // when the taint was removed from another node, after the start
+		joined  time.Duration // when that node joined
+		reason  string
+		again   time.Duration
+	}{
+		"its owner works":                       {time.Minute - time.Second, 0, "KnownEphemeralTaintsExist", cluster.RemoverAtWork - time.Second},
+		"its owner has stopped":                 {time.Minute - cluster.RemoverAtWork, 0, "TaintStuck", 0},
+		"its owner has left the node out":       {time.Minute, 10 * time.Minute, "TaintStuck", 0},
+		"it has finished one that joined later": {time.Minute, 3 * time.Minute, "KnownEphemeralTaintsExist", cluster.RemoverAtWork},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tainted := func(name string, joined time.Duration) *corev1.Node {
+				return fixture.Joined(name, func(n *corev1.Node) {
+					n.CreationTimestamp = metav1.NewTime(fixture.Start.Add(joined))
+					n.Spec.Taints = []corev1.Taint{{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+				})
+			}
+			f := fixture.New(t, fixture.Claim("a", fixture.Registered), tainted("a", 0))
+			removals := cluster.NewTaintRemovals()
+			other := tainted("b", tt.joined)
+			free := other.DeepCopy()
+			free.Spec.Taints = nil
+			removals.Observe(other, free, fixture.Start.Add(tt.removed))
+			r := &initialize.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, Removals: removals}
+			f.Clock = fixture.Start.Add(time.Minute)
+			result := f.Reconcile(r, "a")
+			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
+			if got.Reason != tt.reason || result.RequeueAfter != tt.again || !strings.Contains(got.Message, "cloud controller manager") {
+				t.Errorf("looked at again after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
+			}
+			said := strings.Join(f.Said(), "\n")
+			if late := tt.reason != "TaintStuck"; late != strings.Contains(said, "Normal TaintLate") || late == strings.Contains(said, "Warning TaintStuck") {
+				t.Errorf("events: %s", said)
+			}
+		})
+	}
+}
+
+// A process that has just started knows from the claims that were initialized lately that the owner works.
+func TestTaintIsLateAfterARestartToo(t *testing.T) {
+	for ago, reason := range map[time.Duration]string{time.Minute: "KnownEphemeralTaintsExist", 3 * time.Minute: "TaintStuck"} {
+		f := fixture.New(t, fixture.Claim("a", fixture.Registered), fixture.Joined("a", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		}), fixture.Claim("b", fixture.Registered, func(c *karpv1.NodeClaim) {
+			condition.SetTrue(c, karpv1.ConditionInitialized, fixture.Start.Add(5*time.Minute-ago))
+		}))
+		f.Clock = fixture.Start.Add(5 * time.Minute)
+		f.Reconcile(&initialize.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, Removals: cluster.NewTaintRemovals()}, "a")
+		if got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); got.Reason != reason {
+			t.Errorf("another node was initialized %v ago: %s, want %s", ago, got.Reason, reason)
 		}
 	}
 }

@@ -182,7 +182,8 @@ func (a *Actor) end(ctx context.Context, claim *karpv1.NodeClaim, reason string,
 // tryEnd writes the deadline, the reason, and the deletion, each only to the claim as it was read. Of two that try, one has
 // deleted it.
 func (a *Actor) tryEnd(ctx context.Context, claim *karpv1.NodeClaim, reason string, forceful bool) (ended bool, err error) {
-	if forceful && claim.Annotations[karpv1.AnnotationTerminationTimestamp] == "" {
+	deadline, _ := claim.TerminationDeadline() // one that cannot be read is none; the claim's end says so
+	if forceful && deadline == nil {
 		before := claim.DeepCopy()
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationTerminationTimestamp, a.Now().UTC().Format(time.RFC3339))
 		if err := a.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {

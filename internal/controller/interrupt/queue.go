@@ -13,6 +13,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 )
 
 const (
@@ -94,13 +95,15 @@ func (q *Queue) burst(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range readers {
 		group.Go(func() error {
-			for more := true; more && ctx.Err() == nil; {
-				var err error
-				if more, err = q.Round(ctx, burstWait); err != nil {
-					return err
+			return panics.Logged(q.Log, "interruption queue", func() error {
+				for more := true; more && ctx.Err() == nil; {
+					var err error
+					if more, err = q.Round(ctx, burstWait); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		})
 	}
 	return group.Wait()
@@ -117,8 +120,10 @@ func (q *Queue) Round(ctx context.Context, wait time.Duration) (more bool, err e
 	var group errgroup.Group
 	for i := range messages {
 		group.Go(func() error {
-			settled[i] = q.settle(ctx, &messages[i])
-			return nil
+			return panics.Logged(q.Log, "interruption message", func() error { // the message stays, and comes again
+				settled[i] = q.settle(ctx, &messages[i])
+				return nil
+			})
 		})
 	}
 	_ = group.Wait() // settle logs its errors: the message stays, and nobody waits for it

@@ -11,6 +11,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 )
 
 const (
@@ -65,26 +66,44 @@ func (s *Status) Start(ctx context.Context) error {
 	}
 }
 
-// Pass looks once.
+// patient is a claim with an instance that is not well.
+type patient struct {
+	claim   *karpv1.NodeClaim
+	ailment cloud.Ailment
+}
+
+// Pass reads the status of instances once.
 func (s *Status) Pass(ctx context.Context) error {
 	ailments, err := s.Clinic.Ailments(ctx)
 	if err != nil {
 		return err
 	}
-	lasting := map[ailment]bool{}
-	var group errgroup.Group
-	group.SetLimit(abreast)
+	var patients []patient
 	for _, a := range ailments {
 		claims, err := s.Actor.claimsOf(ctx, a.InstanceID)
 		if err != nil {
-			return errors.Join(err, group.Wait())
+			return err
 		}
 		for i := range claims {
-			s.count(a, lasting)
-			group.Go(func() error { return s.treat(ctx, &claims[i], a) })
+			patients = append(patients, patient{&claims[i], a})
 		}
 	}
+	lasting := map[ailment]bool{}
+	for _, p := range patients {
+		s.count(p.ailment, lasting)
+	}
 	s.counted = lasting
+	patients, err = s.limit(ctx, patients)
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(abreast)
+	for _, p := range patients {
+		group.Go(func() error {
+			return panics.Logged(s.Log, "status check", func() error { return s.treat(ctx, p.claim, p.ailment) })
+		})
+	}
 	return group.Wait()
 }
 

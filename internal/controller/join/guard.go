@@ -39,7 +39,7 @@ func NewGuard(p provider, breakers *Breakers, now func() time.Time) *Guard {
 // ResolveNodeClass is the provider's, with the condition NodesCanJoin as the breakers have it.
 func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
 	out := g.provider.ResolveNodeClass(ctx, class)
-	f, until, held := g.breakers.Held(launchScopes(g, class))
+	f, until, held := g.breakers.Held(classScopes(g, class))
 	if !held {
 		return out
 	}
@@ -63,9 +63,15 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 	return out
 }
 
+// PoolHeld says why no instance may be launched for this pool and class now, whatever goes for other pools of the class, and until
+// when at least that stays so; the time is zero while an instance is being tried.
+func (g *Guard) PoolHeld(pool, class string) (f cloud.Finding, until time.Time, held bool) {
+	return g.breakers.Held(poolScopes(pool, class))
+}
+
 // LaunchTogether is the provider's, unless a breaker holds the claim back.
 func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error) {
-	if f, admitted := g.breakers.Admit(launchScopes(g, class), claim.UID); !admitted {
+	if f, admitted := g.breakers.Admit(launchScopes(g, claim, class), claim.UID); !admitted {
 		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
 	out, err := g.provider.LaunchTogether(ctx, claim, class, enroll)

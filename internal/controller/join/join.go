@@ -51,6 +51,10 @@ type Reconciler struct {
 	Cloud    explainer
 	Breakers *Breakers
 	Times    *Times
+	// Removals says whether the owners of startup taints work; nil knows nothing of them.
+	Removals *cluster.TaintRemovals
+	// Timeout is after which a claim without a Node is ended; what it ends by itself counts as a failure to join.
+	Timeout time.Duration
 	// Changed is called when node classes should be looked at again.
 	Changed func()
 	Events  *event.Recorder
@@ -61,16 +65,15 @@ type Reconciler struct {
 	mu    sync.Mutex
 	cases map[types.UID]*fate
 	names map[string]types.UID
-	// stuck are the claims whose nodes wait for a taint beyond its time, with their classes.
-	stuck map[types.UID]string
-	// untainted is when a node of a class was last initialized.
-	untainted map[string]time.Time
+	// standstills are what is known of nodes that have joined.
+	standstills standstills
 }
 
 // fate is what is known of a claim that has not joined.
 type fate struct {
-	cause string // the last one counted; empty = none
-	ended bool   // its waste was counted
+	cause   string // the last one counted; empty = none
+	covered bool   // the last look has found a cause for which the class is held back anyway
+	ended   bool   // its waste was counted
 	// looked is when it was last looked into.
 	looked time.Time
 }
@@ -138,9 +141,12 @@ func (r *Reconciler) joined(ctx context.Context, claim *karpv1.NodeClaim, launch
 	if err != nil || class == nil {
 		return err
 	}
-	r.Breakers.Joined(r.Cloud.JoinScopes(class), registered)
-	r.tainted(claim, class)
-	return nil
+	own := joinScope(claim.Labels[karpv1.LabelNodePool], class.Name)
+	r.mu.Lock()
+	r.standstills.pass(registered, own)
+	r.mu.Unlock()
+	r.Breakers.Joined(slices.Concat(r.Cloud.JoinScopes(class), []string{own}), registered)
+	return r.usable(ctx, claim, class.Name)
 }
 
 // class returns the node class of a claim; nil if it is gone.
@@ -168,6 +174,10 @@ func (r *Reconciler) late(ctx context.Context, claim *karpv1.NodeClaim, usual ti
 		f = unexplained(found, usual)
 	}
 	r.count(claim, f.Cause)
+	certain := f.Certainty == cloud.Certain
+	r.mu.Lock()
+	r.cases[claim.UID].covered = certain && (f.Standing || f.Scope != "")
+	r.mu.Unlock()
 	before := claim.DeepCopy()
 	if condition.SetUnknown(claim, karpv1.ConditionRegistered, f.Cause, text(f), r.Now()) {
 		if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -179,7 +189,9 @@ func (r *Reconciler) late(ctx context.Context, claim *karpv1.NodeClaim, usual ti
 	if explained {
 		r.shared(class, f)
 	}
-	r.Breakers.Failed(claim.UID)
+	if certain {
+		r.Breakers.Failed(claim.UID) // any other may still join, and is waited for until it has had its time
+	}
 	return r.tellPods(ctx, claim, f)
 }
 
@@ -223,7 +235,9 @@ func unexplained(found []cloud.Finding, usual time.Duration) cloud.Finding {
 	message := fmt.Sprintf("the instance has not become a node after %v, and nothing was found that explains it", usual.Round(time.Second))
 	var missed []string
 	for _, f := range found {
-		missed = append(missed, f.Message)
+		if !f.Joins {
+			missed = append(missed, f.Message)
+		}
 	}
 	if len(missed) > 0 {
 		message += "; " + strings.Join(missed, "; ")
@@ -262,6 +276,7 @@ func (r *Reconciler) ended(ctx context.Context, claim *karpv1.NodeClaim, launche
 		r.Events.Warn(claim, cause, "Node of NodeClaim %s did not join: %s", claim.Name, text(f))
 		r.shared(class, f)
 	}
+	r.timedOut(claim, cause, launched)
 	r.Breakers.Failed(claim.UID)
 	r.Metrics.JoinWaste.WithLabelValues(cause).Add(r.Now().Sub(launched).Hours())
 	r.mu.Lock()
@@ -298,7 +313,7 @@ func (r *Reconciler) forget(name string) {
 	uid := r.names[name]
 	delete(r.names, name)
 	delete(r.cases, uid)
-	delete(r.stuck, uid)
+	delete(r.standstills.stuck, uid)
 	r.mu.Unlock()
 	r.Times.Forget(uid)
 	r.Breakers.Gone(uid)

@@ -74,7 +74,7 @@ func launched(name string, pods ...string) *karpv1.NodeClaim {
 
 func reconciler(f *fixture.Fixture, o *oracle) *Reconciler {
 	return &Reconciler{
-		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {},
+		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {}, Timeout: 15 * time.Minute,
 		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
 	}
 }

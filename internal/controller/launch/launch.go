@@ -53,6 +53,8 @@ type Reconciler struct {
 	// launched remembers the claims whose launch is written down, until the cache shows it. A claim read
 	// from before that needs nothing.
 	launched sync.Map
+	// pauses keep a launch that has failed from being repeated at once.
+	pauses pauses
 }
 
 // Register adds the reconciler to mgr.
@@ -76,10 +78,15 @@ func wakes() predicate.Predicate {
 // Reconcile takes one claim one step further: finalizer, instance, or failure.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil {
+	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if claim == nil {
+		r.pauses.forget(req.Name)
+		return reconcile.Result{}, nil
+	}
 	if condition.IsTrue(claim, karpv1.ConditionLaunched) {
+		r.pauses.forget(req.Name)
 		r.launched.Delete(claim.UID)
 		return reconcile.Result{}, nil
 	}
@@ -89,6 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// Nothing is bought before the finalizer is there to give it back.
 	if !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
+	}
+	if rest := r.pauses.rest(claim, r.Now()); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	launched, claim, err := r.launch(ctx, claim)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -216,6 +226,7 @@ func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err er
 	if notReady := (*cloud.NodeClassNotReadyError)(nil); errors.As(err, &notReady) {
 		return r.giveUp(ctx, claim, "nodeclass_not_ready", err)
 	}
+	r.pauses.failed(claim, r.Now())
 	reason, message := "LaunchFailed", cut(err.Error())
 	if create := (*cloud.CreateError)(nil); errors.As(err, &create) {
 		reason, message = create.Reason, create.Message

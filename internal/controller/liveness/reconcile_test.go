@@ -1,11 +1,14 @@
 package liveness
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +21,9 @@ import (
 )
 
 func reconciler(f *fixture.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, Health: poolhealth.NewTracker(f.API, f.Now), LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{
+		Client: f.API, Health: poolhealth.NewTracker(f.API, f.Now), Events: f.Events, LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
+	}
 }
 
 func TestLateClaims(t *testing.T) {
@@ -125,8 +130,57 @@ func TestPoolOfThatNameIsAnother(t *testing.T) {
 			}
 		}
 		f.Get(pool)
-		if diff := cmp.Diff(before.Status, pool.Status); diff != "" {
+		if diff := gocmp.Diff(before.Status, pool.Status); diff != "" {
 			t.Errorf("pool (-before +after):\n%s", diff)
 		}
 	})
+}
+
+// A node that has registered and never becomes Ready is terminated after a while, unless it is of use to somebody.
+func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
+	never := func(c *karpv1.NodeClaim) {
+		fixture.Registered(c)
+		condition.SetUnknown(c, karpv1.ConditionInitialized, "NodeNeverReady", "cni plugin not initialized", fixture.Start.Add(time.Minute))
+	}
+	kept := func(o client.Object) { o.SetAnnotations(map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}) }
+	finished := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+	silent, ready := fixture.Joined("a", fixture.NotReady), fixture.Joined("a")
+	watched := fixture.Joined("a", fixture.NotReady, func(n *corev1.Node) { kept(n) })
+	wanted := fixture.Claim("a", never, func(c *karpv1.NodeClaim) { kept(c) })
+	daemons := []client.Object{fixture.Pod("agent", "node-a", fixture.Daemon), fixture.Pod("job", "node-a", finished), fixture.Pod("elsewhere", "node-b")}
+	for _, tt := range []struct {
+		name  string
+		claim *karpv1.NodeClaim
+		node  *corev1.Node
+		pods  []client.Object
+		age   time.Duration
+		ended bool
+		wait  time.Duration
+	}{
+		{name: "in time", node: silent, age: 10 * time.Minute, wait: 5 * time.Minute},
+		{name: "nothing uses it", node: silent, age: ReadinessTimeout, ended: true},
+		{name: "daemons and what is finished do not use it", node: silent, pods: daemons, age: ReadinessTimeout, ended: true},
+		{name: "a pod is on it", node: silent, pods: []client.Object{fixture.Pod("web", "node-a")}, age: ReadinessTimeout, wait: useAgain},
+		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: useAgain},
+		{name: "somebody looks at it", node: watched, age: ReadinessTimeout, wait: useAgain},
+		{name: "somebody wants the claim to stay", claim: wanted, node: silent, age: time.Hour, wait: useAgain},
+		{name: "the Node is gone", age: ReadinessTimeout, ended: true},
+		{name: "it waits for something else", claim: fixture.Claim("a", fixture.Registered), node: silent, age: time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(slices.Clone(tt.pods), cmp.Or(tt.claim, fixture.Claim("a", never)))
+			if tt.node != nil {
+				objects = append(objects, tt.node.DeepCopy())
+			}
+			f := fixture.New(t, objects...)
+			f.Clock = f.Clock.Add(tt.age)
+			result := f.Reconcile(reconciler(f), "a")
+			if ended := f.Claim("a").DeletionTimestamp != nil; ended != tt.ended || result.RequeueAfter != tt.wait {
+				t.Errorf("terminated %v, looked at again after %v; want %v, %v", ended, result.RequeueAfter, tt.ended, tt.wait)
+			}
+			if tt.ended && f.Counted("readiness_timeout") != 1 {
+				t.Error("not counted as readiness_timeout")
+			}
+		})
+	}
 }

@@ -48,6 +48,8 @@ type Metrics struct {
 	JoinFailures, JoinWaste *prometheus.CounterVec
 	// InvalidPlans broke a rule when they were checked.
 	InvalidPlans prometheus.Counter
+	// EnginePanics, by pass, are plans that panicked; RunnablePanics, by loop, are panics beside plans.
+	EnginePanics, RunnablePanics *prometheus.CounterVec
 	// DoctorFindings by check, severity: what the last look at the cluster has found.
 	DoctorFindings *prometheus.GaugeVec
 }
@@ -92,6 +94,17 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		Name: "dovetail_invalid_plans_total", Help: "Plans that broke a rule when they were checked: a defect of the program. The launches in question were not made.",
 	})
 	d.register(m.InvalidPlans)
+	m.EnginePanics = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dovetail_engine_panics_total", Help: "Plans that panicked, by pass: a defect of the program. They are made again without the pods concerned.",
+	}, []string{"pass"})
+	m.RunnablePanics = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dovetail_runnable_panics_total", Help: "Loops that panicked and were started again, by loop: a defect of the program.",
+	}, []string{"loop"})
+	d.register(m.EnginePanics)
+	for _, pass := range []string{"provisioning", "disruption", "capacity-buffers"} {
+		m.EnginePanics.WithLabelValues(pass) // an alert on the increase misses a counter that begins with 1
+	}
+	d.register(m.RunnablePanics)
 	d.register(m.UnknownInstances)
 	d.register(m.Adopted)
 	d.register(m.CollectionRefused)

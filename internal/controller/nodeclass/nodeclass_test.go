@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -91,6 +92,19 @@ func TestResolutionIsWritten(t *testing.T) {
 	}
 	if class(f).ResourceVersion != version {
 		t.Error("written again, though nothing has changed")
+	}
+}
+
+// An edit that has no effect is said on the class, and does not stop it.
+func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
+	f := fixture.New(t, fixture.Class(stamped, func(c *awsv1.EC2NodeClass) {
+		c.Spec.AMIFamily = awsv1.AMIFamilyBottlerocket
+		c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": 2}`)}
+	}))
+	f.Reconcile(reconciler(f, &account{resolution: cloud.Resolution{Next: time.Minute}}), "default")
+	want := []string{"Warning FieldWithoutEffect spec.kubelet.podsPerCore: the image family has no setting for it, so it is ignored"}
+	if diff := cmp.Diff(want, f.Said()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
 // countEvery is how often usage is written.
@@ -77,7 +78,7 @@ func (c *Counter) pass(ctx context.Context) error {
 		}
 		sum := withZeros(used[pool.Name])
 		before := pool.DeepCopy()
-		nodes := sum.Name(cluster.ResourceNodes, resource.DecimalSI).Value()
+		nodes := quantity.Value(sum[cluster.ResourceNodes])
 		pool.Status.Resources, pool.Status.Nodes = sum, &nodes
 		if equality.Semantic.DeepEqual(before.Status, pool.Status) {
 			continue

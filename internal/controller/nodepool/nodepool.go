@@ -12,14 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/support"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -33,15 +36,38 @@ type Reconciler struct {
 	Now    func() time.Time
 	// StaticCapacity is the feature gate of that name.
 	StaticCapacity bool
+	// Held says why no instance may be launched for a pool of this class now, and when that is to be looked at again; zero if a change
+	// is announced by Wake. Nil holds nothing back.
+	Held func(pool, class string) (f cloud.Finding, until time.Time, held bool)
+	// Wake, if set, has every pool looked at again at once, for each item.
+	Wake <-chan ctrlevent.GenericEvent
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr)
+	if r.Wake != nil {
+		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.all)))
+	}
+	return b.
 		Named("nodepool.readiness").
 		For(&karpv1.NodePool{}).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
 		Complete(conflict.Retry(r))
+}
+
+// all are the requests for every pool.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var pools karpv1.NodePoolList
+	if err := r.Client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.Error("list NodePools to look at them again", "error", err)
+		return nil
+	}
+	out := make([]reconcile.Request, 0, len(pools.Items))
+	for i := range pools.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+	}
+	return out
 }
 
 // Reconcile validates the pool, looks at its node class, and warns of fields that do nothing yet.
@@ -72,11 +98,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	before := pool.DeepCopy()
 	judge(pool, class, r.Now())
+	again := reconcile.Result{RequeueAfter: r.hold(pool)}
 	if equality.Semantic.DeepEqual(before.Status, pool.Status) {
-		return reconcile.Result{}, nil
+		return again, nil
 	}
 	err = r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return reconcile.Result{}, client.IgnoreNotFound(err)
+	return again, client.IgnoreNotFound(err)
+}
+
+// hold says on the pool whether launches for it are held back, and returns when to look again; zero if a change is announced.
+func (r *Reconciler) hold(pool *karpv1.NodePool) time.Duration {
+	if r.Held == nil {
+		return 0
+	}
+	f, until, held := r.Held(pool.Name, pool.Spec.Template.Spec.NodeClassRef.Name)
+	if !held {
+		condition.Clear(pool, karpv1.ConditionNodesCanJoin, r.Now())
+		return 0
+	}
+	condition.SetFalse(pool, karpv1.ConditionNodesCanJoin, f.Cause, f.Text(), r.Now())
+	if until.IsZero() {
+		return 0
+	}
+	return max(until.Sub(r.Now()), time.Second)
 }
 
 // judge sets the pool's conditions from what it says and from its node class, nil if there is none.

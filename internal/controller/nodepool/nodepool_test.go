@@ -16,6 +16,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/controller/killtest"
 )
@@ -237,5 +238,35 @@ func TestCounter(t *testing.T) {
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
 	if f.Get(p); p.Status.Nodes != nil {
 		t.Error("another provider's pool was counted")
+	}
+}
+
+// A pool with nodes that do not come up says why nothing is launched for it, is looked at again when the next node may be tried, and
+// says nothing of it any more when one has come up.
+func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
+	f := fixture.New(t, unjudged(), fixture.Class())
+	held, until := true, fixture.Start.Add(time.Minute)
+	r := reconciler(f)
+	r.Held = func(pool, class string) (cloud.Finding, time.Time, bool) {
+		if pool != "general" || class != "default" {
+			t.Errorf("pool %q of class %q is looked up", pool, class)
+		}
+		return cloud.Finding{Cause: "NodeNeverReady", Message: "cni plugin not initialized"}, until, held
+	}
+	if again := f.Reconcile(r, "general").RequeueAfter; again != time.Minute {
+		t.Errorf("looked at again after %v, want a minute", again)
+	}
+	ready, _ := condition.Get(pool(f), condition.Ready)
+	if ready.Status != metav1.ConditionFalse || ready.Reason != "NodeNeverReady" || ready.Message != "cni plugin not initialized" {
+		t.Errorf("Ready is %+v", ready)
+	}
+	until = time.Time{}
+	if again := f.Reconcile(r, "general").RequeueAfter; again != 0 {
+		t.Errorf("looked at again after %v while a node is being tried, want at the next change", again)
+	}
+	held = false
+	f.Reconcile(r, "general")
+	if _, there := condition.Get(pool(f), karpv1.ConditionNodesCanJoin); there || !condition.IsReady(pool(f)) {
+		t.Errorf("conditions %+v", pool(f).Status.Conditions)
 	}
 }

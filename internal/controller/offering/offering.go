@@ -112,18 +112,29 @@ func (l *Loop) types(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.Ins
 	return types, nil
 }
 
+// builtIn is what the event PricesBuiltIn says.
+const builtIn = "%s prices are those that ship with the program%s: %v"
+
 // remark says on the pool where its prices come from, if not from the cloud.
 func (l *Loop) remark(pool *karpv1.NodePool, state []cloud.PriceState) {
 	for _, s := range state {
 		switch {
 		case s.Unasked != "":
-			l.Events.WarnEvery(remindUnasked, pool, "PricesBuiltIn", "%s prices are those that ship with the program: %s", s.CapacityType, s.Unasked)
+			l.Events.WarnEvery(remindUnasked, pool, "PricesBuiltIn", builtIn, s.CapacityType, basis(s), s.Unasked)
 		case s.BuiltIn():
-			l.Events.WarnEvery(remindFailed, pool, "PricesBuiltIn", "%s prices are those that ship with the program: %v", s.CapacityType, s.Err)
+			l.Events.WarnEvery(remindFailed, pool, "PricesBuiltIn", builtIn, s.CapacityType, basis(s), s.Err)
 		case s.Err != nil:
 			l.Events.WarnEvery(remindFailed, pool, "PricesOutdated", "%s prices are those of %s: %v", s.CapacityType, s.Read.UTC().Format(time.RFC3339), s.Err)
 		}
 	}
+}
+
+// basis says in parentheses which prices ship with the program.
+func basis(s cloud.PriceState) string {
+	if s.Basis == "" {
+		return ""
+	}
+	return " (" + s.Basis + ")"
 }
 
 // place is where a type is bought.

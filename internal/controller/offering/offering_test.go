@@ -142,6 +142,7 @@ func TestWherePricesComeFrom(t *testing.T) {
 		{"denied", cloud.PriceState{Err: denied}, "PricesBuiltIn on-demand prices are those that ship with the program: AccessDenied", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"denied since", cloud.PriceState{Read: read, Err: denied}, "PricesOutdated on-demand prices are those of 2026-01-01T00:00:00Z: AccessDenied", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
 		{"nobody asks", cloud.PriceState{Unasked: "an isolated VPC"}, "PricesBuiltIn on-demand prices are those that ship with the program: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"GovCloud", cloud.PriceState{Unasked: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are those that ship with the program (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"not read yet", cloud.PriceState{}, "", []string{"dovetail_prices_built_in on-demand 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

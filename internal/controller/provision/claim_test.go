@@ -77,7 +77,7 @@ func TestPoolChangesBeforeTheClaimComes(t *testing.T) {
 	}
 	changed.Spec.Template.Labels = map[string]string{"version": "2"}
 	f.Do(f.API.Update(t.Context(), changed))
-	if err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
+	if _, err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
 		t.Fatal(err)
 	}
 	got := claims(t, f.API)

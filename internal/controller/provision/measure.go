@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -13,14 +14,25 @@ import (
 // by is the controller that metrics of plans name.
 const by = "provisioner"
 
+// budget bounds the work of a plan, and abandons it when ctx ends.
+func budget(ctx context.Context) schedule.Budget {
+	b := schedule.Bounded()
+	b.Stop = func() bool { return ctx.Err() != nil }
+	return b
+}
+
 // solve makes a plan, and shows that it is being made.
-func (p *Provisioner) solve(snap *snapshot.Snapshot) (schedule.Plan, time.Duration) {
+func (p *Provisioner) solve(ctx context.Context, snap *snapshot.Snapshot) (schedule.Plan, time.Duration) {
 	start := p.Now()
 	took := func() time.Duration { return p.Now().Sub(start) }
 	p.plans++
 	done := p.Metrics.Plans.Begin(by, strconv.Itoa(p.plans), len(snap.Pods), took)
 	defer done()
-	plan := schedule.Solve(snap, schedule.Budget{})
+	solve := p.Solve
+	if solve == nil {
+		solve = schedule.Solve
+	}
+	plan := solve(snap, budget(ctx))
 	p.Metrics.SchedulingSeconds.WithLabelValues(by).Observe(took().Seconds())
 	return plan, took()
 }

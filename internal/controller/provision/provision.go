@@ -22,7 +22,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -69,8 +71,19 @@ type Provisioner struct {
 	Now       func() time.Time
 	// ValidatePlans has each plan checked before it is carried out; launches that break a rule are not made.
 	ValidatePlans bool
+	// Solve makes plans; nil stands for schedule.Solve.
+	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
+	// FindRoom finds room for capacity buffers; nil stands for buffer.Plan.
+	FindRoom func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Room
+	// Quarantine remembers the pods that are left out; nil stands for an empty one of this Provisioner.
+	Quarantine *quarantine.Book
+	// Panics records plans that panicked; nil records nothing.
+	Panics *panics.Reporter
 
 	plans int // made so far
+	// fruitless counts in a row the searches for the cause of a panic that found none; the next is not made before nextSearch.
+	fruitless  int
+	nextSearch time.Time
 }
 
 // NeedLeaderElection makes sure that only one process buys.
@@ -79,7 +92,8 @@ func (p *Provisioner) NeedLeaderElection() bool { return true }
 // Start runs a pass for each batch of pods until ctx ends.
 func (p *Provisioner) Start(ctx context.Context) error {
 	for p.Batch.Wait(ctx) {
-		if err := p.pass(ctx); err != nil && ctx.Err() == nil {
+		// What panics beside the planning is a defect, too, and no reason to stop for it: the next pass may go through.
+		if err := p.protected(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("provisioning", "error", err)
 		}
 	}
@@ -93,7 +107,10 @@ func (p *Provisioner) Start(ctx context.Context) error {
 func (p *Provisioner) settled(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
 	for {
 		done := p.State.Buying()
-		snap, err := p.State.Snapshot(ctx)
+		err := panics.Error(func() (err error) { // or nobody would ever create claims again
+			snap, err = p.State.Snapshot(ctx)
+			return err
+		})
 		if err == nil && !changingHands(snap) {
 			return snap, done, nil
 		}
@@ -141,19 +158,47 @@ func (p *Provisioner) pass(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	plan, err := p.place(ctx, snap)
-	return errors.Join(err, p.keepRoom(ctx, snap, plan))
+	if p.Quarantine == nil {
+		p.Quarantine = quarantine.NewBook(p.Now)
+	}
+	var errs []error
+	for i := range replans {
+		d := p.place(ctx, snap)
+		if d.snap == nil { // room for buffers is what pods leave
+			return errors.Join(append(errs, d.err)...)
+		}
+		if len(d.refused) == 0 {
+			return errors.Join(append(errs, d.err, p.keepRoom(ctx, d.snap, d.plan))...)
+		}
+		// What was created meanwhile is in the next snapshot.
+		if snap, err = p.State.Snapshot(ctx); err != nil {
+			return errors.Join(append(errs, d.err, err)...)
+		}
+		p.blame(ctx, snap, d.refused, i == replans-1)
+		errs = append(errs, d.err)
+	}
+	return errors.Join(errs...)
+}
+
+// decision is what was planned, and what became of it.
+type decision struct {
+	// snap is what was planned: the snapshot without the pods that are left out. Nil if nothing was.
+	snap *snapshot.Snapshot
+	plan schedule.Plan
+	// refused are the launches that the API server finds invalid.
+	refused []refusal
+	err     error
 }
 
 // place plans the pods and creates the claims that they need.
-func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (schedule.Plan, error) {
-	if len(snap.Pods) == 0 {
-		p.measure(snap, schedule.Plan{})
-		return schedule.Plan{}, nil
+func (p *Provisioner) place(ctx context.Context, all *snapshot.Snapshot) decision {
+	if len(all.Pods) == 0 {
+		p.measure(all, schedule.Plan{})
+		return decision{snap: all}
 	}
-	plan, took := p.solve(snap)
-	if p.ValidatePlans {
-		plan = p.vet(snap, plan)
+	snap, plan, took, err := p.planned(ctx, all)
+	if err != nil {
+		return decision{err: err}
 	}
 	p.measure(snap, plan)
 	if len(plan.Launches) > 0 {
@@ -162,7 +207,8 @@ func (p *Provisioner) place(ctx context.Context, snap *snapshot.Snapshot) (sched
 	p.tellPods(plan, snap.Closed)
 	p.tellPools(plan, snap)
 	free, err := p.revoke(ctx, plan.Launches)
-	return plan, errors.Join(err, p.launch(ctx, free, snap.Labels))
+	refused, failed := p.launch(ctx, free, snap.Labels)
+	return decision{snap: snap, plan: plan, refused: refused, err: errors.Join(err, failed)}
 }
 
 func launchedPods(plan schedule.Plan) int {
@@ -190,16 +236,31 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 			}
 		}
 	}
+	for _, t := range plan.Ignored {
+		p.Events.WarnEvery(failedSchedulingQuiet, t.Pod, "InvalidNodeAffinity", "%s", ignored(t))
+	}
 	for i := range plan.Rejected {
 		r := &plan.Rejected[i]
 		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
 			continue
+		}
+		if leftOut(r) {
+			continue // it has an event of its own
 		}
 		if r.Reasons[0].Code == schedule.DeviceClaims {
 			p.Log.Info("pod with resource claims is not planned for", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
 		}
 		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))
 	}
+}
+
+// ignored says which terms of a pod are left out, and what to do.
+func ignored(t schedule.IgnoredTerms) string {
+	reasons := make([]schedule.Reason, len(t.Why))
+	for i, why := range t.Why {
+		reasons[i].Message = why
+	}
+	return "Terms of the pod's node affinity are ignored; correct or remove them: " + sentence(reasons)
 }
 
 // tellPools records on pools that their own requirements leave nothing to launch.
@@ -267,18 +328,24 @@ func sentence(reasons []schedule.Reason) string {
 }
 
 // launch creates the NodeClaims of a plan. They are independent: one that is refused does not hold up the rest.
-func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) error {
+func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) ([]refusal, error) {
 	errs := make([]error, len(launches))
 	var group errgroup.Group
 	group.SetLimit(createAtOnce)
 	for i := range launches {
 		group.Go(func() error {
-			errs[i] = p.create(ctx, &launches[i], labels)
+			errs[i] = panics.Error(func() error { return p.create(ctx, &launches[i], labels) })
 			return nil
 		})
 	}
 	_ = group.Wait() // the errors are in errs
-	return errors.Join(errs...)
+	var refused []refusal
+	for i, err := range errs {
+		if apierrors.IsInvalid(err) {
+			refused = append(refused, refusal{&launches[i], err})
+		}
+	}
+	return refused, errors.Join(errs...)
 }
 
 // create makes one NodeClaim, unless its pool has changed since the plan was made.

@@ -273,7 +273,7 @@ func TestPoolGoesBeforeTheClaimComes(t *testing.T) {
 			if again {
 				f.Do(f.API.Create(t.Context(), fixture.Pool("general")))
 			}
-			err = p.launch(t.Context(), plan.Launches, s.Labels)
+			_, err = p.launch(t.Context(), plan.Launches, s.Labels)
 			if got := len(claims(t, f.API)); got != 0 || again != (err == nil) {
 				t.Errorf("%d claims, error %v", got, err)
 			}

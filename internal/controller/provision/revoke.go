@@ -13,6 +13,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
@@ -44,7 +45,7 @@ func (p *Provisioner) revoke(ctx context.Context, launches []schedule.Launch) ([
 			continue
 		}
 		group.Go(func() error {
-			errs[i] = LetGo(ctx, p.Client, p.Live, claim.Name, wanted)
+			errs[i] = panics.Error(func() error { return LetGo(ctx, p.Client, p.Live, claim.Name, wanted) })
 			return nil
 		})
 	}

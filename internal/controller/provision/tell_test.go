@@ -26,6 +26,15 @@ func TestEvents(t *testing.T) {
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: karpv1.LabelNodePool, Operator: corev1.NodeSelectorOpDoesNotExist}}}},
 		}}}
 	}
+	team := func(p *karpv1.NodePool) {
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: "example.com/team", Operator: corev1.NodeSelectorOpExists}}
+	}
+	prefers := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight:     1,
+			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "example.com/team", Operator: corev1.NodeSelectorOpIn, Values: []string{"team a"}}}},
+		}}}}
+	}
 	for _, c := range []struct {
 		name string
 		pool func(*karpv1.NodePool)
@@ -36,6 +45,10 @@ func TestEvents(t *testing.T) {
 		{"row 38: a host name", func(*karpv1.NodePool) {}, by(corev1.LabelHostname), []string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "kubernetes.io/hostname"`}},
 		{"row 39: a label of ours", func(*karpv1.NodePool) {}, by("sub.karpenter.sh/x"), []string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "sub.karpenter.sh/x"`}},
 		{"row 40: it wants no node of ours", func(*karpv1.NodePool) {}, optsOut, nil},
+		{"an invalid preference", team, prefers, []string{
+			"Normal Nominated Pod should schedule on: nodeclaim/general-",
+			`Warning InvalidNodeAffinity Terms of the pod's node affinity are ignored; correct or remove them: preferred node affinity term 0: label "example.com/team": no node can have the value "team a"`,
+		}},
 		{"row 95: a pool without types", s390x, func(*corev1.Pod) {}, []string{
 			"Warning FailedScheduling Failed to schedule pod, ", "Warning NoCompatibleInstanceTypes The pool can launch nothing: its own requirements filtered out all instance types: ",
 		}},
@@ -69,7 +82,7 @@ func TestRelaxedMinValuesAreTold(t *testing.T) {
 		}
 		plan := schedule.Solve(s, schedule.Budget{})
 		plan.Launches[0].MinValuesRelaxed = relaxed
-		if err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
+		if _, err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
 			t.Fatal(err)
 		}
 		if got := claims(t, f.API)[0].Annotations[karpv1.AnnotationMinValuesRelaxed]; got != value {

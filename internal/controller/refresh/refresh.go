@@ -55,6 +55,9 @@ func (c *Catalog) Start(ctx context.Context) error {
 			}
 			types.Reset(c.wait(err))
 		case <-version.C:
+			if slices.ContainsFunc(c.Cloud.PriceState(), func(s cloud.PriceState) bool { return s.Due }) {
+				types.Reset(0) // a node class is the first of its platform
+			}
 			err := c.Cloud.RefreshVersion(ctx)
 			if errors.Is(err, cloud.ErrIdentityMismatch) {
 				return err

@@ -17,6 +17,8 @@ type shop struct {
 	began  time.Time
 	read   []time.Duration
 	denied int
+	// due is when prices of a new platform are needed.
+	due time.Duration
 }
 
 func (s *shop) Refresh(context.Context) error {
@@ -30,6 +32,9 @@ func (s *shop) Refresh(context.Context) error {
 func (s *shop) RefreshVersion(context.Context) error { return nil }
 
 func (s *shop) PriceState() []cloud.PriceState {
+	if s.due > 0 && time.Since(s.began) >= s.due && len(s.read) == 0 {
+		return []cloud.PriceState{{CapacityType: "on-demand", Due: true}}
+	}
 	if s.denied > 0 {
 		return []cloud.PriceState{{CapacityType: "on-demand", Err: errors.New("denied")}}
 	}
@@ -61,4 +66,19 @@ func TestCatalogIsRenewed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The first node class of Windows does not wait half a day for its prices.
+func TestPricesOfANewPlatformAreReadSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := &shop{began: time.Now(), due: 7 * time.Minute}
+		if err := (&Catalog{Cloud: s, Log: slog.New(slog.DiscardHandler)}).Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{10 * time.Minute}; !slices.Equal(s.read, want) {
+			t.Errorf("read after %v, want %v", s.read, want)
+		}
+	})
 }

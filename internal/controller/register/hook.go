@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 )
 
 // Hook has a say in when a Node counts as registered. Hooks are asked side by side, and again until each is
@@ -55,7 +57,12 @@ func ask(ctx context.Context, hooks []Hook, claim *karpv1.NodeClaim, node *corev
 	replies := make([]reply, len(hooks))
 	var all sync.WaitGroup
 	for n, hook := range hooks {
-		all.Go(func() { replies[n].answer, replies[n].err = hook.Ask(ctx, claim, node) })
+		all.Go(func() {
+			replies[n].err = panics.Error(func() (err error) {
+				replies[n].answer, err = hook.Ask(ctx, claim, node)
+				return err
+			})
+		})
 	}
 	all.Wait()
 	out := answers{labels: map[string]string{}}

@@ -109,6 +109,30 @@ func TestHookIsSatisfiedLater(t *testing.T) {
 	}
 }
 
+// A person, or an agent, takes a taint of the NodePool off the node while a hook is pending: it does not come back.
+func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
+	f := fixture.New(t, theClaim(), fixture.Joined("a"))
+	network := waits("network", time.Second)
+	r := reconciler(f)
+	r.Hooks = []Hook{network}
+	f.Reconcile(r, "a")
+	n := f.Node("node-a")
+	if diff := cmp.Diff([]string{dedicated, starting, unregisteredT}, fixture.Taints(n)); diff != "" {
+		t.Fatalf("while the hook is pending, taints (-want +got):\n%s", diff)
+	}
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/own" })
+	f.Do(f.API.Update(f.Context(), n))
+	f.Reconcile(r, "a") // the hook is still pending
+	if diff := cmp.Diff([]string{starting, unregisteredT}, fixture.Taints(f.Node("node-a"))); diff != "" {
+		t.Errorf("on the next pass, taints (-want +got):\n%s", diff)
+	}
+	network.answer.Wait = 0
+	f.Reconcile(r, "a")
+	if diff := cmp.Diff([]string{starting}, fixture.Taints(f.Node("node-a"))); diff != "" {
+		t.Errorf("once registered, taints (-want +got):\n%s", diff)
+	}
+}
+
 func TestPoolOfThatNameIsAnother(t *testing.T) {
 	t.Run("lifecycle row 15: the node registers, and a pool that has the name of its own is not judged", func(t *testing.T) {
 		pool := fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })

@@ -26,6 +26,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
 	"github.com/dovetail-k8s/dovetail/internal/controller/conflict"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
@@ -39,8 +40,6 @@ const (
 	// SettleTime is how long a decision must hold before it is acted upon: of many nodes that fail at once, and of which
 	// somebody reports that they have done so for long, some show first.
 	SettleTime = 10 * time.Second
-	// share is the share of nodes, in percent and rounded up, that may be unhealthy for any to be repaired.
-	share = 20
 	// reason of the deletion in metrics, and for the pods that are driven off.
 	reason, reasonUnhealthy = "unhealthy", "Unhealthy"
 )
@@ -115,13 +114,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.undecide(node.Name)
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	ward, err := r.ward(ctx, claim)
+	scope := blastradius.PoolOf(claim)
+	count, err := r.count(ctx, scope)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !ward.repairs() {
+	if count.Blocked() {
 		r.undecide(node.Name)
-		r.block(ctx, node, claim, ward)
+		r.block(ctx, node, claim, count)
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	if wait := r.settling(node.Name); wait > 0 {
@@ -166,50 +166,42 @@ func diagnose(node *corev1.Node, policies []cloud.RepairPolicy) (ill corev1.Node
 	return ill, due, found
 }
 
-// ward is the nodes that are looked at together.
-type ward struct {
-	pool             string // empty for all nodes of the cluster
-	total, unhealthy int
-}
-
-// repairs reports whether so few are unhealthy that the fault is theirs: of many that fail at once, the cause is likely one
-// that another node would suffer from, too.
-func (w ward) repairs() bool { return w.unhealthy <= (w.total*share+99)/100 }
-
-func (r *Reconciler) ward(ctx context.Context, claim *karpv1.NodeClaim) (ward, error) {
-	w := ward{pool: claim.Labels[karpv1.LabelNodePool]}
+// count counts the nodes of a scope: of many that fail at once, the cause is likely one that another node would suffer from, too.
+func (r *Reconciler) count(ctx context.Context, scope blastradius.Scope) (blastradius.Count, error) {
+	var count blastradius.Count
 	var opts []client.ListOption
-	if w.pool != "" {
-		opts = append(opts, client.MatchingLabels{karpv1.LabelNodePool: w.pool})
+	if scope.NodePool != "" {
+		opts = append(opts, client.MatchingLabels{karpv1.LabelNodePool: scope.NodePool})
 	}
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		return w, err
+		return count, err
 	}
-	w.total = len(nodes.Items)
+	count.Total = len(nodes.Items)
 	for i := range nodes.Items {
 		if _, _, ill := diagnose(&nodes.Items[i], r.Policies); ill {
-			w.unhealthy++
+			count.Unhealthy++
 		}
 	}
-	return w, nil
+	return count, nil
 }
 
 // block says on node, claim and pool that nothing is repaired.
-func (r *Reconciler) block(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, w ward) {
-	place := "cluster"
+func (r *Reconciler) block(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, count blastradius.Count) {
+	scope := blastradius.PoolOf(claim)
 	objects := []event.Object{node, claim}
-	if w.pool != "" {
-		place = "nodepool"
+	if scope.NodePool != "" {
 		pool := &karpv1.NodePool{}
-		if r.Client.Get(ctx, client.ObjectKey{Name: w.pool}, pool) == nil {
+		if r.Client.Get(ctx, client.ObjectKey{Name: scope.NodePool}, pool) == nil {
 			objects = append(objects, pool)
 		}
 	}
 	for _, o := range objects {
-		r.Events.WarnEvery(remindEvery, o, "NodeRepairBlocked", "more than %d%% nodes are unhealthy in the %s", share, place)
+		r.Events.WarnEvery(remindEvery, o, blastradius.EventBlocked, "more than %d%% nodes are unhealthy in the %s",
+			blastradius.UnhealthyPercent, scope.Kind())
 	}
-	r.Log.Warn("unhealthy node is not repaired, too many others are unhealthy", "Node", node.Name, "NodePool", w.pool, "unhealthy", w.unhealthy, "nodes", w.total)
+	r.Log.Warn("unhealthy node is not repaired, too many others are unhealthy", "Node", node.Name, "NodePool", scope.NodePool,
+		"unhealthy", count.Unhealthy, "nodes", count.Total)
 }
 
 // repair ends the claim. Nobody waits for its pods: a node that has been like this for so long will not let them go.
@@ -248,8 +240,8 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 
 // expired reports whether the claim's time is over already.
 func expired(claim *karpv1.NodeClaim, now time.Time) bool {
-	at, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.AnnotationTerminationTimestamp])
-	return err == nil && at.Before(now)
+	at, err := claim.TerminationDeadline()
+	return err == nil && at != nil && at.Before(now)
 }
 
 // snake writes a condition's type as metrics do: ContainerRuntimeReady is container_runtime_ready.

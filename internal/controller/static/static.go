@@ -22,7 +22,9 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
 	"github.com/dovetail-k8s/dovetail/internal/controller/wake"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -36,6 +38,8 @@ const (
 	again, full = time.Minute, 30 * time.Second
 	// atOnce bounds how many NodeClaims are created or deleted in parallel.
 	atOnce = 20
+	// invalidQuiet is for how long a pool is not told again that its claims are refused.
+	invalidQuiet = 15 * time.Minute
 )
 
 // fleet is what is known of the nodes of a pool, and is told at once what was decided about them.
@@ -54,6 +58,7 @@ type Reconciler struct {
 	Client  client.Client
 	State   fleet
 	Labels  requirement.Labels
+	Events  *event.Recorder
 	Metrics *metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -108,6 +113,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			"nodes", counts.All(), "limit", static.Limit(pool), "created", granted)
 	}
 	if err := r.create(ctx, pool, granted); err != nil {
+		if apierrors.IsInvalid(err) { // it would be refused again: a change of the pool wakes us
+			r.Events.WarnEvery(invalidQuiet, pool, "NodeClaimInvalid",
+				"The API server refuses the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provision.Invalidity(err))
+			r.Log.Error("creating nodeclaims", "NodePool", pool.Name, "error", err)
+			return reconcile.Result{RequeueAfter: again}, nil
+		}
 		return reconcile.Result{}, err
 	}
 	if granted < missing {
@@ -116,20 +127,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// create makes n NodeClaims. They are independent: one that is refused does not hold up the rest.
+// create makes n NodeClaims. They are independent: one that fails does not hold up the rest. But they are alike: where the first is
+// invalid, the others are not tried.
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64) error {
-	errs := make([]error, n)
+	if n == 0 {
+		return nil
+	}
+	first := panics.Logged(r.Log, "static pool", func() error {
+		defer r.State.Release(pool.Name)
+		return r.createOne(ctx, pool)
+	})
+	errs := make([]error, n-1)
+	if apierrors.IsInvalid(first) {
+		for range errs {
+			r.State.Release(pool.Name)
+		}
+		return first
+	}
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range errs {
 		group.Go(func() error {
 			defer r.State.Release(pool.Name)
-			errs[i] = r.createOne(ctx, pool)
+			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.createOne(ctx, pool) })
 			return nil
 		})
 	}
 	_ = group.Wait() // the errors are in errs
-	return errors.Join(errs...)
+	return errors.Join(append(errs, first)...)
 }
 
 func (r *Reconciler) createOne(ctx context.Context, pool *karpv1.NodePool) error {
@@ -157,7 +182,7 @@ func (r *Reconciler) end(ctx context.Context, pool *karpv1.NodePool, nodes []*sn
 	group.SetLimit(atOnce)
 	for i, n := range nodes {
 		group.Go(func() error {
-			errs[i] = r.endOne(ctx, pool, n)
+			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.endOne(ctx, pool, n) })
 			return nil
 		})
 	}

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -26,7 +30,7 @@ func state(f *fixture.Fixture) *cluster.State {
 }
 
 func reconciler(f *fixture.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, State: state(f), Labels: engine.World(nil).Labels, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, State: state(f), Labels: engine.World(nil).Labels, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 // fixed is pool "general" with a number of nodes; a negative limit is none.
@@ -241,4 +245,31 @@ func TestReservations(t *testing.T) {
 		s.Release("general")
 	}
 	reserve(20, 7)
+}
+
+// Claims of a pool are alike: one that is invalid stands for all, and is not tried again at once.
+func TestInvalidPoolOfFixedSizeIsTriedOnceAMinute(t *testing.T) {
+	f := fixture.New(t, fixed(50, -1))
+	tried := 0
+	r := reconciler(f)
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			tried++
+			return apierrors.NewInvalid(schema.GroupKind{Group: karpv1.GroupVersion.Group, Kind: "NodeClaim"}, "general-", field.ErrorList{
+				field.Invalid(field.NewPath("spec", "requirements").Index(1), "team a", "must be a label value"),
+			})
+		},
+	})
+	result := f.Reconcile(r, "general")
+	if tried != 1 || result.RequeueAfter != again {
+		t.Errorf("tried %d times, again after %v", tried, result.RequeueAfter)
+	}
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning NodeClaimInvalid") || !strings.Contains(said, "spec.requirements[1]") {
+		t.Errorf("events\n%s", said)
+	}
+	r.Client = f.API
+	f.Reconcile(r, "general")
+	if got := len(live(t, f)); got != 50 {
+		t.Errorf("%d claims once the pool is valid, want 50", got)
+	}
 }

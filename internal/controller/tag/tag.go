@@ -41,7 +41,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.tagging").
 		For(&karpv1.NodeClaim{}).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 5,
+			// Most of the time is spent waiting for others, so that one call reads many instances; EC2 lets 10 tags a second through.
+			MaxConcurrentReconciles: 50,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
 		}).
 		Complete(conflict.Retry(r))

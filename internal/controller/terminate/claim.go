@@ -93,10 +93,17 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{}, client.IgnoreNotFound(r.release(ctx, claim))
 }
 
-// setDeadline writes down until when the drain may take. A deadline that is there already stands.
+// invalidDeadline is the reason of events about a deadline that cannot be read.
+const invalidDeadline = "InvalidTerminationTimestamp"
+
+// setDeadline writes down until when the drain may take. A deadline that is there already stands, unless it cannot be read.
 func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim) (annotated bool, err error) {
+	stands, invalid := claim.TerminationDeadline()
+	if invalid != nil {
+		r.Events.Warn(claim, invalidDeadline, "The %v", invalid)
+	}
 	grace := claim.Spec.TerminationGracePeriod
-	if grace == nil || claim.Annotations[karpv1.AnnotationTerminationTimestamp] != "" {
+	if grace == nil || stands != nil {
 		return false, nil
 	}
 	deadline := claim.DeletionTimestamp.Add(grace.Duration).Format(time.RFC3339)

@@ -1,6 +1,7 @@
 package terminate
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -82,6 +83,9 @@ func drainable(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp == nil || now.Sub(pod.DeletionTimestamp.Time) <= stuck
 }
 
+// longestGrace is the longest grace period in seconds that can be reckoned with; the API server admits longer ones.
+const longestGrace = int64(math.MaxInt64 / time.Second)
+
 // overdue reports whether a pod must be deleted now so that its own grace period ends by the deadline: one whose grace period
 // is as long as the node's must be as soon as the drain begins. A pod
 // that is already terminating is overdue when it would take longer than that.
@@ -93,7 +97,7 @@ func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 		return pod.DeletionTimestamp.After(*deadline)
 	}
 	grace := pod.Spec.TerminationGracePeriodSeconds
-	return grace != nil && !now.Before(deadline.Add(-time.Duration(*grace)*time.Second))
+	return grace != nil && !now.Before(deadline.Add(-time.Duration(min(*grace, longestGrace))*time.Second))
 }
 
 // grantedSeconds is the grace period of a forced deletion: what is left until the deadline, at least one

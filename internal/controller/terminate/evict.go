@@ -19,6 +19,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -108,7 +109,7 @@ func (e *Evictor) work(ctx context.Context) bool {
 	e.mu.Lock()
 	ask, wanted := e.asked[key]
 	e.mu.Unlock()
-	if wanted && !e.evict(ctx, key, ask) && ctx.Err() == nil {
+	if wanted && !e.survive(ctx, key, ask) && ctx.Err() == nil {
 		e.queue.AddRateLimited(key)
 		return true
 	}
@@ -120,6 +121,18 @@ func (e *Evictor) work(ctx context.Context) bool {
 		delete(e.asked, key)
 	}
 	return true
+}
+
+// survive is evict, which is tried again where it panics.
+func (e *Evictor) survive(ctx context.Context, key podKey, ask eviction) (done bool) {
+	err := panics.Logged(e.Log, "eviction of pod "+key.namespace+"/"+key.name, func() error {
+		done = e.evict(ctx, key, ask)
+		return nil
+	})
+	if err != nil {
+		e.Metrics.RunnablePanics.WithLabelValues("evictor").Inc()
+	}
+	return done
 }
 
 // evict takes one pod one step further and reports whether nothing is left to do for it.

@@ -2,6 +2,7 @@ package terminate
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -123,6 +125,58 @@ func TestEvict(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod of a StatefulSet is replaced by one of its name between the read of the cache and the call: the API server has the successor,
+// on another node, and reads in the call which pod is meant.
+func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
+	past := fixture.Start.Add(-time.Hour)
+	for name, deadline := range map[string]*time.Time{"evicted": nil, "deleted past its deadline": &past} {
+		t.Run(name, func(t *testing.T) {
+			successor := fixture.Pod("web", "node-b", func(p *corev1.Pod) { p.UID = "successor" })
+			f := fixture.New(t, successor, fixture.Up("a"))
+			meant := fixture.Pod("web", "node-a", gracePeriod(30*time.Second))
+			conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("the UID in the precondition is not the UID in record"))
+			e := evictor(f)
+			calls := 0
+			e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+					meant.DeepCopyInto(o.(*corev1.Pod))
+					return nil
+				},
+				// The API server of the fixture does not read preconditions of evictions.
+				SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
+					calls++
+					if options := in.(*policyv1.Eviction).DeleteOptions; options != nil && differs(options.Preconditions, successor) {
+						return conflict
+					}
+					return api.SubResource(sub).Create(ctx, o, in, opts...)
+				},
+				Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+					calls++
+					var options client.DeleteOptions
+					options.ApplyOptions(opts)
+					if differs(options.Preconditions, successor) {
+						return conflict
+					}
+					return api.Delete(ctx, o)
+				},
+			})
+			e.Ask(meant, f.Node("node-a"), "Empty", deadline)
+			e.work(t.Context())
+			if !f.Get(successor) || calls != 1 {
+				t.Errorf("the successor is gone, after %d calls", calls)
+			}
+			if len(e.asked) > 0 {
+				t.Errorf("still to be evicted: %v", e.asked)
+			}
+		})
+	}
+}
+
+// differs reports whether preconditions are for another object.
+func differs(p *metav1.Preconditions, o client.Object) bool {
+	return p != nil && p.UID != nil && *p.UID != o.GetUID()
 }
 
 func TestDeadlinesOnlyTighten(t *testing.T) {

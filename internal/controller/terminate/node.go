@@ -134,13 +134,15 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*endin
 	}
 	if len(claims) == 1 {
 		e.claim = &claims[0]
-		if at := e.claim.Annotations[karpv1.AnnotationTerminationTimestamp]; at != "" {
-			deadline, err := time.Parse(time.RFC3339, at)
-			if err != nil {
-				return nil, fmt.Errorf("annotation %s of node claim %q: %w", karpv1.AnnotationTerminationTimestamp, e.claim.Name, err)
+		deadline, err := e.claim.TerminationDeadline()
+		if err != nil {
+			for _, o := range []event.Object{node, e.claim} {
+				r.Events.Warn(o, invalidDeadline, "The %v", err)
 			}
-			e.deadline = &deadline
-			r.Events.Warn(node, "TerminationGracePeriodExpiring", "All pods will be deleted by %s", at)
+		}
+		if e.deadline = deadline; deadline != nil {
+			r.Events.Warn(node, "TerminationGracePeriodExpiring", "All pods will be deleted by %s",
+				e.claim.Annotations[karpv1.AnnotationTerminationTimestamp])
 		}
 	}
 	e.pods, err = cluster.PodsOn(ctx, r.Client, node.Name)

@@ -3,6 +3,7 @@ package terminate
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -288,10 +289,68 @@ func TestCloudDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestUnreadableDeadline(t *testing.T) {
-	f := fixture.New(t, leaving(func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationTerminationTimestamp] = "soon" })...)
-	if _, err := f.Try(nodeReconciler(f, &ec2{}), "node-a"); err == nil || !strings.Contains(err.Error(), karpv1.AnnotationTerminationTimestamp) {
-		t.Errorf("error %v, want one that names the annotation", err)
+// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of long ago
+// or far away is one.
+func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
+	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
+	endless := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64)) }
+	tests := []struct {
+		name, deadline string
+		change         func(*karpv1.NodeClaim)
+		pod            func(*corev1.Pod)
+		says           string
+		// forced pods are deleted, others are evicted.
+		forced bool
+		// stands is what the annotation is afterwards.
+		stands string
+	}{
+		{name: "malformed", deadline: "soon", says: "InvalidTerminationTimestamp", stands: "soon"},
+		{name: "malformed, of a claim with a grace period", deadline: "2026-03-14 12:00", change: grace, says: "InvalidTerminationTimestamp", stands: "2026-03-14T13:00:00Z"},
+		{name: "number of seconds", deadline: "1773489600", says: "InvalidTerminationTimestamp", stands: "1773489600"},
+		{name: "long ago", deadline: "0001-01-01T00:00:00Z", forced: true, says: "TerminationGracePeriodExpiring", stands: "0001-01-01T00:00:00Z"},
+		{name: "far away", deadline: "9999-12-31T23:59:59Z", says: "TerminationGracePeriodExpiring", stands: "9999-12-31T23:59:59Z"},
+		{name: "near, and a pod that may take for ever", deadline: "2026-03-14T13:00:00Z", pod: endless, forced: true, says: "TerminationGracePeriodExpiring", stands: "2026-03-14T13:00:00Z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			odd := func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationTerminationTimestamp] = tt.deadline }
+			pod := fixture.Pod("web", "node-a", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(30)) })
+			objects := leaving(odd)
+			if tt.change != nil {
+				tt.change(objects[0].(*karpv1.NodeClaim))
+			}
+			if tt.pod != nil {
+				tt.pod(pod)
+			}
+			f := fixture.New(t, append(objects, pod)...)
+			cloud := &ec2{terminate: errGone}
+			claims, nodes := claimReconciler(f, cloud), nodeReconciler(f, cloud)
+			f.Reconcile(claims, "a")
+			f.Reconcile(nodes, "node-a")
+			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.says) {
+				t.Errorf("events\n%s\nwant %s", said, tt.says)
+			}
+			if c := f.Claim("a"); c == nil || c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.stands {
+				t.Errorf("claim %+v, want deadline %q", c, tt.stands)
+			}
+			ask := nodes.Evictor.asked[podKey{"shop", "web", "uid-web"}]
+			if forced := overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
+				t.Errorf("asked %+v, forced %v, want %v", ask, forced, tt.forced)
+			}
+			f.Do(f.API.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+			for range 8 {
+				f.Clock = f.Clock.Add(5 * time.Second)
+				if f.Node("node-a") != nil {
+					f.Reconcile(nodes, "node-a")
+				}
+				if f.Claim("a") != nil {
+					f.Reconcile(claims, "a")
+				}
+			}
+			if f.Node("node-a") != nil || f.Claim("a") != nil {
+				t.Errorf("node there: %v, claim there: %v", f.Node("node-a") != nil, f.Claim("a") != nil)
+			}
+		})
 	}
 }
 

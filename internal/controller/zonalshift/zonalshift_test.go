@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloud"
 	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -20,14 +23,21 @@ import (
 // shifts are the zones that a cluster keeps away from.
 type shifts struct {
 	zones []string
-	asked int
+	asked []time.Time
+	// answers tells which of the calls are answered.
+	answers func(call int) bool
+	state   cloud.ShiftState
 }
 
 func (s *shifts) RefreshZonalShifts(context.Context) error {
-	s.asked++
+	s.asked = append(s.asked, time.Now())
+	if s.answers(len(s.asked)) {
+		return nil
+	}
 	return errors.New("not reachable")
 }
-func (s *shifts) ShiftedZones() []string { return s.zones }
+func (s *shifts) ShiftedZones() []string            { return s.zones }
+func (s *shifts) ZonalShiftState() cloud.ShiftState { return s.state }
 
 func TestTeller(t *testing.T) {
 	wants := func(key string, values ...string) func(*karpv1.NodePool) {
@@ -45,11 +55,11 @@ func TestTeller(t *testing.T) {
 		fixture.Pool("by-id", wants(awsv1.LabelZoneID, "use1-az1")),
 		fixture.Pool("classless", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "none" }),
 	)
-	cloud := &shifts{}
-	teller := &Teller{Client: f.API, Cloud: cloud, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log}
+	service := &shifts{}
+	teller := &Teller{Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log}
 	says := func(what string, zones, want []string) {
 		t.Helper()
-		cloud.zones = zones
+		service.zones = zones
 		f.Do(teller.pass(f.Context()))
 		if diff := cmp.Diff(want, f.Said()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -68,15 +78,65 @@ func TestTeller(t *testing.T) {
 	says("still over", nil, nil)
 }
 
-// A failure is logged, and asked again after.
-func TestRefresher(t *testing.T) {
+// Where AWS fails the shifts are asked for again, ever more slowly, until it answers; a gauge shows it meanwhile.
+func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 	f := fixture.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &shifts{}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Second)
+		readable, err := NewReadable(prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		if err := (&Refresher{Cloud: cloud, Log: f.Log}).Start(ctx); err != nil || cloud.asked != 5 {
-			t.Errorf("asked %d times in two minutes, %v", cloud.asked, err)
+		var shown []float64
+		service := &shifts{answers: func(call int) bool {
+			shown = append(shown, testutil.ToFloat64(readable))
+			return call == 7 || call == 8
+		}}
+		if err := (&Refresher{Cloud: service, Readable: readable, Log: f.Log}).Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, at := range service.asked {
+			got = append(got, at.Sub(began).String())
+		}
+		// Six failures, two answers, and failures again.
+		if diff := cmp.Diff([]string{"0s", "5s", "15s", "35s", "1m15s", "2m15s", "3m15s", "3m45s"}, got); diff != "" {
+			t.Errorf("asked at (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]float64{0, 0, 0, 0, 0, 0, 0, 1}, shown); diff != "" {
+			t.Errorf("the gauge before each call (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Pools say that the shifts are not known, and what that means.
+func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
+	f := fixture.New(t, fixture.Class(), fixture.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid" }))
+	service := &shifts{}
+	teller := &Teller{
+		Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log,
+		Now: func() time.Time { return f.Clock },
+	}
+	failed := errors.New("InternalServerException: try later")
+	for _, tc := range []struct {
+		name  string
+		state cloud.ShiftState
+		want  []string
+	}{
+		{"known", cloud.ShiftState{Read: f.Clock}, nil},
+		{"never read", cloud.ShiftState{Err: failed}, []string{"Warning ZonalShiftsUnreadable The zonal shifts of the cluster cannot be read (InternalServerException: try later). " +
+			"Until they can, nodes may be launched in a zone that the cluster is shifted away from"}},
+		{"still", cloud.ShiftState{Err: failed}, nil},
+		{"failed once", cloud.ShiftState{Read: f.Clock.Add(-time.Minute), Err: failed}, nil},
+		{"read long ago", cloud.ShiftState{Read: f.Clock.Add(-2 * time.Minute), Err: failed}, []string{"Warning ZonalShiftsUnreadable The zonal shifts of the cluster cannot be read since " +
+			f.Clock.Add(-2*time.Minute).UTC().Format(time.RFC3339) + " (InternalServerException: try later). Those known hold until they end; nodes may be launched in a zone shifted away from since"}},
+	} {
+		service.state = tc.state
+		f.Do(teller.pass(f.Context()))
+		if diff := cmp.Diff(tc.want, f.Said()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -52,8 +53,8 @@ func within(limits corev1.ResourceList, template *corev1.PodTemplateSpec) (allow
 	allowed = math.MaxInt64
 	requests := snapshot.Requests(&corev1.Pod{Spec: specOf(template)})
 	for name, limit := range limits {
-		if each := requests[name]; each.MilliValue() > 0 {
-			allowed, bounded = min(allowed, max(0, limit.MilliValue())/each.MilliValue()), true
+		if each := quantity.Milli(requests[name]); each > 0 {
+			allowed, bounded = min(allowed, max(0, quantity.Milli(limit))/each), true
 		}
 	}
 	return allowed, bounded

@@ -22,6 +22,8 @@ type Room struct {
 	Launches []schedule.Launch
 	// Buffers says how each buffer fares that has virtual pods.
 	Buffers map[types.NamespacedName]Outcome
+	// Abandoned is true when the budget's Stop ended planning: nothing else holds then.
+	Abandoned bool
 }
 
 // Outcome counts the virtual pods of one buffer.
@@ -56,6 +58,10 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room
 		there[s.Nodes[i].Name] = &s.Nodes[i]
 	}
 	virtual := schedule.Solve(around(s, plan), budget)
+	if virtual.Abandoned {
+		room.Abandoned = true
+		return room
+	}
 	count := func(pods []*corev1.Pod, add func(*Outcome)) {
 		for _, p := range pods {
 			o := room.Buffers[Of(p)]
@@ -164,6 +170,12 @@ func nodesOf(l *schedule.Launch, i int, labels requirement.Labels) []snapshot.No
 		Name: name, Pool: l.Pool.Name, Labels: own, Taints: l.Pool.Spec.Template.Spec.Taints,
 		Capacity: machine.Capacity, Allocatable: machine.Allocatable, Pods: l.Pods, Launched: true,
 	}}
+	for driver, limit := range machine.VolumeLimits {
+		if out[0].VolumeLimits == nil {
+			out[0].VolumeLimits = map[string]int32{}
+		}
+		out[0].VolumeLimits[driver] = int32(limit)
+	}
 	if l.Offering.ReservationID != "" {
 		out = append(out, snapshot.Node{Name: name + "-reserved", Claim: name, Pool: l.Pool.Name, Requirements: l.ClaimRequirements()})
 	}

@@ -28,6 +28,9 @@ type InstanceType struct {
 	// DeviceSlices are what the DRA drivers of a node of this type will publish: each a slice of devices that come with
 	// the node, in pools that are complete. Which node that is, and the names of pools, are filled in per node.
 	DeviceSlices []resourcev1.ResourceSliceSpec
+	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: after its own disks and whatever else
+	// counts against the limit. A driver that is absent has no limit that is known.
+	VolumeLimits map[string]int
 	// CapacityOverlaid is true when a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
 }
@@ -42,10 +45,14 @@ type Offering struct {
 	Price float64
 	// PriceOverlaid is true when Price is a NodeOverlay's.
 	PriceOverlaid bool
+	// PriceDerived is true when no price list has Price: it was worked out from prices of others.
+	PriceDerived bool
 	// Available is false when there is no price, no subnet, or no capacity at the moment.
 	Available bool
 	// Why it is not Available, in a few words for people; empty if it is, or if whoever knows has not said.
 	Why string
+	// Lacks is what it is not Available for, as far as something follows from it.
+	Lacks Lack
 	// ReservationID is the capacity reservation that the offering is taken from; empty if everybody can buy it.
 	ReservationID string
 	// Remaining is how many more instances the reservation takes; meaningless without one.
@@ -54,6 +61,15 @@ type Offering struct {
 	// by resource.
 	Capacity, Allocatable corev1.ResourceList
 }
+
+// Lack is what keeps an offering from being Available.
+type Lack string
+
+// What an offering can lack. Anything else passes, or is for the author of the pool or its class to change.
+const (
+	LacksPlace Lack = "place" // the zone does not offer the type, or the class has no subnet there
+	LacksPrice Lack = "price" // nothing is launched at an unknown price
+)
 
 // PriceOverlaid tells whether the price of any offering is a NodeOverlay's.
 func (t *InstanceType) PriceOverlaid() bool {

@@ -173,7 +173,8 @@ func (x *search) vacant(i int) bool {
 
 // seat gives pending pods their places first: what they will take is taken.
 func (x *search) seat() {
-	q := schedule.Question{Budget: schedule.Budget{Plain: true}}
+	q := schedule.Question{Budget: schedule.Bounded()}
+	q.Budget.Plain = true
 	plan := x.ask(q)
 	x.p.Hold(q, &plan)
 	x.base = x.p.Held()

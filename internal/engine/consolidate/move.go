@@ -48,7 +48,8 @@ type refusal struct {
 
 // question asks to end the nodes.
 func (x *search) question(gone []*node, into []int, plain bool) schedule.Question {
-	q := schedule.Question{Into: into, Budget: schedule.Budget{Plain: plain}}
+	q := schedule.Question{Into: into, Budget: schedule.Bounded()}
+	q.Budget.Plain = plain
 	for _, n := range gone {
 		n.examined = true
 		q.Gone = append(q.Gone, n.Index)

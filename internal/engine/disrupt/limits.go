@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -29,7 +30,7 @@ func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
 		}
 		pool := &s.Pools[at]
 		for _, r := range slices.Sorted(maps.Keys(pool.NodePool.Spec.Limits)) {
-			limit, sum := pool.NodePool.Spec.Limits[r], pool.Used[r].DeepCopy()
+			limit, sum := quantity.Bounded(pool.NodePool.Spec.Limits[r]), pool.Used[r].DeepCopy()
 			for _, l := range byPool[name] {
 				sum.Add(most(l, r))
 			}

@@ -28,7 +28,8 @@ type Kept struct {
 // Reason is why a node stays.
 type Reason string
 
-// The reasons in the order in which they are looked for. After PDB come those that keep a node from being ended as empty only.
+// The reasons in the order in which they are looked for; Unplannable comes after Deleting. Those after it in this list keep a
+// node from being ended as empty only.
 const (
 	AlreadyDisrupting Reason = "AlreadyDisrupting"
 	NoNode            Reason = "NoNode"
@@ -40,6 +41,7 @@ const (
 	NoNodePool        Reason = "NoNodePool"
 	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
 	PDB               Reason = "PDB"
+	Unplannable       Reason = "Unplannable"
 
 	NotEmpty          Reason = "NotEmpty"
 	BufferPods        Reason = "BufferPods"
@@ -139,6 +141,8 @@ func (v *View) nodeForbids(n *snapshot.Node) (Reason, string) {
 		return NotInitialized, "node isn't initialized"
 	case n.Deleting:
 		return Deleting, "node is deleting or marked for deletion"
+	case n.Unplannable != "":
+		return Unplannable, n.Unplannable
 	case v.nominated(n):
 		return Nominated, "node is nominated for a pending pod"
 	case n.Annotations[karpv1.AnnotationDoNotDisrupt] == "true":

@@ -1,11 +1,14 @@
 package requirement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -52,6 +55,9 @@ func (l Labels) FromNode(labels map[string]string) Set {
 func (l Labels) FromExpressions(exprs []corev1.NodeSelectorRequirement) (Set, error) {
 	reqs := make([]Requirement, 0, len(exprs))
 	for _, e := range exprs {
+		if err := valid(e.Key, e.Values...); err != nil {
+			return Set{}, err
+		}
 		r, err := l.Parse(e.Key, e.Operator, e.Values...)
 		if err != nil {
 			return Set{}, err
@@ -66,7 +72,7 @@ func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	reqs := make([]Requirement, 0, len(term.MatchLabelExpressions))
 	for _, e := range term.MatchLabelExpressions {
 		r, err := l.Parse(e.Key, corev1.NodeSelectorOpIn, e.Values...)
-		if err != nil {
+		if err = cmp.Or(err, valid(e.Key, e.Values...)); err != nil {
 			r = DoesNotExist(l.Normalize(e.Key)) // no value allowed: nothing satisfies the term
 		}
 		reqs = append(reqs, r)
@@ -83,11 +89,19 @@ type Pod struct {
 	Required []Set
 	// Preferred are the alternatives of preferred node affinity, heaviest first, in their order among equals.
 	Preferred []Set
+	// Ignored says of the terms that are left out because no node can match them what is wrong with each.
+	Ignored []string
 }
 
-// FromPod reads nodeSelector and node affinity. A required term that matches on fields or cannot be parsed
-// is an error; a preferred one is left out, as the scheduler leaves it out of its score.
+// FromPod reads nodeSelector and node affinity. A required term that matches on fields is an error, and so are terms that no node can
+// match for what their keys and values are, if there are no others: these the scheduler passes over. A preferred term
+// is left out.
 func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
+	for _, k := range slices.Sorted(maps.Keys(pod.NodeSelector)) {
+		if err := valid(k, pod.NodeSelector[k]); err != nil {
+			return Pod{}, fmt.Errorf("nodeSelector: %w", err)
+		}
+	}
 	out := Pod{Selector: l.FromLabels(pod.NodeSelector)}
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
 		return out, nil
@@ -95,6 +109,7 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 	affinity := pod.Affinity.NodeAffinity
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		out.Required = []Set{}
+		var first error
 		for i, term := range required.NodeSelectorTerms {
 			if len(term.MatchFields) > 0 {
 				return Pod{}, fmt.Errorf("required node affinity term %d matches on fields, which only exist on a node", i)
@@ -104,20 +119,65 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 			}
 			s, err := l.FromExpressions(term.MatchExpressions)
 			if err != nil {
-				return Pod{}, fmt.Errorf("required node affinity term %d: %w", i, err)
+				err = fmt.Errorf("required node affinity term %d: %w", i, err)
+				first = cmp.Or(first, err)
+				out.Ignored = append(out.Ignored, err.Error())
+				continue
 			}
 			out.Required = append(out.Required, s)
 		}
+		if len(out.Required) == 0 && first != nil {
+			return Pod{}, first
+		}
 	}
-	preferred := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
-	slices.SortStableFunc(preferred, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
-	for _, term := range preferred {
-		if len(term.Preference.MatchFields) > 0 {
+	type term struct {
+		weight int32
+		set    Set
+	}
+	var preferred []term
+	for i, t := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		if len(t.Preference.MatchFields) > 0 {
 			continue
 		}
-		if s, err := l.FromExpressions(term.Preference.MatchExpressions); err == nil {
-			out.Preferred = append(out.Preferred, s)
+		s, err := l.FromExpressions(t.Preference.MatchExpressions)
+		if err != nil {
+			out.Ignored = append(out.Ignored, fmt.Sprintf("preferred node affinity term %d: %v", i, err))
+			continue
 		}
+		preferred = append(preferred, term{t.Weight, s})
+	}
+	slices.SortStableFunc(preferred, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })
+	for _, t := range preferred {
+		out.Preferred = append(out.Preferred, t.set)
 	}
 	return out, nil
+}
+
+// maxKey is how long a label key may be that a NodeClaim names.
+const maxKey = 316
+
+// valid says what is wrong with a label that a pod asks for. The API server lets preferred terms have any values; a node with such a
+// label cannot be, nor a NodeClaim that names it, and the scheduler reads no term that has one.
+func valid(key string, values ...string) error {
+	if why := validation.IsQualifiedName(key); len(why) > 0 {
+		return fmt.Errorf("label %s is no valid label key: %s", shown(key), why[0])
+	}
+	if len(key) > maxKey {
+		return fmt.Errorf("label %s is longer than the %d characters that a NodeClaim can name", shown(key), maxKey)
+	}
+	for _, v := range values {
+		if why := validation.IsValidLabelValue(v); len(why) > 0 {
+			return fmt.Errorf("label %q: no node can have the value %s: %s", key, shown(v), why[0])
+		}
+	}
+	return nil
+}
+
+// shown quotes as much of a text as there is room for in an event.
+func shown(text string) string {
+	const most = 80
+	if len(text) <= most {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(text[:most]) + "..."
 }

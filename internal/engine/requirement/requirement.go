@@ -25,7 +25,8 @@ import (
 // Requirement constrains the value of one label.
 //
 // Invariants: values is sorted and without duplicates; a concrete requirement (complement false) has
-// no bounds, all its values having been checked against them; with both bounds present, min <= max.
+// no bounds, all its values having been checked against them; with both bounds present, min <= max. Bounds are not negative,
+// since no label value begins with a minus, and leave at least one integer that is not excluded.
 type Requirement struct {
 	key string
 	// complement tells whether values are the excluded ones (true) or the only ones (false).
@@ -60,13 +61,16 @@ func DoesNotExist(key string) Requirement { return Requirement{key: key} }
 // nothing is satisfied by no node, with or without the label.
 func nothing(key string) Requirement { return Requirement{key: key, present: true} }
 
-// AtLeast allows integers n and above.
+// AtLeast allows integers n and above: with a negative n, all that a label can have.
 func AtLeast(key string, n int64) Requirement {
-	return Requirement{key: key, complement: true, present: true, min: n, hasMin: true}
+	return Requirement{key: key, complement: true, present: true, min: max(n, 0), hasMin: true}
 }
 
-// AtMost allows integers n and below.
+// AtMost allows integers n and below: with a negative n, none that a label can have.
 func AtMost(key string, n int64) Requirement {
+	if n < 0 {
+		return nothing(key)
+	}
 	return Requirement{key: key, complement: true, present: true, max: n, hasMax: true}
 }
 
@@ -102,12 +106,12 @@ func newBound(key string, op corev1.NodeSelectorOperator, values []string) (Requ
 		return Requirement{}, fmt.Errorf("label %q: operator %s needs an integer, has %q", key, op, values[0])
 	}
 	switch {
-	case op == corev1.NodeSelectorOpGt && n == math.MaxInt64, op == corev1.NodeSelectorOpLt && n == math.MinInt64:
+	case op == corev1.NodeSelectorOpGt && n == math.MaxInt64:
 		return nothing(key), nil
 	case op == corev1.NodeSelectorOpGt:
 		return AtLeast(key, n+1), nil
 	case op == corev1.NodeSelectorOpLt:
-		return AtMost(key, n-1), nil
+		return AtMost(key, max(n, 0)-1), nil
 	case op == karpv1.OperatorGte:
 		return AtLeast(key, n), nil
 	default:
@@ -227,6 +231,9 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 	if out.complement {
 		out.present = r.present || o.present
 		out.values = out.bounded(union(r.values, o.values))
+		if out.exhausted() {
+			return nothing(r.key).WithMinValues(out.minValues)
+		}
 		return out
 	}
 	concrete, other := r, o
@@ -241,6 +248,30 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 	out.min, out.hasMin, out.max, out.hasMax = 0, false, 0, false
 	out.present = len(out.values) == 0 && !(r.AllowsAbsent() && o.AllowsAbsent())
 	return out
+}
+
+// exhausted tells whether each integer within the bounds is excluded. Nothing else is a member: other spellings of an excluded integer,
+// with zeros in front, are not given to nodes.
+func (r Requirement) exhausted() bool {
+	if !r.hasMin && !r.hasMax {
+		return false
+	}
+	lowest, highest := int64(0), int64(math.MaxInt64)
+	if r.hasMin {
+		lowest = r.min
+	}
+	if r.hasMax {
+		highest = r.max
+	}
+	if highest-lowest >= int64(len(r.values)) {
+		return false
+	}
+	for n := range highest - lowest + 1 {
+		if r.Has(strconv.FormatInt(lowest+n, 10)) {
+			return false
+		}
+	}
+	return true
 }
 
 // bounded drops excluded values that the bounds exclude anyway.
@@ -266,8 +297,10 @@ func commonBounds(a, b Requirement) (lo int64, hasLo bool, hi int64, hasHi bool)
 // Overlaps tells whether some value satisfies both. Absence is not a value.
 func (r Requirement) Overlaps(o Requirement) bool {
 	if r.complement && o.complement {
-		lo, hasLo, hi, hasHi := commonBounds(r, o)
-		return !hasLo || !hasHi || lo <= hi
+		if _, hasLo, _, hasHi := commonBounds(r, o); !hasLo && !hasHi {
+			return true
+		}
+		return r.Intersect(o).complement
 	}
 	concrete, other := r, o
 	if concrete.complement || (!other.complement && len(other.values) < len(concrete.values)) {

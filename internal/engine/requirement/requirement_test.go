@@ -1,10 +1,13 @@
 package requirement_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -236,7 +239,8 @@ func TestFromPodOrdersPreferencesByWeight(t *testing.T) {
 }
 
 // universe is what the oracle tries; together with the values drawn below it tells any two requirements apart.
-var universe = []string{"a", "b", "c", "0", "1", "2", "3", "4", "5", "6", "7", "-1"}
+// No label value begins with a minus.
+var universe = []string{"a", "b", "c", "0", "1", "2", "3", "4", "5", "6", "7"}
 
 // rule is the oracle's idea of a requirement: a predicate on "the label has this value" and on its absence.
 type rule struct {
@@ -358,4 +362,111 @@ func TestSetsDoNotChangeTheirOperands(t *testing.T) {
 			t.Fatal("an operand changed")
 		}
 	})
+}
+
+func terms(values map[string][]string, op corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
+	var out corev1.NodeSelectorTerm
+	for k, v := range values {
+		out.MatchExpressions = append(out.MatchExpressions, corev1.NodeSelectorRequirement{Key: k, Operator: op, Values: v})
+	}
+	return out
+}
+
+// The API server admits all of these as preferred terms, and many on pods that it knew before it checked them.
+func TestTermsThatNoNodeCanMatchAreNamed(t *testing.T) {
+	const in, gt, lt = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt
+	good := terms(map[string][]string{"example.com/team": {"a"}}, in)
+	for _, c := range []struct {
+		name string
+		term corev1.NodeSelectorTerm
+		want string // in what is said
+	}{
+		{"a space", terms(map[string][]string{"example.com/team": {"team a"}}, in), `label "example.com/team": no node can have the value "team a"`},
+		{"one of several", terms(map[string][]string{"example.com/team": {"a", "b c"}}, corev1.NodeSelectorOpNotIn), `no node can have the value "b c"`},
+		{"a long value", terms(map[string][]string{"example.com/team": {strings.Repeat("x", 64)}}, in), "no more than 63"},
+		{"a negative bound", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"-5"}}, gt), `no node can have the value "-5"`},
+		{"a bound that is no number", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"many"}}, lt), `needs an integer, has "many"`},
+		{"a bound that is too large", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"9223372036854775808"}}, gt), `needs an integer, has "9223372036854775808"`},
+		{"a key with a space", terms(map[string][]string{"my team": {"a"}}, in), `label "my team" is no valid label key`},
+		{"a key that no NodeClaim can name", terms(map[string][]string{strings.Repeat(strings.Repeat("x", 62)+".", 4) + "y/" + strings.Repeat("z", 63): {"a"}}, in), "longer than the 316 characters"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			read := func(required, preferred []corev1.NodeSelectorTerm) (requirement.Pod, error) {
+				a := &corev1.NodeAffinity{}
+				if len(required) > 0 {
+					a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: required}
+				}
+				for _, p := range preferred {
+					a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: 1, Preference: p})
+				}
+				return requirement.CoreLabels().FromPod(&corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: a}})
+			}
+			pod, err := read(nil, []corev1.NodeSelectorTerm{c.term, good})
+			if err != nil || len(pod.Preferred) != 1 || len(pod.Ignored) != 1 || !strings.Contains(pod.Ignored[0], "preferred node affinity term 0: ") || !strings.Contains(pod.Ignored[0], c.want) {
+				t.Errorf("preferred: %+v, %v", pod, err)
+			}
+			pod, err = read([]corev1.NodeSelectorTerm{good, c.term}, nil)
+			if err != nil || len(pod.Required) != 1 || len(pod.Ignored) != 1 || !strings.Contains(pod.Ignored[0], "required node affinity term 1: ") {
+				t.Errorf("one of two required terms: %+v, %v", pod, err)
+			}
+			_, err = read([]corev1.NodeSelectorTerm{c.term}, nil)
+			if err == nil || !strings.Contains(err.Error(), "required node affinity term 0: ") || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 900 {
+				t.Errorf("required: %v", err)
+			}
+		})
+	}
+	_, err := requirement.CoreLabels().FromPod(&corev1.PodSpec{NodeSelector: map[string]string{"example.com/team": "team a"}})
+	if err == nil || !strings.Contains(err.Error(), `nodeSelector: label "example.com/team": no node can have the value "team a"`) {
+		t.Errorf("nodeSelector: %v", err)
+	}
+}
+
+// Each means the same to the scheduler as what the NodeClaim says, which may name no negative number.
+func TestBoundsReachAClaimAsItMaySayThem(t *testing.T) {
+	for _, c := range []struct {
+		r    requirement.Requirement
+		want string // empty: nothing satisfies it
+	}{
+		{requirement.AtLeast("k", -4), "Gte [0]"},
+		{requirement.AtLeast("k", math.MinInt64), "Gte [0]"},
+		{requirement.AtMost("k", -1), ""},
+		{parse(t, corev1.NodeSelectorOpLt, "0"), ""},
+		{parse(t, corev1.NodeSelectorOpLt, "1"), "Lte [0]"},
+		{parse(t, corev1.NodeSelectorOpGt, "0"), "Gte [1]"},
+		{parse(t, corev1.NodeSelectorOpGt, strconv.Itoa(math.MaxInt64-1)), "Gte [9223372036854775807]"},
+		{parse(t, corev1.NodeSelectorOpGt, strconv.Itoa(math.MaxInt64-1)).Intersect(requirement.NotIn("k", strconv.Itoa(math.MaxInt64))), ""},
+		{parse(t, corev1.NodeSelectorOpGt, "5").Intersect(parse(t, corev1.NodeSelectorOpLt, "8")).Intersect(requirement.NotIn("k", "6", "7")), ""},
+		{parse(t, corev1.NodeSelectorOpLt, "2").Intersect(requirement.NotIn("k", "0", "1")), ""},
+	} {
+		if c.want == "" {
+			if !c.r.Impossible() {
+				t.Errorf("%v is not impossible", c.r)
+			}
+			continue
+		}
+		api := c.r.API()
+		if got := fmt.Sprintf("%s %v", api[0].Operator, api[0].Values); len(api) != 1 || got != c.want {
+			t.Errorf("%v reaches a claim as %v, want %s", c.r, api, c.want)
+		}
+		if v, ok := c.r.Example(); !ok || !c.r.Has(v) {
+			t.Errorf("%v: example %q", c.r, v)
+		}
+	}
+}
+
+// Folding them one after the other copies a growing list as often.
+func TestTensOfThousandsOfExclusionsOfOneLabelAreReadQuickly(t *testing.T) {
+	const n = 40_000
+	reqs := make([]requirement.Requirement, 0, n)
+	for i := range n {
+		reqs = append(reqs, requirement.NotIn("team", fmt.Sprintf("t%05d", i)))
+	}
+	start := time.Now()
+	got := requirement.NewSet(reqs...).Get("team")
+	if len(got.Values()) != n || got.Has("t00007") || !got.Has("other") {
+		t.Errorf("%d values", len(got.Values()))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
 }

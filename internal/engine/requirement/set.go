@@ -71,15 +71,25 @@ func (s Set) With(reqs ...Requirement) Set {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(reqs[a].key, reqs[b].key), a-b) })
 	merged := make([]Requirement, 0, len(reqs))
-	for _, i := range order {
-		r := reqs[i]
-		if n := len(merged); n > 0 && merged[n-1].key == r.key {
-			merged[n-1] = merged[n-1].Intersect(r)
-			continue
+	for first := 0; first < len(order); {
+		last := first + 1
+		for last < len(order) && reqs[order[last]].key == reqs[order[first]].key {
+			last++
 		}
-		merged = append(merged, r)
+		merged = append(merged, intersectAll(reqs, order[first:last]))
+		first = last
 	}
 	return s.Intersect(Set{list: merged})
+}
+
+// intersectAll intersects requirements of one key, those of which the numbers are given. It works in halves: one after the other, thousands that
+// exclude a value each would copy a growing list as often.
+func intersectAll(reqs []Requirement, which []int) Requirement {
+	if len(which) == 1 {
+		return reqs[which[0]]
+	}
+	half := len(which) / 2
+	return intersectAll(reqs, which[:half]).Intersect(intersectAll(reqs, which[half:]))
 }
 
 // Intersect returns the conjunction of both.
@@ -117,17 +127,39 @@ func (s Set) Replace(r Requirement) Set {
 // Without returns s with nothing required of keys.
 func (s Set) Without(keys ...string) Set {
 	out := make([]Requirement, 0, len(s.list))
+	drop := func(key string) bool { return slices.Contains(keys, key) }
+	if len(keys) > lopsided {
+		sorted := slices.Sorted(slices.Values(keys))
+		drop = func(key string) bool {
+			_, found := slices.BinarySearch(sorted, key)
+			return found
+		}
+	}
 	for _, r := range s.list {
-		if !slices.Contains(keys, r.key) {
+		if !drop(r.key) {
 			out = append(out, r)
 		}
 	}
 	return Set{list: out}
 }
 
+// lopsided is how many times as long as another a set is when its requirements are searched rather than walked.
+const lopsided = 16
+
 // Overlaps tells whether one node can satisfy both as far as the keys that both define go.
 // This is how an instance type or an offering is matched, each being silent about labels it has no part in.
 func (s Set) Overlaps(o Set) bool {
+	if len(s.list) > lopsided*len(o.list) {
+		s, o = o, s
+	}
+	if len(o.list) > lopsided*len(s.list) {
+		for i := range s.list {
+			if j, ok := o.find(s.list[i].key); ok && !s.list[i].agrees(o.list[j]) {
+				return false
+			}
+		}
+		return true
+	}
 	i, j := 0, 0
 	for i < len(s.list) && j < len(o.list) {
 		switch c := cmp.Compare(s.list[i].key, o.list[j].key); {

@@ -33,6 +33,8 @@ type bin struct {
 	ceiling float64
 	// seat is the reservation that the bin means to be launched into: see seats.
 	seat int
+	// shared are the volumes there that several pods use.
+	shared map[attachment]bool
 	// version counts the bin's changes, measured is the version at which room was exact.
 	version, measured int
 	reserved          vec
@@ -122,13 +124,14 @@ type ask struct {
 
 // grow works out what the bin becomes if it takes a pod of the class in this shape.
 func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal) {
+	sv.steps++
 	if sh.blocked.has(b.t.index) {
 		return growth{}, sv.no(Taint, true)
 	}
-	if u == thrifty && b.room != nil && !c.requests.fitsBeside(b.total, b.room) {
+	if u == thrifty && b.room != nil && !sv.requestsIn(b, c).fitsBeside(b.total, b.room) {
 		return growth{}, sv.no(Resources, true)
 	}
-	if len(c.ports) > 0 && portsConflict(c.ports, b.ports) {
+	if len(c.ports) > 0 && c.clashes(b.ports) {
 		return growth{}, &refusal{HostPort, true}
 	}
 	on, why := sv.narrow(b.on, sh.asks)
@@ -136,6 +139,7 @@ func (sv *solver) grow(b *bin, c *class, sh *shape, u urgency) (growth, *refusal
 		return growth{}, why
 	}
 	a := ask{c: c, sh: sh, views: sv.views(b, c, sh), u: u}
+	sv.steps += len(a.views)
 	never := true
 	for i, alt := range c.volumes {
 		with := on
@@ -227,7 +231,7 @@ func (sv *solver) onlyHosts(views []view) bool {
 
 // hold finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
 func (sv *solver) hold(b *bin, a ask, on *candidates) (growth, *refusal) {
-	t, asked := b.t, a.c.requests
+	t, asked := b.t, sv.requestsIn(b, a.c)
 	first, limit := 0, math.Inf(1)
 	if on == b.on {
 		first = b.first
@@ -313,7 +317,7 @@ func (sv *solver) measure(b *bin) {
 // holdMinima is hold for requirements with minValues: the types left must have enough different values.
 func (sv *solver) holdMinima(b *bin, a ask, g growth, blocked []bool) (growth, *refusal) {
 	t, on := b.t, g.on
-	types := sv.fitting(b, g, b.total.plus(a.c.requests), blocked)
+	types := sv.fitting(b, g, b.total.plus(sv.requestsIn(b, a.c)), blocked)
 	missed, keep := t.minima(on.reqs, types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.seat != 0 {
@@ -383,8 +387,14 @@ func (sv *solver) put(b *bin, c *class, pod *corev1.Pod, g growth) {
 	b.cost = g.on.list[g.first].price
 	sv.spent += b.cost
 	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
-	for i, r := range c.requests {
+	for i, r := range sv.requestsIn(b, c) {
 		b.total[i] += r
+	}
+	for _, a := range c.shared {
+		if b.shared == nil {
+			b.shared = map[attachment]bool{}
+		}
+		b.shared[a] = true
 	}
 	b.version++
 	b.pods = append(b.pods, pod)
@@ -412,6 +422,7 @@ func (sv *solver) shift(b *bin, on *candidates) {
 
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
+	sv.steps += len(c.matches) + len(c.declares)
 	for _, list := range [...][]*group{c.matches, c.declares} {
 		for _, g := range list {
 			if !g.filter.admits(b.on.reqs, b.t.taints, sv.s.Labels.WellKnown) {

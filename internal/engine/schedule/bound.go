@@ -89,6 +89,13 @@ func (sv *solver) appraise() {
 	byLists := map[string]*clientele{}
 	var key []byte
 	for _, c := range sv.classes {
+		c.weight, c.bound, c.bucket, c.waits = 0, 0, -1, false
+		if c.hopeless() {
+			if c.appraised != sv.run {
+				c.client, c.heaviest = nil, nil // those of an earlier run know columns that are not there any more
+			}
+			continue
+		}
 		if k := c.kind; k.appraised != sv.run {
 			k.appraised = sv.run
 			lists := sv.openTo(k)
@@ -107,34 +114,52 @@ func (sv *solver) appraise() {
 			}
 			k.client = g
 		}
-		if c.client != nil {
+	}
+	if len(m.clients) == 0 {
+		return
+	}
+	m.list(sv)
+	// What nothing on sale holds, however large, must not sway what others are taken to be worth.
+	sold := make([]*class, 0, len(sv.classes))
+	for _, c := range sv.classes {
+		if m.holds(c) {
+			sold = append(sold, c)
 			for i, r := range c.requests {
 				c.client.most[i] = max(c.client.most[i], r)
 			}
 		}
 	}
-	if len(m.clients) == 0 {
-		for _, c := range sv.classes {
-			c.weight, c.bound, c.bucket, c.waits = 0, 0, -1, false
-		}
+	if len(sold) == 0 {
 		return
 	}
-	m.list(sv)
-	m.measure(sv.classes)
-	m.fillBuckets(sv.classes)
+	m.measure(sold)
+	m.fillBuckets(sold)
 	m.solve(forTheBound)
-	for _, c := range sv.classes {
+	for _, c := range sold {
 		c.weight = m.value(c)
 		c.bound, c.waits = c.weight, false
 		m.ahead += c.weight * float64(c.count)
 	}
 	m.appraised = m.ahead
-	m.rateRoom(sv.start.free, sv.classes)
+	m.rateRoom(sv.start.free, sold)
 	if len(sv.templates) > 1 {
-		for _, c := range sv.classes {
+		for _, c := range sold {
 			c.waits = m.dearer(c)
 		}
 	}
+}
+
+// holds tells whether some column that the class can use has room for one of its pods.
+func (m *market) holds(c *class) bool {
+	if c.client == nil || c.hopeless() {
+		return false
+	}
+	for _, k := range slices.Backward(c.client.usable) { // those that hold most come last
+		if c.requests.within(m.columns[k].room) {
+			return true
+		}
+	}
+	return false
 }
 
 // appraiseAgain is appraise for a queue that has been appraised before.

@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -45,7 +48,8 @@ func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 		key := string(f.key)
 		k := f.kinds[key[start:]]
 		if k == nil {
-			k = &kind{pod: pod, ports: hostPorts(pod)}
+			k = &kind{pod: pod}
+			k.setPorts(hostPorts(pod))
 			f.kinds[key[start:]] = k
 		}
 		if list == nil {
@@ -74,7 +78,7 @@ func (f *classifier) request(pod *corev1.Pod) corev1.ResourceList {
 		list = made
 	}
 	for name, q := range list {
-		f.amounts = append(f.amounts, amountOf{name, units(name, q)})
+		f.amounts = append(f.amounts, amountOf{name, quantity.Of(name, q)})
 	}
 	slices.SortFunc(f.amounts, func(a, b amountOf) int { return cmp.Compare(a.name, b.name) })
 	return made
@@ -162,6 +166,12 @@ func (f *classifier) describe(pod *corev1.Pod) error {
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 	f := &classifier{kinds: map[string]*kind{}, classes: map[string]*class{}, devices: sv.s.Devices != nil}
+	nominated := map[types.UID]bool{}
+	for i := range sv.s.Nodes {
+		for _, uid := range sv.s.Nodes[i].Nominated {
+			nominated[uid] = true
+		}
+	}
 	all := make([]queued, len(pods))
 	queue := make([]*queued, 0, len(pods))
 	for i, p := range pods {
@@ -173,6 +183,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queued {
 			continue
 		}
 		c.members++
+		c.runs = c.runs || !sv.simulated[p.UID] || nominated[p.UID]
 		all[i] = queued{pod: p, class: c}
 		queue = append(queue, &all[i])
 	}
@@ -187,31 +198,82 @@ func (sv *solver) order(queue []*queued) []*queued {
 	for i, c := range sv.proto {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
 		sv.axes.read(c.list, c.requests)
+		sv.addVolumes(c)
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}
+		c.oversized = len(c.lacking) > 0 || sv.oversized(c.requests)
 	}
 	cpu, memory := sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
 	for _, q := range queue {
 		q.cpu, q.memory = q.class.requests[cpu], q.class.requests[memory]
 	}
 	slices.SortFunc(queue, queueOrder)
-	var kinds []*kind
 	for _, q := range queue {
-		if k := q.class.kind; !k.compiled {
-			k.compiled = true
+		if k := q.class.kind; !k.known {
+			if sv.stopped() {
+				return nil
+			}
+			k.known = true
 			k.pod = q.pod // the first, whatever the order of the snapshot
-			k.refused = sv.compileKind(k)
-			kinds = append(kinds, k)
+			k.refused = sv.read(k)
 		}
 	}
+	sv.vain = sv.vainAxes()
+	sv.unshare(queue)
+	compile := func(which func(*class) bool) (kinds []*kind) {
+		for _, q := range queue {
+			if k := q.class.kind; !k.compiled && which(q.class) && !sv.stopped() {
+				k.compiled = true
+				sv.compileKind(k)
+				kinds = append(kinds, k)
+			}
+		}
+		return kinds
+	}
+	kinds := compile(func(c *class) bool { return c.runs || !c.hopeless() })
+	if sv.halted {
+		return nil
+	}
 	sv.countDeclared()
+	sv.indexGroups()
 	for _, k := range kinds {
 		sv.connect(k)
 	}
+	// What pods ask for that will have no place is needed to say why. It is nothing to others.
+	if late := compile(func(*class) bool { return true }); len(late) > 0 {
+		sv.indexGroups()
+		for _, k := range late {
+			sv.connect(k)
+		}
+	}
+	if sv.halted {
+		return nil
+	}
 	sv.relate(sv.proto)
+	if slices.ContainsFunc(kinds, func(k *kind) bool { return k.complex }) {
+		slices.SortStableFunc(queue, func(a, b *queued) int { return btoi(a.class.complex) - btoi(b.class.complex) })
+	}
 	return queue
 }
+
+// vainAxes finds the axes that are there for hopeless pods alone.
+func (sv *solver) vainAxes() (out bitset) {
+	if !slices.ContainsFunc(sv.proto, (*class).hopeless) {
+		return nil
+	}
+	for i, name := range sv.axes.names {
+		asks := func(c *class) bool { return c.requests[i] > 0 && !c.hopeless() }
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods && !slices.ContainsFunc(sv.proto, asks) &&
+			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.vec[i] > 0 }) {
+			out.add(i)
+		}
+	}
+	return out
+}
+
+// hopeless tells whether the class's pods have no place whatever becomes of others.
+func (c *class) hopeless() bool { return c.oversized || c.contradictory }
 
 // begin sets out to place the pods of the queue, which it returns without those that cannot be considered.
 func (sv *solver) begin(queue []*queued) []*queued {
@@ -220,10 +282,15 @@ func (sv *solver) begin(queue []*queued) []*queued {
 	sv.classes = sv.classes[:0]
 	sv.rejected = slices.Clone(sv.illegible)
 	out := make([]*queued, 0, len(queue))
+	claims := sv.usersOf(queue)
 	for _, q := range queue {
 		c := q.class
 		if len(c.refused) > 0 {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.refused})
+			continue
+		}
+		if why := claims.waits(q); why.Code != "" {
+			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
 			continue
 		}
 		if c.run != sv.run {
@@ -241,22 +308,62 @@ func (sv *solver) begin(queue []*queued) []*queued {
 	return sv.reservedFirst(out)
 }
 
+// setAside takes pods out of the queue for which there is no use in looking for a place. Others are planned as if these were not there.
+func (sv *solver) setAside(queue []*queued) (rest, hopeless []*queued) {
+	for _, q := range queue {
+		if q.class.hopeless() {
+			hopeless = append(hopeless, q)
+			q.class.count--
+		}
+	}
+	if len(hopeless) == 0 {
+		return queue, nil
+	}
+	return slices.DeleteFunc(queue, func(q *queued) bool { return q.class.hopeless() }), hopeless
+}
+
+// oversized tells whether nothing that is there or could be launched has room for so much, were it empty or as it is.
+func (sv *solver) oversized(requests vec) bool {
+	return len(sv.templates) > 0 && !slices.ContainsFunc(sv.templates, func(t *template) bool { return t.holds(requests) }) &&
+		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.fits(n.free) })
+}
+
 // connect finds the groups that count pods of the kind or keep them out.
 func (sv *solver) connect(k *kind) {
-	for _, g := range sv.groups {
-		switch selected := g.selects(k.pod); {
-		case selected && g.kind == inverse:
+	var found []int
+	sv.selectors.find(k.pod.Labels, func(i int) bool {
+		sv.steps++
+		if sv.groups[i].selects(k.pod) {
+			found = append(found, i)
+		}
+		return false
+	})
+	slices.Sort(found)
+	for _, i := range slices.Compact(found) {
+		if g := sv.groups[i]; g.kind == inverse {
 			k.blockedBy = append(k.blockedBy, g)
-		case selected:
+		} else {
 			k.matches = append(k.matches, g)
 		}
 	}
 }
 
-// compileKind works out what all pods of the kind need, or says why they cannot be considered.
-func (sv *solver) compileKind(k *kind) []Reason {
-	for _, term := range requiredAnti(k.pod) {
-		k.declares = append(k.declares, sv.affinityGroup(inverse, k.pod, &term))
+// indexGroups prepares to find the groups that count a pod.
+func (sv *solver) indexGroups() {
+	sv.selectors = lookup{}
+	for i, g := range sv.groups {
+		if len(g.parts) > 0 || g.claim != "" {
+			sv.selectors.any = append(sv.selectors.any, i) // which has a lookup of its own
+			continue
+		}
+		sv.selectors.add(i, g.selector)
+	}
+}
+
+// read works out what all pods of the kind need of labels, volumes and devices, or says why they cannot be considered.
+func (sv *solver) read(k *kind) []Reason {
+	if why := tooMany(k.pod); why.Code != "" {
+		return []Reason{why}
 	}
 	devices, reasons := sv.findClaims(k.pod)
 	if len(reasons) > 0 {
@@ -271,10 +378,40 @@ func (sv *solver) compileKind(k *kind) []Reason {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	k.node, k.attached, k.devices = node, attachments(volumes), devices
+	k.node, k.attached, k.devices, k.tolerations = node, attachments(volumes), devices, sv.tolerations(k.pod)
+	k.exclusive = sv.exclusive(volumes)
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, sv.wish(alt))
 	}
-	k.shapes = sv.shapes(k.pod, node)
+	k.contradictory = contradictory(node, alternatives)
 	return nil
+}
+
+// contradictory tells whether nothing can be what the pod asks for together with any of the places where its volumes can be used.
+func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
+	terms := node.Required
+	if len(terms) == 0 {
+		terms = []requirement.Set{{}}
+	}
+	for _, term := range terms {
+		asked := node.Selector.Intersect(term)
+		for _, v := range volumes {
+			if !slices.ContainsFunc(asked.Intersect(v).All(), requirement.Requirement.Impossible) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// compileKind finds the groups of all pods of the kind, and their shapes. Of pods that are not considered, only those on nodes keep
+// others away.
+func (sv *solver) compileKind(k *kind) {
+	if len(k.refused) > 0 && (!k.runs || tooMany(k.pod).Code != "") {
+		return
+	}
+	k.declares = sv.apartGroups(inverse, k.pod)
+	if len(k.refused) == 0 {
+		k.refused = sv.compileShapes(k)
+	}
 }

@@ -1,9 +1,11 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -33,6 +35,9 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 		tolerations: pod.Spec.Tolerations,
 		requests:    snapshot.DaemonRequests(pod),
 		ports:       hostPorts(pod),
+	}
+	if len(out.requests) > manyAxes { // each launch has a copy
+		maps.DeleteFunc(out.requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
 	}
 	for _, term := range node.Required {
 		out.alternatives = append(out.alternatives, node.Selector.Intersect(term))

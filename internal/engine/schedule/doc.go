@@ -41,6 +41,13 @@
 // Small queues are planned in several ways, and first fit decreasing is tried for every queue, so that no plan is dearer;
 // it is given up when it has cost too much. A budget counts steps, not seconds; when it is spent, nodes are bought by first fit.
 //
+// # Pods of very many terms
+//
+// An API object holds some 10,000 terms, and one pod of that many must not hold up others. So each sort of preferences has at most
+// MaxSoftTerms steps of relaxation; what is beyond them is one step, the first, in which terms of one topology key are joined into one
+// group. Required anti-affinity is joined alike, which is exact; other required terms have bounds (MaxRequiredTerms, MaxAlternatives).
+// Such pods come after all others in the queue, and each kind of them has a share of the budget.
+//
 // # Complexity
 //
 // Compiling is linear in pods and in types per distinct set of requirements. A pod that is like the one before it looks only at bins

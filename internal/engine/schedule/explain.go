@@ -18,7 +18,12 @@ import (
 const (
 	maxAlternatives = 8
 	maxObstacles    = 8
+	// maxSuspects is how many labels or topology rules are tried one by one to find which of them is an obstacle.
+	maxSuspects = 64
 )
+
+// few are the first of a list, as many as are worth a closer look.
+func few[T any](list []T) []T { return list[:min(len(list), maxSuspects)] }
 
 // explainer finds out why pods get no new node. It takes one obstacle after the other out of the way and asks the
 // solver again, until the pod fits: what was taken away are the reasons, where it fits then is the nearest miss. The
@@ -160,7 +165,7 @@ func (e *explainer) probe(q *question, l lift) (growth, *refusal) {
 		k.volumes[0] = e.sv.wish(q.volume)
 	}
 	if l.ports {
-		k.ports = nil
+		k.setPorts(nil)
 	}
 	return e.sv.grow(e.sv.newBin(t), &c, sh, pressing)
 }
@@ -402,12 +407,18 @@ func (e *explainer) identifyTypes(q *question, l lift, t *template, asked requir
 			}
 		}
 	}
-	for _, key := range asked.Keys() {
+	for _, key := range few(asked.Keys()) {
 		o := e.blamePod(q, l, key, terse(asked.Get(key))+", which no instance type of the pool has")
 		if _, why := e.probe(q, l.and(o.lift)); gone(why, Requirement, Volume) {
 			if rest := asked.Without(key); rest.Len() > 0 {
 				o.words += " together with " + pinned(t, rest)
 			}
+			return o
+		}
+	}
+	for _, v := range few(q.c.views(q.c.shapes[len(q.c.shapes)-1])) {
+		o := obstacle{code: Topology, words: e.sayView(v), lift: lift{}.withoutGroup(v.g)}
+		if _, why := e.probe(q, l.and(o.lift)); gone(why, Requirement, Volume) {
 			return o
 		}
 	}
@@ -431,7 +442,7 @@ func (e *explainer) identifyTopology(q *question, l lift) obstacle {
 	views := q.c.views(q.c.shapes[len(q.c.shapes)-1])
 	views = slices.DeleteFunc(slices.Clone(views), func(v view) bool { return slices.Contains(l.groups, v.g) })
 	var culprits []view // removing any one of them makes room
-	for _, v := range views {
+	for _, v := range few(views) {
 		if _, why := e.probe(q, l.withoutGroup(v.g)); gone(why, Topology) {
 			culprits = append(culprits, v)
 		}
@@ -477,7 +488,7 @@ func (e *explainer) identifySize(q *question, l lift) obstacle {
 			}
 		}
 	}
-	for _, key := range q.insists.Keys() {
+	for _, key := range few(q.insists.Keys()) {
 		if slices.Contains(l.pod, key) {
 			continue
 		}

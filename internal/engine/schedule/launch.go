@@ -9,6 +9,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -59,12 +60,12 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
 	for _, h := range b.held {
-		for name, q := range h.c.list {
+		all := h.c.list.DeepCopy() // which the class keeps
+		for name, q := range all {
 			q.Mul(int64(h.n))
-			sum := l.Requests[name]
-			sum.Add(q)
-			l.Requests[name] = sum
+			all[name] = q
 		}
+		quantity.AddTo(l.Requests, all)
 	}
 	return l, Reason{}
 }

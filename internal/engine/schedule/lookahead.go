@@ -233,7 +233,7 @@ func (sv *solver) rank(queue []demand, rent vec64, ratio float64, on candidate) 
 			continue
 		}
 		pays := d.amounts.dot(rent)
-		for d.tier = 0; d.worth < tiers[d.tier]*pays; d.tier++ {
+		for d.tier = 0; d.tier < len(tiers)-1 && d.worth < tiers[d.tier]*pays; d.tier++ {
 		}
 		list := &sv.ranked[d.tier][btoi(d.ratio > ratio)]
 		*list = append(*list, int32(k))

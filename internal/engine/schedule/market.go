@@ -45,7 +45,7 @@ func (m *market) list(sv *solver) {
 	for _, o := range all {
 		k := 0
 		for ; k < len(m.columns); k++ {
-			if c := &m.columns[k]; o.clients&^c.clients == 0 && o.room.within(c.room) {
+			if c := &m.columns[k]; o.clients&^c.clients == 0 && sv.dominated(o.room, c.room) {
 				break
 			}
 		}
@@ -62,6 +62,16 @@ func (m *market) list(sv *solver) {
 			}
 		}
 	}
+}
+
+// dominated tells whether one room has no more than another of anything that any pod with a chance asks for.
+func (sv *solver) dominated(room, by vec) bool {
+	for i, r := range room {
+		if r > by[i] && !sv.vain.has(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // measure brings numbers to about one: amounts are in units of the largest room.
@@ -303,7 +313,9 @@ func (m *market) solve(e effort) {
 	}
 	for _, c := range m.looked {
 		m.rate(c, m.centre)
-		c.sound = append(c.sound[:0], c.best...)
+		if best >= 0 { // or nothing better is known than the last rents, which are sound
+			c.sound = append(c.sound[:0], c.best...)
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -79,7 +77,15 @@ func (sv *solver) lasting(on *candidates, set requirement.Set) requirement.Set {
 
 // typed tells whether the template's types give nodes the label.
 func (t *template) typed(key string) bool {
-	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.Requirements.Defines(key) })
+	if t.keys == nil {
+		t.keys = map[string]bool{}
+		for i := range t.types {
+			for _, r := range t.types[i].Requirements.All() {
+				t.keys[r.Key()] = true
+			}
+		}
+	}
+	return t.keys[key]
 }
 
 // settled is the one value that a label can have, if there is one.

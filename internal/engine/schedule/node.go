@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -22,6 +23,7 @@ type node struct {
 	// attached counts distinct volumes per driver that has a limit here.
 	attached map[attachment]bool
 	inUse    map[string]int32
+	limits   map[string]int32 // of volumes, by driver
 	placed   []*corev1.Pod
 	devices  []DeviceUse // of placed
 	// gone nodes do not exist in the question at hand.
@@ -58,6 +60,7 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 		return n
 	}
 	n.free = sv.axes.vec(src.Allocatable)
+	n.limits = sv.volumeLimits(src)
 	running := make(vec, len(sv.axes.names))
 	for _, pod := range src.Pods {
 		if snapshot.Terminal(pod) || sv.simulated[pod.UID] {
@@ -77,8 +80,19 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 			expected = expected.plus(d.vec)
 		}
 	}
+	for driver, name := range sv.drivers {
+		n.free[sv.axes.index[name]] = unlimited
+		if limit, known := n.limits[driver]; known {
+			n.free[sv.axes.index[name]] = int64(max(0, limit-n.inUse[driver]))
+		}
+	}
 	for i, missing := range expected.minus(running) {
-		n.free[i] -= max(0, missing)
+		n.free[i] = quantity.Sub(n.free[i], max(0, missing))
+		// Of anything but these, having handed out too much concerns only those who ask for it: else a pod that is the first to name a
+		// resource would close nodes to all others.
+		if name := sv.axes.names[i]; name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
+			n.free[i] = max(0, n.free[i])
+		}
 	}
 	return n
 }
@@ -98,7 +112,10 @@ func (n *node) attach(list []attachment) {
 
 // attachable tells whether the node's drivers can attach what a pod brings.
 func (n *node) attachable(list []attachment) bool {
-	if len(n.src.VolumeLimits) == 0 {
+	if len(n.limits) == 0 {
+		return true
+	}
+	if len(list) == 0 {
 		return true
 	}
 	extra := map[attachment]bool{}
@@ -110,7 +127,7 @@ func (n *node) attachable(list []attachment) bool {
 		}
 	}
 	for driver, k := range more {
-		if limit, ok := n.src.VolumeLimits[driver]; ok && n.inUse[driver]+k > limit {
+		if limit, ok := n.limits[driver]; ok && n.inUse[driver]+k > limit {
 			return false
 		}
 	}
@@ -119,13 +136,14 @@ func (n *node) attachable(list []attachment) bool {
 
 // joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
 func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
+	sv.steps++
 	if !n.open || n.gone {
 		return false, true
 	}
 	if _, blocked := snapshot.Untolerated(sh.tolerations, n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.fits(n.free) || portsConflict(c.ports, n.ports) || !n.attachable(c.attached) {
+	if !c.requests.fits(n.free) || c.clashes(n.ports) || !n.attachable(c.attached) {
 		return false, true
 	}
 	if !n.labels.Compatible(sh.full, nil) {
@@ -134,10 +152,12 @@ func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
 	if !slices.ContainsFunc(c.volumes, func(alt wish) bool { return n.labels.Compatible(alt.set, nil) }) {
 		return false, true
 	}
-	for _, v := range c.views(sh) {
+	views := c.views(sh)
+	sv.steps += len(views) + sh.size()
+	for _, v := range views {
 		domain, has := n.domain(v.g.key)
-		if !has && n.src.Initialized && v.keepsApart() {
-			continue // outside all domains there is nobody to keep away from
+		if !has && v.keepsApart() && (n.src.Initialized || v.g.kind == inverse && v.g.deserted()) {
+			continue // outside all domains there is nobody to keep away from, nor where nobody who declares it has a place
 		}
 		if !has || !v.allows(domain) {
 			return false, v.forGood()

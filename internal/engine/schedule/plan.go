@@ -19,6 +19,10 @@ type Plan struct {
 	Stats      Stats
 	// Barren are pools that can launch nothing, whatever is asked of them, each with its Reason.
 	Barren []Reason
+	// Ignored are terms of pods' node affinity that no node can match, in the order of pods' namespaces and names.
+	Ignored []IgnoredTerms
+	// Abandoned is true when Budget.Stop ended planning. The plan then holds nothing, and must not be carried out.
+	Abandoned bool
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or FlexibleZone or NoZone.
 	Zones map[string]int
 }
@@ -62,6 +66,13 @@ type Launch struct {
 	MinValuesRelaxed bool
 }
 
+// IgnoredTerms are what a pod asks for that was left out of the plan: terms with keys or values that no label can have.
+type IgnoredTerms struct {
+	Pod *corev1.Pod
+	// Why names each term, and what is wrong with it. Never empty.
+	Why []string
+}
+
 // Rejection is a pod without a home.
 type Rejection struct {
 	Pod *corev1.Pod
@@ -78,7 +89,7 @@ func (r *Rejection) Deferred() bool {
 // Ignored tells whether the pod was not considered at all, for what it says itself or for its volumes.
 func (r *Rejection) Ignored() bool {
 	return slices.ContainsFunc(r.Reasons, func(why Reason) bool {
-		return why.NodePool == "" && slices.Contains([]Code{InvalidPod, NotManaged, Volume, VolumePending, Unsupported}, why.Code)
+		return why.NodePool == "" && slices.Contains([]Code{InvalidPod, NotManaged, Volume, VolumePending, VolumeInUse, Unsupported}, why.Code)
 	})
 }
 
@@ -110,6 +121,12 @@ const (
 	Volume        Code = "Volume"
 	VolumePending Code = "VolumeUnbound"
 	Unsupported   Code = "Unsupported"
+	// VolumeInUse: another pod uses a volume claim that only one pod can use.
+	VolumeInUse Code = "VolumeInUse"
+	// TooComplex: the pod has so many terms that planning it would hold up others.
+	TooComplex Code = "TooComplex"
+	// BudgetSpent: the steps of the plan were spent before the pod's turn.
+	BudgetSpent Code = "BudgetSpent"
 	// DeviceClaims: the pod asks for devices by dynamic resource allocation, which is ignored, or has to wait for its claims.
 	DeviceClaims Code = "ResourceClaims"
 	// Devices: there are none left for the pod's resource claims.

@@ -216,6 +216,7 @@ func (sv *solver) rewind() {
 	copy(sv.seats.left, sv.start.seats)
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
 	sv.planned, sv.steps, sv.conceded, sv.spent = sv.planned[:0], 0, 0, 0
+	sv.taken = nil
 	sv.devices = nil
 	sv.explainer = nil // it remembers answers
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -22,6 +24,14 @@ func (sv *solver) explain(c *class) []Reason {
 	}
 	if why, found := sv.contradiction(c); found {
 		return []Reason{why}
+	}
+	if n := len(c.lacking); n > 0 {
+		q := c.list[c.lacking[0]]
+		message := fmt.Sprintf("the pod needs %s %s, which neither a node nor an instance type has", q.String(), c.lacking[0])
+		if n > 1 {
+			message += fmt.Sprintf(", nor any of %d other resources that it requests", n-1)
+		}
+		return []Reason{{Code: Resources, Message: message}}
 	}
 	if sv.explainer == nil {
 		sv.explainer = newExplainer(sv)
@@ -70,7 +80,7 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 			}
 		}
 		for _, v := range c.volumes {
-			why := clash(asked, v.set.All())
+			why := clash(few(asked), v.set.All())
 			if why.Code == "" {
 				return Reason{}, false
 			}
@@ -232,7 +242,7 @@ func (e *explainer) sayView(v view) string {
 			s += " allows only " + enumerate(allowed)
 		}
 	case affinity:
-		s += fmt.Sprintf(" to pods with %s", g.selector)
+		s += fmt.Sprintf(" to pods with %s", g.whom())
 		switch where := g.distribution(false); {
 		case g.key == corev1.LabelHostname:
 			s += ": a new node has none, and the nodes that have some do not take the pod"
@@ -244,7 +254,7 @@ func (e *explainer) sayView(v view) string {
 			s += ": there are none"
 		}
 	case antiAffinity:
-		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.selector, g.distribution(false))
+		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.whom(), g.distribution(false))
 	case inverse:
 		s += ", which is or may come up in " + g.distribution(false)
 	}
@@ -292,12 +302,12 @@ func (e *explainer) sayLimits(q *question, l lift) string {
 		if len(types) == 0 {
 			break
 		}
-		smallest := slices.MinFunc(types, func(a, b *typeInfo) int { return int(a.capacity[i] - b.capacity[i]) })
+		smallest := slices.MinFunc(types, func(a, b *typeInfo) int { return cmp.Compare(a.capacity[i], b.capacity[i]) })
 		if smallest.capacity[i] <= t.left[i] {
 			continue
 		}
 		use := amount(name, t.used[i]) + " in use"
-		if planned := t.limit[i] - t.used[i] - t.left[i]; planned > 0 {
+		if planned := quantity.Sub(quantity.Sub(t.limit[i], t.used[i]), t.left[i]); planned > 0 {
 			use += fmt.Sprintf(", %s planned", amount(name, planned))
 		}
 		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
@@ -338,6 +348,9 @@ func (e *explainer) sayPorts(q *question) string {
 func (e *explainer) saySupply(q *question, l lift) string {
 	_, reqs, types := e.suiting(q, l)
 	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.c.requests.fits(ti.room) })
+	if text := unpriced(types, reqs); text != "" {
+		return text
+	}
 	s := fmt.Sprintf("none of the %d instance types that suit can be had at the moment", len(types))
 	if len(types) == 1 {
 		s = fmt.Sprintf("%s, the only instance type that suits, cannot be had at the moment", types[0].Name)
@@ -351,31 +364,73 @@ func (e *explainer) saySupply(q *question, l lift) string {
 	return s
 }
 
+// unpriced says that only prices lack; nothing if anything else does.
+func unpriced(types []*typeInfo, reqs requirement.Set) string {
+	for _, ti := range types {
+		lacking := 0
+		for i := range ti.Offerings {
+			o := &ti.Offerings[i]
+			if o.Lacks == catalog.LacksPlace || !reqs.Overlaps(o.Requirements) {
+				continue
+			}
+			if o.Lacks != catalog.LacksPrice {
+				return ""
+			}
+			lacking++
+		}
+		if lacking == 0 {
+			return ""
+		}
+	}
+	const remedy = ", and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)"
+	switch len(types) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("no price is known of %s, the only instance type that suits", types[0].Name) + remedy
+	}
+	return fmt.Sprintf("no price is known of any of the %d instance types that suit", len(types)) + remedy
+}
+
+// sizesSaid is how many resources a message names of which a pod needs too much: an event holds a thousand characters.
+const sizesSaid = 5
+
 // saySize compares what the pod needs with the most that a type that suits it has.
 func (e *explainer) saySize(q *question, l lift) string {
 	_, _, types := e.suiting(q, l)
 	need := q.c.requests
 	var parts []string
 	for i, name := range e.sv.axes.names {
-		if len(types) == 0 || need[i] == 0 {
+		if len(types) == 0 || need[i] == 0 || len(parts) == sizesSaid {
 			continue
 		}
-		largest := slices.MaxFunc(types, func(a, b *typeInfo) int { return int(min(1, max(-1, a.room[i]-b.room[i]))) })
+		largest := slices.MaxFunc(types, func(a, b *typeInfo) int { return cmp.Compare(a.room[i], b.room[i]) })
 		switch has := max(0, largest.room[i]); {
 		case need[i] <= has:
 		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", amount(name, need[i]), name, e.hintResource(name)))
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", q.c.amount(name, need[i]), name, e.hintResource(name)))
 		case has == 0 && isZero(largest.Allocatable, name):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", amount(name, need[i]), name))
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", q.c.amount(name, need[i]), name))
 		default:
-			parts = append(parts, fmt.Sprintf("%s %s, and %s, the largest type that suits it, has %s for pods%s",
-				amount(name, need[i]), name, largest.Name, amount(name, has), e.daemonShare(largest, i)))
+			link := ", and %s, the largest type that suits it, has"
+			if !e.anyType(func(it *catalog.InstanceType) bool { return quantity.Of(name, it.Allocatable[name]) >= need[i] }) {
+				link = ": no instance type is that large; %s, the largest type that suits it, has"
+			}
+			parts = append(parts, fmt.Sprintf("%s %s"+link+" %s for pods%s", q.c.amount(name, need[i]), name, largest.Name, amount(name, has), e.daemonShare(largest, i)))
 		}
 	}
 	if len(parts) == 0 {
 		return "no single instance type has enough of everything that the pod needs: " + e.sv.amounts(need)
 	}
 	return "the pod needs " + strings.Join(parts, "; and ")
+}
+
+// amount is what a pod of the class asks for, n in numbers.
+func (c *class) amount(name corev1.ResourceName, n int64) string {
+	if q := c.list[name]; n == quantity.Most {
+		return q.String()
+	}
+	return amount(name, n)
 }
 
 func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
@@ -386,7 +441,7 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 // daemonShare says what daemons take of a type.
 func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
 	name := e.sv.axes.names[axis]
-	if taken := units(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
+	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
 		return fmt.Sprintf(" after %s for daemons", amount(name, taken))
 	}
 	return ""

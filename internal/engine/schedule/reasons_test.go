@@ -27,6 +27,26 @@ func soldOut(zones ...string) []catalogType {
 	return types
 }
 
+// priceless are types without a price: in z1 none is known, and other zones do not offer them.
+func priceless(types []catalogType) []catalogType {
+	for _, it := range types {
+		for i := range it.Offerings {
+			o := &it.Offerings[i]
+			o.Available, o.Lacks = false, catalog.LacksPlace
+			if o.Zone == "z1" {
+				o.Lacks = catalog.LacksPrice
+			}
+		}
+	}
+	return types
+}
+
+// dear are types of which no price is known, but for small ones, which are sold out.
+func dear() []catalogType {
+	types := append(priceless(Types()[1:]), soldOut(Zones()...)[:1]...)
+	return types
+}
+
 type catalogType = *catalog.InstanceType
 
 func labelled(name string) func(*corev1.Pod) { return Labelled("app", name) }
@@ -101,13 +121,13 @@ func TestReasonsAreForPeople(t *testing.T) {
 			"Requirements: the pool allows only topology.kubernetes.io/zone=z1, and the pod asks for z2; but for these 2 reasons it fits m.small in z2",
 		}},
 		{"too large", world(Pod("a", Asks("cpu", "9", "memory", "1Gi"))), []string{
-			"Resources: the pod needs 9 cpu, and m.xlarge, the largest type that suits it, has 8 for pods",
+			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods",
 		}},
 		{"too large beside daemons", daemons(world(Pod("a", Asks("cpu", "8"))), Pod("agent", Asks("cpu", "300m"))), []string{
 			"Resources: the pod needs 8 cpu, and m.xlarge, the largest type that suits it, has 7700m for pods after 300m for daemons",
 		}},
 		{"too large in two ways", world(Pod("a", Asks("cpu", "9", "memory", "64Gi"))), []string{
-			"Resources: the pod needs 9 cpu, and m.xlarge, the largest type that suits it, has 8 for pods; and 64Gi memory, and m.xlarge, the largest type that suits it, has 32Gi for pods",
+			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods; and 64Gi memory: no instance type is that large; m.xlarge, the largest type that suits it, has 32Gi for pods",
 		}},
 		{"too large for all together", World(only(Type("c", 1, "cpu", "8", "memory", "2Gi"), Type("r", 1, "cpu", "2", "memory", "32Gi")), Pod("a", Asks("cpu", "4", "memory", "16Gi"))), []string{
 			"Resources: no single instance type has enough of everything that the pod needs: 4 cpu, 16Gi memory",
@@ -136,6 +156,15 @@ func TestReasonsAreForPeople(t *testing.T) {
 		}},
 		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", soldOut("z1"))}, Pod("a", Asks("cpu", "5"), Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
 			"NoOffering: fits m.xlarge in z1, but m.xlarge, the only instance type that suits, cannot be had at the moment as spot in z1",
+		}},
+		{"no price is known", World([]snapshot.Pool{Pool("general", priceless(Types()))}, Pod("a", Asks("cpu", "3"))), []string{
+			"NoOffering: fits m.large in z1, but no price is known of any of the 2 instance types that suit, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
+		}},
+		{"no price is known of the only type", World([]snapshot.Pool{Pool("general", priceless(Types()))}, Pod("a", Asks("cpu", "5"))), []string{
+			"NoOffering: fits m.xlarge in z1, but no price is known of m.xlarge, the only instance type that suits, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
+		}},
+		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", dear())}, Pod("a", Asks("cpu", "1"))), []string{
+			"NoOffering: fits m.small in z1, but none of the 4 instance types that suit can be had at the moment",
 		}},
 		{"too little to choose from", World(pool(Require(instanceType, exists), MinValues(3)), Pod("a", Asks("cpu", "3"))), []string{
 			"MinValues: fits m.large in z1, but too few instance types are left to choose from: 2 values of node.kubernetes.io/instance-type instead of at least 3",

@@ -43,7 +43,7 @@ func (sv *solver) recount() {
 // countable tells whether it makes no difference to anything but the price which nodes the bin's pods share.
 func (sv *solver) countable(b *bin, c *class) bool {
 	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
-	return !b.on.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.seats.ids) == 0 && len(c.ports) == 0 &&
+	return !b.on.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.seats.ids) == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }
 

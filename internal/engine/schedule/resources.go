@@ -3,11 +3,12 @@ package schedule
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
 // axes are the resources that matter in one Solve, in a fixed order, so that amounts are vectors.
@@ -16,7 +17,8 @@ type axes struct {
 	index map[corev1.ResourceName]int
 }
 
-// vec is an amount per axis: thousandths of a core for cpu, units for everything else.
+// vec is an amount per axis, as package quantity counts: thousandths of a core for cpu, units for everything else. None is negative
+// but in what is left of a room or a limit, and sums stop at quantity.Most. What fits into a room can be added up as it is.
 type vec []int64
 
 func newAxes(lists ...corev1.ResourceList) axes {
@@ -34,11 +36,52 @@ func newAxes(lists ...corev1.ResourceList) axes {
 	return a
 }
 
-func units(name corev1.ResourceName, q resource.Quantity) int64 {
-	if name == corev1.ResourceCPU {
-		return q.MilliValue()
+// manyAxes is how many resources are planned as they are named. Each takes time and memory for every instance type and node, and a pod can
+// name thousands.
+const manyAxes = 64
+
+// boundedAxes are the axes of what the lists request. Of many, those that no node and no instance type has are left out, and so
+// are classes of pods that request some of these: nothing holds them.
+func (sv *solver) boundedAxes(lists []corev1.ResourceList) axes {
+	all := newAxes(lists...)
+	if len(all.names) <= manyAxes {
+		return all
 	}
-	return q.Value()
+	had := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
+	maps.Copy(had, lists[len(lists)-1]) // the drivers with limits, which are no resources of nodes
+	for i := range sv.s.Nodes {
+		maps.Copy(had, sv.s.Nodes[i].Allocatable)
+	}
+	for i := range sv.s.Pools {
+		for _, it := range sv.s.Pools[i].InstanceTypes {
+			maps.Copy(had, it.Allocatable)
+		}
+	}
+	for _, d := range sv.daemons { // of what nothing has, one resource closes nodes to a DaemonSet as well as all of them
+		for _, name := range slices.Sorted(maps.Keys(d.requests)) {
+			if q := d.requests[name]; !q.IsZero() && isZero(had, name) {
+				had[name] = q
+				break
+			}
+		}
+	}
+	for _, c := range sv.proto {
+		for name, q := range c.list {
+			if _, known := had[name]; !known && !q.IsZero() {
+				c.lacking = append(c.lacking, name)
+			}
+		}
+		slices.Sort(c.lacking)
+	}
+	unknown := func(name corev1.ResourceName) bool {
+		_, known := had[name]
+		return !known
+	}
+	names := corev1.ResourceList{}
+	for _, name := range slices.DeleteFunc(slices.Clone(all.names), unknown) {
+		names[name] = resource.Quantity{}
+	}
+	return newAxes(names)
 }
 
 // vec reads the amounts of l; what it does not mention is zero, what is no axis is dropped.
@@ -52,7 +95,7 @@ func (a axes) vec(l corev1.ResourceList) vec {
 func (a axes) read(l corev1.ResourceList, v vec) {
 	for name, q := range l {
 		if i, ok := a.index[name]; ok {
-			v[i] = units(name, q)
+			v[i] = quantity.Of(name, q)
 		}
 	}
 }
@@ -60,10 +103,7 @@ func (a axes) read(l corev1.ResourceList, v vec) {
 func (v vec) plus(o vec) vec {
 	out := make(vec, len(v))
 	for i := range v {
-		out[i] = v[i] + o[i]
-		if v[i] > 0 && o[i] > 0 && out[i] < 0 {
-			out[i] = math.MaxInt64
-		}
+		out[i] = quantity.Add(v[i], o[i])
 	}
 	return out
 }
@@ -71,7 +111,7 @@ func (v vec) plus(o vec) vec {
 func (v vec) minus(o vec) vec {
 	out := make(vec, len(v))
 	for i := range v {
-		out[i] = v[i] - o[i]
+		out[i] = quantity.Sub(v[i], o[i])
 	}
 	return out
 }
@@ -125,14 +165,6 @@ func (v vec) max(o vec) vec {
 	return out
 }
 
-func addTo(total, add corev1.ResourceList) {
-	for name, q := range add {
-		sum := total[name]
-		sum.Add(q)
-		total[name] = sum
-	}
-}
-
 // hostPort is a port of the node that a container wants for itself.
 type hostPort struct {
 	ip       string
@@ -172,6 +204,27 @@ func (p hostPort) anywhere() bool { return p.ip == "0.0.0.0" || p.ip == "::" }
 
 func (p hostPort) conflicts(o hostPort) bool {
 	return p.port == o.port && p.protocol == o.protocol && (p.ip == o.ip || p.anywhere() || o.anywhere())
+}
+
+// manyPorts is from how many ports a kind's are found by number.
+const manyPorts = 16
+
+func (k *kind) setPorts(ports []hostPort) {
+	k.ports, k.byPort = ports, nil
+	if len(ports) >= manyPorts {
+		k.byPort = map[int32][]hostPort{}
+		for _, p := range ports {
+			k.byPort[p.port] = append(k.byPort[p.port], p)
+		}
+	}
+}
+
+// clashes tells whether any of the kind's ports is taken.
+func (k *kind) clashes(taken []hostPort) bool {
+	if k.byPort == nil {
+		return portsConflict(k.ports, taken)
+	}
+	return slices.ContainsFunc(taken, func(t hostPort) bool { return slices.ContainsFunc(k.byPort[t.port], t.conflicts) })
 }
 
 func portsConflict(a, b []hostPort) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -17,10 +18,18 @@ type kind struct {
 	pod   *corev1.Pod // one of them
 	node  requirement.Pod
 	ports []hostPort
+	// byPort are the ports by number, where there are many.
+	byPort map[int32][]hostPort
+	// tolerations are the pod's, as far as they make a difference.
+	tolerations []corev1.Toleration
+	// complex pods have so many terms that what planning them costs is bounded: see kind.intricate.
+	complex bool
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
 	volumes []wish
 	// devices are the resource claims; none while devices are not planned.
 	devices []snapshot.DeviceClaim
+	// exclusive are the claims that no other pod can use at the same time.
+	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
 	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
@@ -32,8 +41,12 @@ type kind struct {
 	// appraised is the last run that found out both.
 	appraised int
 	// refused says why the pods cannot be considered at all.
-	refused  []Reason
-	compiled bool
+	refused []Reason
+	// contradictory tells that nothing can be all that the pods ask for.
+	contradictory   bool
+	known, compiled bool
+	// runs tells that some of the pods are on nodes, or promised to some, where they keep others away.
+	runs bool
 
 	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the
 	// inverse ones that keep them out.
@@ -46,9 +59,10 @@ type class struct {
 	family   *family
 	list     corev1.ResourceList
 	requests vec
-	amounts  vec64 // requests as floating-point numbers
-	count    int   // still to be placed
-	members  int   // of it, in the snapshot
+	shared   []attachment // volumes that other pods use, too, and that count against limits
+	amounts  vec64        // requests as floating-point numbers
+	count    int          // still to be placed
+	members  int          // of it, in the snapshot
 	// pods in the order of the queue; those before next have been placed.
 	pods []*queued
 	next int
@@ -57,6 +71,10 @@ type class struct {
 	// weight is what a pod is worth, in $/h, to what is left of the queue; bound, to all of it.
 	weight, bound float64
 	bucket        int // of the market; -1 if nobody sells what it needs
+	// oversized tells that one pod is larger than any room, on nodes that exist or of types that could be launched.
+	oversized bool
+	// lacking are resources that the pods request and that nothing has, where these are not planned as axes.
+	lacking []corev1.ResourceName
 	// waits tells that the pods buy nodes last: see market.dearer.
 	waits bool
 	norm  float64 // how large a pod is, as the market counts
@@ -96,29 +114,15 @@ type try struct {
 type wants struct {
 	required  []requirement.Set
 	preferred []requirement.Set
-	affinity  []corev1.WeightedPodAffinityTerm
-	anti      []corev1.WeightedPodAffinityTerm
-	spread    []corev1.TopologySpreadConstraint
+	terms
 	// soft tells that taints of effect PreferNoSchedule are tolerated.
 	soft bool
 }
 
-func newWants(pod *corev1.Pod, node requirement.Pod, respect bool) wants {
-	w := wants{required: node.Required}
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if respect || c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			w.spread = append(w.spread, c)
-		}
-	}
-	if !respect {
-		return w
-	}
-	w.preferred = node.Preferred
-	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		w.affinity = heaviestFirst(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		w.anti = heaviestFirst(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+func (sv *solver) newWants(k *kind, respect bool) wants {
+	w := wants{required: k.node.Required, terms: sv.terms(k.pod, k.node, respect)}
+	if respect {
+		w.preferred = k.node.Preferred[:min(len(k.node.Preferred), MaxSoftTerms)]
 	}
 	return w
 }
@@ -133,6 +137,8 @@ func heaviestFirst(terms []corev1.WeightedPodAffinityTerm) []corev1.WeightedPodA
 // What is hard stays, but for the choice between alternatives of required node affinity.
 func (w wants) relax(softTaints bool) (wants, bool) {
 	switch {
+	case len(w.rest) > 0:
+		w.rest = nil
 	case len(w.required) > 1:
 		w.required = w.required[1:]
 	case len(w.affinity) > 0:
@@ -142,9 +148,7 @@ func (w wants) relax(softTaints bool) (wants, bool) {
 	case len(w.preferred) > 0:
 		w.preferred = w.preferred[1:]
 	default:
-		i := slices.IndexFunc(w.spread, func(c corev1.TopologySpreadConstraint) bool {
-			return c.WhenUnsatisfiable == corev1.ScheduleAnyway
-		})
+		i := slices.Index(w.yields, true)
 		if i < 0 {
 			if !softTaints || w.soft {
 				return w, false
@@ -153,36 +157,59 @@ func (w wants) relax(softTaints bool) (wants, bool) {
 			return w, true
 		}
 		last := len(w.spread) - 1
-		spread := slices.Clone(w.spread)
-		spread[i] = spread[last]
-		w.spread = spread[:last]
+		w.spread, w.yields = slices.Clone(w.spread), slices.Clone(w.yields)
+		w.spread[i], w.yields[i] = w.spread[last], w.yields[last]
+		w.spread, w.yields = w.spread[:last], w.yields[:last]
 	}
 	return w, true
 }
 
-// shapes compiles the pod's wants and each step of giving them up.
-func (sv *solver) shapes(pod *corev1.Pod, node requirement.Pod) []*shape {
+// compileShapes works out the kind's shapes, or says why its pods are too much to plan. Kinds of many terms share a bound on how
+// many groups they add: beyond it their preferences do not count, and those that require so much are not planned.
+func (sv *solver) compileShapes(k *kind) []Reason {
+	before, intricate := len(sv.groups), k.intricate()
+	if intricate && sv.crowded >= crowdedGroups {
+		if max(len(requiredAffinity(k.pod)), hardSpreads(k.pod)) > fewTerms {
+			return []Reason{{Code: TooComplex, Message: fmt.Sprintf(
+				"pods of more than %d terms each have more than %d different topology terms, and this pod's are not planned; use fewer terms",
+				fewTerms, crowdedGroups,
+			)}}
+		}
+		k.shapes = sv.shapes(k, false)
+	} else {
+		k.shapes = sv.shapes(k, sv.respect)
+	}
+	if k.complex = intricate; intricate {
+		sv.crowded += len(sv.groups) - before
+	}
+	return nil
+}
+
+// shapes compiles what the pods want and each step of giving it up.
+func (sv *solver) shapes(k *kind, respect bool) []*shape {
 	var out []*shape
-	w, more := newWants(pod, node, sv.respect), true
+	w, more := sv.newWants(k, respect), true
+	steps := btoi(len(w.rest) > 0)
 	for more {
-		out = append(out, sv.shape(pod, node, w))
+		out = append(out, sv.shape(k, w))
 		w, more = w.relax(sv.softTaints)
 	}
-	if len(out) == len(node.Required) {
+	if len(out)-steps == len(k.node.Required) {
 		return out
 	}
 	// The alternatives of required node affinity went first, with all preferences still standing: once these are gone,
 	// each is tried again, in its order.
 	last := len(out) - 1
-	for i := 0; i < len(node.Required)-1; i++ {
-		w.required = node.Required[i : i+1]
-		out = slices.Insert(out, last+i, sv.shape(pod, node, w))
+	again := make([]*shape, 0, len(k.node.Required))
+	for i := 0; i < len(k.node.Required)-1; i++ {
+		w.required = k.node.Required[i : i+1]
+		again = append(again, sv.shape(k, w))
 	}
-	return out
+	return slices.Insert(out, last, again...)
 }
 
-func (sv *solver) shape(pod *corev1.Pod, node requirement.Pod, w wants) *shape {
-	sh := &shape{strict: node.Selector, tolerations: pod.Spec.Tolerations}
+func (sv *solver) shape(k *kind, w wants) *shape {
+	sh := &shape{strict: k.node.Selector, tolerations: k.tolerations}
 	if len(w.required) > 0 {
 		sh.strict = sh.strict.Intersect(w.required[0])
 	}
@@ -202,23 +229,8 @@ func (sv *solver) shape(pod *corev1.Pod, node requirement.Pod, w wants) *shape {
 			sh.blocked.add(t.index)
 		}
 	}
-	for i := range w.spread {
-		sh.groups = append(sh.groups, sv.spreadGroup(pod, node, &w.spread[i]))
-	}
-	for i := range w.affinity {
-		sh.groups = append(sh.groups, sv.affinityGroup(affinity, pod, &w.affinity[i].PodAffinityTerm))
-	}
-	for i := range w.anti {
-		sh.groups = append(sh.groups, sv.affinityGroup(antiAffinity, pod, &w.anti[i].PodAffinityTerm))
-	}
-	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		for i := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			sh.groups = append(sh.groups, sv.affinityGroup(affinity, pod, &a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]))
-		}
-	}
-	for _, term := range requiredAnti(pod) {
-		sh.groups = append(sh.groups, sv.affinityGroup(antiAffinity, pod, &term))
-	}
+	sv.steps += 1 + len(w.spread) + len(w.affinity) + len(w.anti) + len(w.hard) + len(w.rest)
+	sh.groups = slices.Concat(w.spread, w.affinity, w.anti, w.hard, w.rest)
 	return sh
 }
 
@@ -238,7 +250,7 @@ func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
 	if node.Required != nil && len(node.Required) == 0 {
 		return node, []Reason{{Code: InvalidPod, Message: "required node affinity has only empty terms, which no node matches"}}
 	}
-	effective := newWants(pod, node, true)
+	effective := wants{required: node.Required, preferred: node.Preferred}
 	if nodePool := effectiveRequirements(node, effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist && !nodePool.Impossible() {
 		return node, []Reason{{Code: NotManaged, Message: "the pod asks for nodes that belong to no NodePool"}}
 	}
@@ -250,6 +262,7 @@ func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
 			}
 		}
 	}
+	node.Required = node.Required[:min(len(node.Required), MaxAlternatives)]
 	return node, slices.Compact(reasons)
 }
 

@@ -28,7 +28,8 @@ type solver struct {
 	explainer  *explainer
 
 	axes      axes
-	cpu       int // of axes
+	vain      bitset // axes on which only pods ask for something that have no place whatever happens
+	cpu       int    // of axes
 	memory    int
 	simulated map[types.UID]bool // pods that this Solve places
 	daemons   []*daemon
@@ -39,10 +40,21 @@ type solver struct {
 	classes   []*class // those that can be considered, by the first of their pods
 	groups    []*group
 	groupByID map[string]*group
-	wishes    map[string]int
-	absent    map[string]bool // labels that some node may be asked to lack
-	key       []byte          // memory of candidates and wish
-	open      map[opening]*candidates
+	// universes are those of groups that count all nodes, by key.
+	universes    map[string][]string
+	selectors    lookup                         // finds the groups that count a pod
+	running      *running                       // made when first asked for
+	declarations map[string][]*group            // of running pods that have many
+	uses         map[types.NamespacedName]int   // how many pods use each claim
+	drivers      map[string]corev1.ResourceName // axes of volumes, by CSI driver
+	allTaints    []corev1.Taint                 // made when first asked for
+	crowded      int                            // groups that kinds of many terms have added
+	taken        map[*kind]int                  // steps that kinds of many terms have taken in this run
+	wishes       map[string]int
+	absent       map[string]bool // labels that some node may be asked to lack
+	lacks        map[string]bool // labels that some type lacks: see lacked
+	key          []byte          // memory of candidates and wish
+	open         map[opening]*candidates
 
 	market    *market
 	listed    int // candidates made so far
@@ -61,7 +73,8 @@ type solver struct {
 
 	full, taint, topology, limit plain
 
-	steps int
+	steps  int
+	halted bool // Budget.Stop has ended planning
 	// spent is what the bins cost as they are, which is no more than what they will cost; above most, a run is given up.
 	spent, most float64
 	// left is what the pods that have no place are worth, by the bound.
@@ -92,7 +105,7 @@ type start struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, absent: map[string]bool{}, open: map[opening]*candidates{}, generation: 1,
+		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{}, simulated: make(map[types.UID]bool, len(s.Pods)), wishes: map[string]int{}, absent: map[string]bool{}, lacks: map[string]bool{}, open: map[opening]*candidates{}, generation: 1,
 		respect: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		full: newPlain(Resources), taint: newPlain(Taint), topology: newPlain(Topology), limit: newPlain(Limits),
 	}
@@ -103,6 +116,8 @@ func (sv *solver) attemptBy(queue []*queued, budget Budget, how strategy, most f
 	defer sv.rewind()
 	sv.budget, sv.how, sv.most = budget, how, most
 	left := sv.honourNominations(sv.begin(queue))
+	left, aside := sv.setAside(left)
+	hopeless := len(sv.rejected) + len(aside)
 	sv.measureFree()
 	switch {
 	case budget.Plain:
@@ -112,14 +127,17 @@ func (sv *solver) attemptBy(queue []*queued, budget Budget, how strategy, most f
 		sv.appraiseAgain()
 	}
 	left = sv.placeAll(left)
-	if sv.spent > sv.most {
+	if sv.spent > sv.most || sv.halted {
 		return nil
 	}
 	if !budget.Plain {
 		sv.recount()
 	}
-	p := sv.plan(left, len(queue))
-	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.conceded}
+	p := sv.plan(append(left, aside...), len(queue))
+	if sv.halted {
+		return nil
+	}
+	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.conceded, hopeless}
 }
 
 // measureFree notes what nodes that exist have left for others than those whom it is promised to.
@@ -168,7 +186,8 @@ func (sv *solver) compile(more []*corev1.Pod) []*queued {
 	for _, d := range sv.daemons {
 		requests = append(requests, d.requests)
 	}
-	sv.axes = newAxes(requests...)
+	requests = append(requests, sv.limitedDrivers())
+	sv.axes = sv.boundedAxes(requests)
 	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
 	sv.scratch = make(vec, len(sv.axes.names))
 	for _, d := range sv.daemons {
@@ -252,6 +271,9 @@ func (sv *solver) placeAll(queue []*queued) []*queued {
 	for patient := sv.market != nil && sv.how != firstFit && len(sv.templates) > 1; ; patient = false {
 		before := sv.generation
 		for _, q := range queue {
+			if sv.stopped() || sv.exhausted() {
+				return slices.DeleteFunc(queue, func(q *queued) bool { return q.done })
+			}
 			if !q.done && !(patient && q.class.waits) && sv.attempt(q) {
 				sv.placePlanned()
 				if sv.spent > sv.most {
@@ -299,7 +321,23 @@ func (sv *solver) attempt(q *queued) bool {
 	if c.failedAt == sv.generation {
 		return false
 	}
-	for i := range c.shapes {
+	if c.complex {
+		began := sv.steps
+		defer func() { sv.take(c, began) }()
+		return sv.attemptFrom(q, began)
+	}
+	return sv.attemptFrom(q, sv.steps)
+}
+
+// attemptFrom is attempt, begun at a number of steps.
+func (sv *solver) attemptFrom(q *queued, began int) bool {
+	c := q.class
+	for i := 0; i < len(c.shapes); i++ {
+		if c.complex {
+			if i = sv.next(c, i, began); i < 0 {
+				break
+			}
+		}
 		if sv.placeOnNode(q, i) || !sv.shut(c.views(c.shapes[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.press(q, i)) {
 			sv.placed(q)
 			sv.conceded += i
@@ -460,7 +498,10 @@ func (sv *solver) plan(left []*queued, pods int) Plan {
 	why := map[*class][]Reason{}
 	for _, q := range left {
 		if why[q.class] == nil {
-			why[q.class] = sv.explain(q.class)
+			why[q.class] = sv.reasons(q.class)
+		}
+		if sv.stopped() {
+			return Plan{}
 		}
 		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
 	}

@@ -8,12 +8,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Budget bounds the work of a Solve, in steps, so that the result does not depend on the machine. One step is
-// one instance type looked at. When the budget is spent the plan is finished without looking ahead: it
-// is as correct as ever, but may cost more.
+// Budget bounds the work of a Solve, in steps, so that the result does not depend on the machine. One step is one look: at an
+// instance type, at a node or bin for a pod, or at one topology rule there. When the budget is spent the plan is finished without
+// looking ahead: it is as correct as ever, but may cost more.
 type Budget struct {
 	// Steps is the bound; zero means that there is none.
 	Steps int
+	// Most is where planning ends, whatever is left: pods that have no place by then are rejected with code BudgetSpent. Pods that have
+	// very many terms come last, and each kind of them has a share of it. Zero means that there is no such bound.
+	Most int
+	// Stop is called now and then; once it returns true, the plan is abandoned: see Plan.Abandoned. Nil never does.
+	Stop func() bool
 	// Plain makes a plan by first fit alone, with no lower bound: for many questions about small changes.
 	Plain bool
 }
@@ -42,6 +47,8 @@ type outcome struct {
 	how      strategy
 	cost     float64
 	conceded int
+	// hopeless counts the pods of Rejected that no plan has a place for, whatever becomes of others.
+	hopeless int
 }
 
 // Solve places the snapshot's pods: on nodes that exist or are on their way first, then into new claims of the
@@ -49,39 +56,73 @@ type outcome struct {
 // budget, every pod of the snapshot is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	sv := newSolver(s)
+	sv.budget = budget
 	queue := sv.compile(nil)
+	if sv.halted {
+		return Plan{Abandoned: true}
+	}
+	compiled := sv.steps
 	zones := effectiveZones(queue)
 	plan := sv.solve(queue, budget)
-	plan.Zones, plan.Barren = zones, sv.barren()
+	if plan.Abandoned {
+		return plan
+	}
+	plan.Zones, plan.Barren, plan.Ignored = zones, sv.barren(), ignoredTerms(queue)
+	plan.Stats.Steps += compiled
 	return plan
+}
+
+// ignoredTerms lists what of the pods' node affinity is left out, but for pods that are not considered at all.
+func ignoredTerms(queue []*queued) []IgnoredTerms {
+	var out []IgnoredTerms
+	for _, q := range queue {
+		if k := q.class.kind; len(k.refused) == 0 && len(k.node.Ignored) > 0 {
+			out = append(out, IgnoredTerms{q.pod, k.node.Ignored})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b IgnoredTerms) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
+	})
+	return out
 }
 
 // solve makes plans for the queue and chooses. First fit is always among them, so nothing dearer is chosen; it is
 // given up as soon as it has cost more than could be.
 func (sv *solver) solve(queue []*queued, budget Budget) Plan {
-	sv.market = nil
+	sv.market, sv.halted = nil, false
+	how := balanced
 	if budget.Plain {
-		return sv.attemptBy(queue, budget, firstFit, math.Inf(1)).Plan
+		how = firstFit
 	}
-	best := sv.attemptBy(queue, budget, balanced, math.Inf(1))
+	best := sv.attemptBy(queue, budget, how, math.Inf(1))
+	switch {
+	case sv.halted:
+		return Plan{Abandoned: true}
+	case budget.Plain:
+		return best.Plan
+	}
 	steps := best.Stats.Steps
 	if len(best.Launches) == 0 {
 		return best.Plan
 	}
 	all := []*outcome{best}
+	pods := len(queue) - best.hopeless
 	for _, how := range []strategy{bySize, firstFit} {
-		if how == bySize && (len(queue) > fewPods || budget.Steps > 0 && steps >= budget.Steps) {
+		if how == bySize && pods > fewPods || budget.Steps > 0 && steps >= budget.Steps {
 			continue
 		}
 		// What places all pods can be bettered only in price. With many pods, one that gets its wish is no reason
 		// for all others to cost more.
 		most := math.Inf(1)
-		if len(best.Rejected) == 0 && (best.conceded == 0 || len(queue) > fewPods) {
+		if len(best.Rejected) == best.hopeless && (best.conceded == 0 || pods > fewPods) {
 			most = best.cost * alikePlans
 		}
 		if o := sv.attemptBy(queue, budget, how, most); o != nil {
 			steps += o.Stats.Steps
 			all = append(all, o)
+		}
+		if sv.halted {
+			return Plan{Abandoned: true}
 		}
 	}
 	best = choose(all)

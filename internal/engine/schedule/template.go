@@ -10,6 +10,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -29,8 +30,13 @@ type template struct {
 	left   vec
 	// memo of candidates by requirements.
 	memo map[string]*candidates
+	// keys are the labels that types give nodes, domains the values of some; made when first asked for.
+	keys    map[string]bool
+	domains map[string][]string
 	// varied tells that some of the types are variants of one.
 	varied bool
+	// splitByDaemons tells that they differ in the daemons that come with them.
+	splitByDaemons bool
 	// broken says why the pool cannot launch anything; empty if it can.
 	broken Reason
 }
@@ -110,7 +116,13 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
 	t.left = t.limit.minus(t.used)
 
-	types := variants(p.InstanceTypes)
+	types, daemons := variants(p.InstanceTypes), sv.residents(t)
+	// Claims leave out types of which some offerings are too small, and minValues may need those: such pools are not split.
+	if choosy := picky(types, daemons); len(choosy) > 0 && !t.reqs.HasMinValues() {
+		whole := len(types)
+		types = byDaemons(types, choosy)
+		t.splitByDaemons = len(types) > whole
+	}
 	t.varied = len(types) > len(p.InstanceTypes)
 	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	for _, it := range types {
@@ -119,7 +131,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 			sv.seats.stock(&t.types[len(t.types)-1])
 		}
 	}
-	sv.groupDaemons(t)
+	sv.groupDaemons(t, daemons)
 	switch {
 	case len(types) == 0:
 		t.broken = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
@@ -138,34 +150,96 @@ func (a axes) capacity(it *catalog.InstanceType) vec {
 	return v
 }
 
-// groupDaemons finds out which daemons run on which types, and what room they leave.
-func (sv *solver) groupDaemons(t *template) {
-	type compiled struct {
-		*daemon
-		alternatives []requirement.Set
-	}
-	var daemons []compiled
+// resident is a daemon that runs on nodes of a template, in those of its alternatives that the template leaves.
+type resident struct {
+	*daemon
+	alternatives []requirement.Set
+}
+
+// residents are the daemons that run on any nodes of the template.
+func (sv *solver) residents(t *template) []resident {
+	var out []resident
 	for _, d := range sv.daemons {
 		if _, blocked := snapshot.Untolerated(softly(d.tolerations), t.taints); blocked {
 			continue
 		}
-		c := compiled{daemon: d}
+		c := resident{daemon: d}
 		for _, alt := range d.alternatives {
 			if t.reqs.Compatible(alt, sv.s.Labels.WellKnown) {
 				c.alternatives = append(c.alternatives, alt)
 			}
 		}
 		if len(c.alternatives) > 0 {
-			daemons = append(daemons, c)
+			out = append(out, c)
 		}
 	}
+	return out
+}
+
+// runsOn tells whether the daemon's pods run on nodes that have what reqs say.
+func (r *resident) runsOn(reqs requirement.Set) bool {
+	return slices.ContainsFunc(r.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(reqs) })
+}
+
+// byDaemons splits types of which some offerings come with other daemons than others: those of one zone, say.
+func byDaemons(types []*catalog.InstanceType, daemons []resident) []*catalog.InstanceType {
+	out := make([]*catalog.InstanceType, 0, len(types))
+	for _, it := range types {
+		var groups [][]catalog.Offering
+		index := map[string]int{}
+		for _, o := range it.Offerings {
+			set := make([]byte, len(daemons))
+			for j := range daemons {
+				set[j] = byte(btoi(daemons[j].runsOn(it.Requirements.Intersect(o.Requirements))))
+			}
+			g, known := index[string(set)]
+			if !known {
+				g = len(groups)
+				index[string(set)], groups = g, append(groups, nil)
+			}
+			groups[g] = append(groups[g], o)
+		}
+		if len(groups) < 2 {
+			out = append(out, it)
+			continue
+		}
+		for _, g := range groups {
+			out = append(out, variant(it, g))
+		}
+	}
+	return out
+}
+
+// picky are the daemons that run on some offerings of a type and not on others: those that require labels that offerings have.
+func picky(types []*catalog.InstanceType, daemons []resident) []resident {
+	keys := map[string]bool{}
+	for _, it := range types {
+		for i := range it.Offerings {
+			for _, r := range it.Offerings[i].Requirements.All() {
+				keys[r.Key()] = true
+			}
+		}
+	}
+	var out []resident
+	for _, d := range daemons {
+		if slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool {
+			return slices.ContainsFunc(alt.All(), func(r requirement.Requirement) bool { return keys[r.Key()] })
+		}) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// groupDaemons finds out which daemons run on which types, and what room they leave.
+func (sv *solver) groupDaemons(t *template, daemons []resident) {
 	groups := map[string]int{}
 	var overheads []vec
 	members := make([]byte, len(daemons))
 	for i := range t.types {
 		ti := &t.types[i]
 		for j, d := range daemons {
-			members[j] = byte(btoi(slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(ti.Requirements) })))
+			members[j] = byte(btoi(d.runsOn(ti.Requirements)))
 		}
 		g, ok := groups[string(members)]
 		if !ok {
@@ -174,7 +248,7 @@ func (sv *solver) groupDaemons(t *template) {
 			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(vec, len(sv.axes.names))
 			for j, d := range daemons {
 				if members[j] > 0 {
-					addTo(group.requests, d.requests)
+					quantity.AddTo(group.requests, d.requests)
 					overhead = overhead.plus(d.vec)
 					group.ports = append(group.ports, d.ports...)
 				}
@@ -183,6 +257,7 @@ func (sv *solver) groupDaemons(t *template) {
 		}
 		ti.group = g
 		ti.room = sv.axes.vec(ti.Allocatable).minus(overheads[g])
+		sv.limitVolumes(ti.room, ti.VolumeLimits)
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
 				ti.room[0] = -1
@@ -199,6 +274,7 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	}
 	c := &candidates{id: sv.listed, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
 	sv.listed++
+	sv.steps += len(t.types)
 	for i := range t.types {
 		ti := &t.types[i]
 		c.price[i] = math.Inf(1)
@@ -223,6 +299,11 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	return c
 }
 
+// holds tells whether any of the types has room for so much.
+func (t *template) holds(requests vec) bool {
+	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.fits(ti.room) })
+}
+
 // exhausted tells whether the pool can launch nothing at all, be it for its limits: no node of it will ever be in the
 // domains that it names. Asked before anything is planned.
 func (t *template) exhausted() bool {
@@ -235,6 +316,9 @@ func (t *template) values(key string) []string {
 	if own.Operator() == corev1.NodeSelectorOpIn {
 		return own.Values()
 	}
+	if known, ok := t.domains[key]; ok || !t.typed(key) {
+		return known
+	}
 	var out []string
 	for i := range t.types {
 		if r := t.types[i].Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
@@ -246,7 +330,11 @@ func (t *template) values(key string) []string {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	if t.domains == nil {
+		t.domains = map[string][]string{}
+	}
+	t.domains[key] = slices.Compact(out)
+	return t.domains[key]
 }
 
 // minima are the keys with minValues that the types in list, in their order, do not reach, with what they do reach.

@@ -36,6 +36,11 @@ type group struct {
 	allSpace bool
 	spaces   map[string]bool
 	selector labels.Selector
+	// parts are what a group joins that counts what any of them selects; lookup finds them. Others have none.
+	parts  []*group
+	lookup lookup
+	// claim is the volume claim of a group that counts the pods that use it.
+	claim string
 	// maxSkew and minDomains, filter: spread only.
 	maxSkew, minDomains int
 	filter              *nodeFilter
@@ -66,6 +71,12 @@ type nodeFilter struct {
 }
 
 func (g *group) selects(pod *corev1.Pod) bool {
+	switch {
+	case len(g.parts) > 0:
+		return g.countsAny(pod)
+	case g.claim != "":
+		return g.usesClaim(pod)
+	}
 	return (g.allSpace || g.spaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
 }
 
@@ -153,7 +164,7 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 		spaces:   map[string]bool{pod.Namespace: true},
 		selector: compileSelector(c.LabelSelector, pod, c.MatchLabelKeys, nil),
 		filter: &nodeFilter{
-			node: node, tolerations: pod.Spec.Tolerations,
+			node: node, tolerations: sv.tolerations(pod),
 			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
 			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
 		},
@@ -163,9 +174,9 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 	}
 	filter := ""
 	if g.filter.affinity {
-		filter = g.filter.node.Selector.String()
+		filter = g.filter.node.Selector.Key() // String leaves out values where there are many
 		for _, t := range g.filter.node.Required {
-			filter += "|" + t.String()
+			filter += "|" + t.Key()
 		}
 	}
 	if g.filter.taints {
@@ -177,6 +188,11 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 }
 
 func (sv *solver) affinityGroup(kind groupKind, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
+	return sv.intern(sv.affinityTerm(kind, pod, t), "")
+}
+
+// affinityTerm is the term as a group that counts nothing yet.
+func (sv *solver) affinityTerm(kind groupKind, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
 	g := &group{
 		kind: kind, key: sv.s.Labels.Normalize(t.TopologyKey),
 		selector: compileSelector(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
@@ -197,13 +213,14 @@ func (sv *solver) affinityGroup(kind groupKind, pod *corev1.Pod, t *corev1.PodAf
 	case len(t.Namespaces) == 0:
 		g.spaces[pod.Namespace] = true
 	}
-	return sv.intern(g, "")
+	return g
 }
 
 // intern returns the one group of this meaning, counting what is on the nodes when it is new.
 func (sv *solver) intern(g *group, filter string) *group {
-	id := fmt.Sprintf("%d|%s|%v|%v|%s|%d|%d|%s", g.kind, g.key, g.allSpace, slices.Sorted(maps.Keys(g.spaces)),
-		g.selector.String(), g.maxSkew, g.minDomains, filter)
+	// The selectors of all pods and of none are both written as nothing.
+	id := fmt.Sprintf("%d|%s|%v|%v|%v|%s|%d|%d|%s", g.kind, g.key, g.allSpace, slices.Sorted(maps.Keys(g.spaces)),
+		g.selector.Empty(), g.selector.String(), g.maxSkew, g.minDomains, filter)
 	if known, ok := sv.groupByID[id]; ok {
 		return known
 	}
@@ -212,16 +229,8 @@ func (sv *solver) intern(g *group, filter string) *group {
 		g.universe = sv.universe(g)
 		g.usable = g.reachable()
 	}
-	for _, n := range sv.nodes {
-		domain, ok := n.domain(g.key)
-		if !ok || !sv.counts(g, n) {
-			continue
-		}
-		for _, pod := range n.src.Pods {
-			if g.kind != inverse && !sv.simulated[pod.UID] && snapshot.Active(pod) && g.selects(pod) {
-				g.counts[domain]++
-			}
-		}
+	if g.kind != inverse {
+		sv.countRunning(g)
 	}
 	sv.groupByID[id] = g
 	sv.groups = append(sv.groups, g)
@@ -256,8 +265,7 @@ func (sv *solver) countDeclared() {
 			if sv.simulated[pod.UID] || snapshot.Terminal(pod) {
 				continue
 			}
-			for _, term := range requiredAnti(pod) {
-				g := sv.affinityGroup(inverse, pod, &term)
+			for _, g := range sv.declared(pod) {
 				if domain, ok := n.domain(g.key); ok {
 					g.counts[domain]++
 				}
@@ -268,6 +276,18 @@ func (sv *solver) countDeclared() {
 
 // universe lists the values of the group's key on the nodes there are and on those that could be bought.
 func (sv *solver) universe(g *group) []string {
+	if g.filter == nil {
+		known, ok := sv.universes[g.key]
+		if !ok {
+			known = sv.findUniverse(g)
+			sv.universes[g.key] = known
+		}
+		return known
+	}
+	return sv.findUniverse(g)
+}
+
+func (sv *solver) findUniverse(g *group) []string {
 	out := sv.forSale(g)
 	for _, n := range sv.nodes {
 		if v, ok := sv.lends(n, g); ok {
@@ -358,7 +378,7 @@ func (c *kind) views(sh *shape) []view {
 	if sh.views == nil {
 		sh.views = make([]view, 0, len(sh.groups)+len(c.blockedBy))
 		for _, g := range sh.groups {
-			sh.views = append(sh.views, view{g: g, self: slices.Contains(c.matches, g), pod: sh.strict.Get(g.key), node: &c.node})
+			sh.views = append(sh.views, view{g: g, self: g.kind != inverse && g.selects(c.pod), pod: sh.strict.Get(g.key), node: &c.node})
 		}
 		for _, g := range c.blockedBy {
 			sh.views = append(sh.views, view{g: g, pod: sh.strict.Get(g.key), node: &c.node})
@@ -430,11 +450,22 @@ func (v *view) allowsCount(domain string, n int) bool {
 	}
 }
 
+// deserted tells whether no pod is counted anywhere. What a pod without a place declares must not bind others: if it gets one later, it keeps
+// away from them itself.
+func (g *group) deserted() bool {
+	for _, n := range g.counts {
+		if n != 0 {
+			return false
+		}
+	}
+	return g.floating == 0 && !slices.ContainsFunc(g.inBins, func(n int) bool { return n != 0 })
+}
+
 // shut tells whether no new node can be anywhere that the views allow, since in each domain there is somebody to keep
 // away from. A new node has a domain unless somebody asks that it have none.
 func (sv *solver) shut(views []view) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
-		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absent[v.g.key] && len(v.g.universe) > 0 &&
+		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absent[v.g.key] && !sv.lacked(v.g.key) && len(v.g.universe) > 0 &&
 			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
 	})
 }
@@ -462,6 +493,9 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 		if v.keepsApart() && (!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
 			continue // the node will have no such label: outside all domains there is nobody to keep away from
 		}
+		if v.g.kind == inverse && v.g.deserted() || v.keepsApart() && len(v.g.universe) == 0 && !reqs.Defines(v.g.key) {
+			continue // nobody who declares it has a place, or no node has the label
+		}
 		byKey[v.g.key] = append(byKey[v.g.key], v)
 	}
 	out := []choice{nil}
@@ -483,11 +517,28 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 	return out, nil
 }
 
+// lacked tells whether some type says that its nodes do not have the label.
+func (sv *solver) lacked(key string) bool {
+	lacked, known := sv.lacks[key]
+	if !known {
+		lacked = slices.ContainsFunc(sv.templates, func(t *template) bool {
+			return slices.ContainsFunc(t.types, func(ti typeInfo) bool {
+				r := ti.Requirements.Get(key)
+				return r.Operator() == corev1.NodeSelectorOpDoesNotExist && !r.Impossible()
+			})
+		})
+		sv.lacks[key] = lacked
+	}
+	return lacked
+}
+
 // options lists what the requirement on one key may become under views that share it.
 func (sv *solver) options(views []view, reqs requirement.Set, price func(requirement.Set) float64) ([]requirement.Requirement, *view) {
 	key := views[0].g.key
 	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
 	single := false
+	// Who must keep apart may also go to a node without the label, where some types have none.
+	apart := sv.lacked(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
 	for i, v := range views {
 		left := domains[:0]
 		for _, d := range domains {
@@ -496,6 +547,9 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 			}
 		}
 		domains = left
+		if len(domains) == 0 && apart && len(v.g.universe) > 0 {
+			return []requirement.Requirement{requirement.NotIn(key, v.g.universe...)}, nil
+		}
 		if len(domains) == 0 {
 			return nil, &views[i]
 		}
@@ -503,7 +557,12 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 		single = single || v.g.kind == spread || v.g.kind == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
 	if !single {
-		return []requirement.Requirement{requirement.In(key, domains...)}, nil
+		out := []requirement.Requirement{requirement.In(key, domains...)}
+		if apart && len(views[0].g.universe) > 0 {
+			out = append(out, requirement.NotIn(key, views[0].g.universe...))
+			slices.SortStableFunc(out, func(a, b requirement.Requirement) int { return cmp.Compare(price(reqs.With(a)), price(reqs.With(b))) })
+		}
+		return out, nil
 	}
 	type ranked struct {
 		domain string

@@ -115,9 +115,15 @@ func (sv *solver) certain(b *bin, types []candidate, reqs requirement.Set) ([]ca
 
 // doubtful tells whether another variant of the type, one that is not listed, could be launched under reqs.
 func (t *template) doubtful(i int, listed map[int]bool, reqs requirement.Set) bool {
-	for j := range t.types {
-		if t.types[j].Name == t.types[i].Name && !listed[j] {
-			if _, ok := t.types[j].Cheapest(reqs); ok {
+	first := i // types are sorted by name
+	for first > 0 && t.types[first-1].Name == t.types[i].Name {
+		first--
+	}
+	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
+		if !listed[j] {
+			if _, ok := t.types[j].Cheapest(reqs); ok || t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
+				return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
+			}) {
 				return true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
 // Terminal tells whether the pod has run to its end.
@@ -134,9 +135,14 @@ func ToleratesDisruption(p *corev1.Pod) bool {
 }
 
 // Requests is what the pod takes of a node's allocatable resources: init containers, sidecars, pod-level
-// resources, overhead and in-place resizing considered, and one of "pods".
+// resources, overhead and in-place resizing considered, and one of "pods". No amount is beyond what package quantity counts
+// by much, so that it can be added and compared.
 func Requests(p *corev1.Pod) corev1.ResourceList {
-	out := resource.PodRequests(p, resource.PodResourcesOptions{
+	// Where a pod has overhead, PodRequests may add to the amounts of the pod's own list.
+	if len(p.Spec.Overhead) > 0 && p.Spec.Resources != nil {
+		p = p.DeepCopy()
+	}
+	out := resource.PodRequests(quantity.BoundedPod(p), resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})

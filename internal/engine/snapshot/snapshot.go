@@ -132,6 +132,8 @@ type Node struct {
 	ExpireAfter time.Duration
 	// Price in $/h of the offering that this node was bought from, 0 if unknown.
 	Price float64
+	// Unplannable says why plans leave the node as it is: they neither disrupt it nor put pods on it. Empty as a rule.
+	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
 }

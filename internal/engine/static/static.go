@@ -12,6 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -52,7 +53,7 @@ func Limit(pool *karpv1.NodePool) int64 {
 	if !bounded {
 		return math.MaxInt64
 	}
-	return limit.Value()
+	return quantity.Value(limit)
 }
 
 // Grant is how many of want nodes may be added to a pool that has so many, and whose limit others have reserved a part

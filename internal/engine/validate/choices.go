@@ -19,6 +19,9 @@ import (
 func Choices(s *snapshot.Snapshot, p schedule.Plan) error {
 	c := newCheck(s, p)
 	for _, r := range p.Rejected {
+		if c.shares(r.Pod) {
+			continue // where the other's volume is decides
+		}
 		for i := range s.Pools {
 			if on, ok := c.home(r.Pod, &s.Pools[i], anyTaint); ok {
 				c.fail("pod %s has no place (%s), though it could be alone on %s", name(r.Pod), r.Reasons[0].Message, on)
@@ -68,7 +71,7 @@ func weightOf(pool *karpv1.NodePool) int32 {
 // plain tells whether the pod minds neither other pods nor preferences, and no other pod minds it.
 func (c *check) plain(pod *corev1.Pod) bool {
 	w := c.wantsOf(pod)
-	if len(pod.Spec.TopologySpreadConstraints) > 0 || len(w.terms) > 1 {
+	if len(pod.Spec.TopologySpreadConstraints) > 0 || len(w.terms) > 1 || c.shares(pod) {
 		return false
 	}
 	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil ||
@@ -212,7 +215,9 @@ func examples(all []expr) []string {
 			out = append(out, e.values...)
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, karpv1.OperatorGte, karpv1.OperatorLte:
 			for d := int64(-9); d <= 9; d++ {
-				out = append(out, fmt.Sprint(e.number+d))
+				if n := e.number + d; n >= 0 { // no label begins with a minus
+					out = append(out, fmt.Sprint(n))
+				}
 			}
 		}
 	}

@@ -8,17 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	componentresource "k8s.io/component-helpers/resource"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
 // amounts are sums of resources.
 type amounts map[corev1.ResourceName]resource.Quantity
 
 func (a amounts) add(list corev1.ResourceList) {
-	for n, q := range list {
-		sum := a[n]
-		sum.Add(q)
-		a[n] = sum
-	}
+	quantity.AddTo(a.list(), list)
 }
 
 // raise makes each amount at least the list's.
@@ -37,6 +35,7 @@ func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalS
 // requests is what a pod takes of its node: the containers that run together, or the most that starting them takes,
 // unless the pod says it as a whole; and what running it costs besides. Limits count where asked for and no request is given.
 func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
+	pod = quantity.BoundedPod(pod)
 	if len(pod.Status.ContainerStatuses) > 0 || len(pod.Status.InitContainerStatuses) > 0 {
 		// What a pod in the middle of a resize holds is a matter of its status; Kubernetes knows best.
 		out := componentresource.PodRequests(pod, componentresource.PodResourcesOptions{

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -139,7 +140,11 @@ func (c *check) wantsOf(pod *corev1.Pod) *wants {
 		return w
 	}
 	w := &wants{}
+	var unreadable error
 	for _, k := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		if !labelled(k, pod.Spec.NodeSelector[k]) {
+			w.err = fmt.Errorf("no node can have label %q with value %q", k, pod.Spec.NodeSelector[k])
+		}
 		w.selector = append(w.selector, expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}})
 	}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -153,10 +158,14 @@ func (c *check) wantsOf(pod *corev1.Pod) *wants {
 			}
 			exprs, err := c.exprs(t.MatchExpressions)
 			if err != nil {
-				w.err = err
+				unreadable = err
+				continue
 			}
 			w.terms = append(w.terms, exprs)
 		}
+	}
+	if unreadable != nil && len(w.terms) == 0 && w.err == nil {
+		w.err = unreadable // else the others are what the pod demands
 	}
 	c.wants[pod] = w
 	return w
@@ -165,6 +174,9 @@ func (c *check) wantsOf(pod *corev1.Pod) *wants {
 func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 	var out []expr
 	for _, r := range list {
+		if !labelled(r.Key, r.Values...) {
+			return nil, fmt.Errorf("no node can have label %q with one of the values %q", r.Key, r.Values)
+		}
 		e, err := newExpr(c.s.Labels.Normalize(r.Key), r.Operator, r.Values)
 		if err != nil {
 			return nil, err
@@ -172,6 +184,12 @@ func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// labelled tells whether a node can have a label of this key with each of the values.
+func labelled(key string, values ...string) bool {
+	return len(key) <= 316 && len(validation.IsQualifiedName(key)) == 0 &&
+		!slices.ContainsFunc(values, func(v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
 }
 
 // only keeps what is demanded of one key.
@@ -209,7 +227,13 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	if s == nil {
 		return false
 	}
+	broken := func(values ...string) bool {
+		return slices.ContainsFunc(values, func(v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
+	}
 	for k, v := range s.MatchLabels {
+		if broken(v) {
+			return false
+		}
 		if have, ok := labels[k]; !ok || have != v {
 			return false
 		}
@@ -228,7 +252,7 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 		case metav1.LabelSelectorOpDoesNotExist:
 			matched = !ok && len(e.Values) == 0
 		}
-		if !matched {
+		if !matched || broken(e.Values...) {
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -268,7 +269,7 @@ func negative(q resource.Quantity) string {
 func (c *check) left(pool *snapshot.Pool) amounts {
 	out := amounts{}
 	for r, limit := range pool.NodePool.Spec.Limits {
-		q := limit.DeepCopy()
+		q := quantity.Bounded(limit).DeepCopy()
 		q.Sub(pool.Used[r])
 		for _, pl := range c.places {
 			q.Sub(most(pl, pool, r))

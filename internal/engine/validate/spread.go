@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -195,9 +196,9 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 			out := outcome{it, &it.Offerings[k]}
 			fits := offeredBy(it.Requirements, demands)
 			for r, limit := range pool.NodePool.Spec.Limits {
-				q := out.weighs(r)
+				q := out.weighs(r).DeepCopy()
 				q.Add(pool.Used[r])
-				fits = fits && q.Cmp(limit) <= 0
+				fits = fits && q.Cmp(quantity.Bounded(limit)) <= 0
 			}
 			if fits {
 				return false

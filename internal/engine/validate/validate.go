@@ -48,6 +48,7 @@ func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c.once()
 	c.nodes()
 	c.launches()
+	c.volumes()
 	c.limits()
 	c.reservations()
 	c.devices()

@@ -63,7 +63,7 @@ func (m machine) instanceType(capacityTypes []string) *catalog.InstanceType {
 
 // EC2 is what a region sells, by the offline catalog, in the capacity types given. Zones are named by their IDs.
 func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error) {
-	c, err := offline.Load()
+	c, err := offline.Load(region)
 	if err != nil {
 		return nil, fmt.Errorf("load the offline catalog: %w", err)
 	}

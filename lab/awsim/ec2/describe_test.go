@@ -2,6 +2,7 @@ package ec2_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ func TestInstanceTypeFilters(t *testing.T) {
 		for _, typ := range catalog.Types() {
 			_, onDemand := catalog.OnDemand("us-east-1", typ.Name)
 			_, spot := catalog.Spot("us-east-1", typ.Name)
-			if (onDemand || spot) && keep(typ) {
+			if (onDemand || spot) && catalog.ZoneIDs("us-east-1", typ.Name) != nil && keep(typ) {
 				want = append(want, typ.Name)
 			}
 		}
@@ -143,6 +144,29 @@ func TestSpotPrices(t *testing.T) {
 	}
 	if quotes < 2000 {
 		t.Errorf("%d quotes", quotes)
+	}
+}
+
+func TestSpotPricesOfWindowsHaveItsLicense(t *testing.T) {
+	a := open(t)
+	price := func(product string) float64 {
+		out := must(a.DescribeSpotPriceHistory(t.Context(), &awsec2.DescribeSpotPriceHistoryInput{
+			InstanceTypes: []types.InstanceType{"m5.large"}, AvailabilityZone: aws.String("us-east-1a"),
+			ProductDescriptions: []string{product}, StartTime: aws.Time(a.Clock.Now()),
+		}))(t)
+		return must(strconv.ParseFloat(*out.SpotPriceHistory[0].SpotPrice, 64))(t)
+	}
+	if license := price("Windows") - price("Linux/UNIX"); math.Abs(license-0.092) > 1e-6 {
+		t.Errorf("Windows costs %v more than Linux, want 0.092", license)
+	}
+}
+
+func TestInstanceTypesTellHowManyVolumesTheyTake(t *testing.T) {
+	a := open(t)
+	out := must(a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m6i.2xlarge"}}))(t)
+	ebs := out.InstanceTypes[0].EbsInfo
+	if aws.ToInt32(ebs.MaximumEbsAttachments) != 27 || ebs.AttachmentLimitType != types.AttachmentLimitTypeShared {
+		t.Errorf("m6i.2xlarge takes %d volumes (%s), want 27, shared", aws.ToInt32(ebs.MaximumEbsAttachments), ebs.AttachmentLimitType)
 	}
 }
 

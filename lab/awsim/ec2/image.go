@@ -78,6 +78,8 @@ type ami struct {
 	state string
 	// shared says that its owner lets the account use it.
 	shared bool
+	// encrypted says that its snapshots are.
+	encrypted bool
 }
 
 // public says whether anybody may use the image: those of Amazon.
@@ -248,7 +250,7 @@ func showImage(a *ami) imageInfo {
 		i.IMDS = "v2.0"
 	}
 	for _, d := range a.Disks {
-		i.Disks = append(i.Disks, imageDisk{Device: d.Device, Snapshot: d.SnapshotID, Size: d.SizeGiB, DeleteOnTermination: true, Type: "gp3"})
+		i.Disks = append(i.Disks, imageDisk{Device: d.Device, Snapshot: d.SnapshotID, Size: d.SizeGiB, DeleteOnTermination: true, Type: "gp3", Encrypted: a.encrypted})
 	}
 	return i
 }

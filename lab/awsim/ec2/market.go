@@ -16,6 +16,7 @@ type machine struct {
 	zones    [zonesPerRegion]bool // by index of regionZones
 	onDemand float64              // $/h; 0 = not sold
 	spot     float64              // $/h, the regional average; 0 = not sold
+	license  float64              // $/h that Windows costs beside both; 0 = the type is not sold with it
 }
 
 // market is what the region sells. It is immutable.
@@ -31,19 +32,24 @@ type market struct {
 const scarceZones = 12
 
 func newMarket(region string, seed uint64) (*market, error) {
-	catalog, err := offline.Load()
+	if !slices.Contains(offline.Regions(), region) {
+		return nil, fmt.Errorf("region %q: the instance type catalog knows only %s", region, strings.Join(offline.Regions(), ", "))
+	}
+	catalog, err := offline.Load(region)
 	if err != nil {
 		return nil, err
-	}
-	if !slices.Contains(catalog.Regions(), region) {
-		return nil, fmt.Errorf("region %q: the instance type catalog knows only %s", region, strings.Join(catalog.Regions(), ", "))
 	}
 	m := &market{region: region, seed: seed, zones: regionZones(region), byName: map[string]*machine{}}
 	for _, t := range catalog.Types() {
 		sold := &machine{Type: t}
 		sold.onDemand, _ = catalog.OnDemand(region, t.Name)
-		sold.spot, _ = catalog.Spot(region, t.Name)
-		if sold.onDemand == 0 && sold.spot == 0 {
+		if slices.Contains(t.UsageClasses, spotLifecycle) {
+			sold.spot, _ = catalog.Spot(region, t.Name)
+		}
+		if windows, ok := catalog.Price(offline.Sale{Region: region, Type: t.Name, Platform: offline.Windows}); ok {
+			sold.license = windows.PerHour - sold.onDemand
+		}
+		if sold.onDemand == 0 && sold.spot == 0 || catalog.ZoneIDs(region, t.Name) == nil {
 			continue
 		}
 		lacks := -1

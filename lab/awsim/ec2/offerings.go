@@ -85,9 +85,13 @@ type spotQuote struct {
 	ZoneID       string `xml:"availabilityZoneId"`
 }
 
-// spotProducts are the product descriptions with their price as a multiple of Linux's. Windows costs its licence on top.
-func spotProducts() map[string]float64 {
-	return map[string]float64{"Linux/UNIX": 1, "Linux/UNIX (Amazon VPC)": 1, "Windows": 1.46, "Windows (Amazon VPC)": 1.46}
+// spotProducts are the product descriptions, and what they cost beside Linux. The types that run Windows pay its license as spot, too.
+func spotProducts(t *machine) map[string]float64 {
+	products := map[string]float64{"Linux/UNIX": 0, "Linux/UNIX (Amazon VPC)": 0}
+	if t.license > 0 {
+		products["Windows"], products["Windows (Amazon VPC)"] = t.license, t.license
+	}
+	return products
 }
 
 // describeSpotPriceHistory quotes one price per type, zone and product. The simulated prices do not move, so whatever
@@ -138,12 +142,12 @@ func (e *EC2) quotes(in *describeSpotPricesInput) []spotQuote {
 			if price == 0 {
 				continue
 			}
-			for product, factor := range spotProducts() {
+			for product, license := range spotProducts(t) {
 				if len(in.Products) > 0 && !slices.Contains(in.Products, product) {
 					continue
 				}
 				quotes = append(quotes, spotQuote{
-					InstanceType: t.Name, Product: product, Price: strconv.FormatFloat(price*factor, 'f', 6, 64),
+					InstanceType: t.Name, Product: product, Price: strconv.FormatFloat(price+license, 'f', 6, 64),
 					Since: since, Zone: zone.Name, ZoneID: zone.ID,
 				})
 			}

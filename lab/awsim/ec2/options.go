@@ -3,7 +3,6 @@ package ec2
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -11,16 +10,8 @@ import (
 // nestedVirtualization is the processor feature that lets an instance run virtual machines.
 const nestedVirtualization = "nested-virtualization"
 
-// processorFeatures are those that a type has besides what all of its kind have. AMD SEV-SNP is sold in regions that the
-// simulator does not know.
-func processorFeatures(m *machine) []string {
-	family, _, _ := strings.Cut(m.Name, ".")
-	eighth := slices.ContainsFunc([]string{"c8i", "m8i", "r8i"}, func(f string) bool { return strings.HasPrefix(family, f) })
-	if eighth && !m.BareMetal {
-		return []string{nestedVirtualization}
-	}
-	return nil
-}
+// processorFeatures are those that a type has besides what all of its kind have.
+func processorFeatures(m *machine) []string { return m.Features }
 
 // resolveOptions refuses what the type of an order cannot do, and what names things that the account does not have.
 func (e *EC2) resolveOptions(o *order, q request) error {
@@ -34,7 +25,7 @@ func (e *EC2) resolveOptions(o *order, q request) error {
 	if c.Nested == "enabled" && !slices.Contains(processorFeatures(o.machine), nestedVirtualization) {
 		return wire.Errorf("UnsupportedOperation", "The instance type '%s' does not support nested virtualization.", o.machine.Name)
 	}
-	if c.SEVSNP == "enabled" {
+	if c.SEVSNP == "enabled" && !slices.Contains(processorFeatures(o.machine), "amd-sev-snp") {
 		return wire.Errorf("UnsupportedOperation", "The instance type '%s' does not support AMD SEV-SNP.", o.machine.Name)
 	}
 	return firstError(between("coreCount", c.Cores, 1, max(1, o.machine.Cores)), between("threadsPerCore", c.Threads, 1, threadsPerCore(o.machine.Type)))

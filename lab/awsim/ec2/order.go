@@ -271,7 +271,7 @@ func (e *EC2) resolvePlacement(o *order, q request) error {
 // resolveDisks lays the requested block devices over those of the image.
 func (e *EC2) resolveDisks(o *order, q request) error {
 	for _, d := range o.image.Disks {
-		o.disks = append(o.disks, plannedDisk{device: d.Device, snapshot: d.SnapshotID, kind: "gp3", sizeGiB: d.SizeGiB, deletes: true})
+		o.disks = append(o.disks, plannedDisk{device: d.Device, snapshot: d.SnapshotID, kind: "gp3", sizeGiB: d.SizeGiB, deletes: true, encrypted: o.image.encrypted})
 	}
 	for _, spec := range q.data.Disks {
 		at := slices.IndexFunc(o.disks, func(d plannedDisk) bool { return d.device == spec.Device })

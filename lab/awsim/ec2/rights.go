@@ -15,9 +15,12 @@ import (
 // whatever they are about.
 func asking() []string {
 	return []string{
-		"AttachVolume", "CreateFleet", "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "CreateTags", "CreateVolume",
-		"DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteTags", "DeleteVolume", "DetachVolume", "GetConsoleOutput",
-		"ModifyLaunchTemplate", "RebootInstances", "RunInstances", "StartInstances", "StopInstances", "TerminateInstances",
+		"AttachVolume", "CancelCapacityReservation", "CopyImage", "CreateCapacityReservation", "CreateFleet",
+		"CreateLaunchTemplate", "CreateLaunchTemplateVersion", "CreateSecurityGroup", "CreateTags", "CreateVolume",
+		"DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteSecurityGroup", "DeleteTags", "DeleteVolume",
+		"DetachVolume", "DisableImageDeprecation", "EnableImageDeprecation", "GetConsoleOutput", "ModifyCapacityReservation",
+		"ModifyLaunchTemplate", "ModifySubnetAttribute", "RebootInstances", "RunInstances", "StartInstances", "StopInstances",
+		"TerminateInstances",
 	}
 }
 

@@ -73,6 +73,9 @@ type ebsInfo struct {
 	Encryption string        `xml:"encryptionSupport"`
 	Bandwidth  *ebsBandwidth `xml:"ebsOptimizedInfo"`
 	NVMe       string        `xml:"nvmeSupport"`
+	// AttachmentLimit says whether other devices take from MaxAttachments.
+	AttachmentLimit string `xml:"attachmentLimitType"`
+	MaxAttachments  int    `xml:"maximumEbsAttachments"`
 }
 
 type ebsBandwidth struct {
@@ -128,6 +131,7 @@ type device struct {
 	Name         string `xml:"name"`
 	Manufacturer string `xml:"manufacturer"`
 	Count        int    `xml:"count"`
+	Logical      int    `xml:"logicalGpuCount,omitempty"` // of GPUs
 	Memory       *mib   `xml:"memoryInfo"`
 }
 
@@ -147,7 +151,7 @@ func infoOf(m *machine) *typeInfo {
 	nitro := m.Hypervisor == "nitro" || m.BareMetal
 	i := &typeInfo{
 		Name: m.Name, Current: m.CurrentGeneration, FreeTier: m.Name == "t2.micro" || m.Name == "t3.micro",
-		UsageClasses: m.UsageClasses, RootDevices: []string{"ebs"}, Virtualization: []string{"hvm"},
+		UsageClasses: m.UsageClasses, RootDevices: []string{"ebs"}, Virtualization: m.Type.Virtualization,
 		BareMetal: m.BareMetal, Hypervisor: m.Hypervisor, Burstable: m.Burstable,
 		Processor:      processorInfo{Architectures: m.Architectures, Clock: m.ClockGHz, Manufacturer: m.Manufacturer, Features: processorFeatures(m)},
 		VCPU:           vcpuInfo{VCPUs: m.VCPUs, Cores: m.Cores, Threads: threadsPerCore(m.Type)},
@@ -156,9 +160,10 @@ func infoOf(m *machine) *typeInfo {
 		Storage:        storageOf(m.Disks),
 		EBS: ebsInfo{
 			Optimized: m.EBSOptimized, Encryption: "supported", NVMe: pick(nitro, "required", "unsupported"),
+			AttachmentLimit: m.EBSAttachmentLimit, MaxAttachments: m.EBSAttachments,
 		},
 		Network:         networkOf(m.Type),
-		PlacementGroups: placementSupport{Strategies: []string{"partition", "spread"}},
+		PlacementGroups: placementSupport{Strategies: m.Placement},
 		Hibernation:     !m.BareMetal && !strings.HasPrefix(m.Name, "t1.") && m.MemoryMiB < 150*1024,
 		DedicatedHosts:  !m.Burstable || strings.HasPrefix(m.Name, "t3."),
 		AutoRecovery:    !m.BareMetal && m.Disks.Count == 0,
@@ -169,9 +174,6 @@ func infoOf(m *machine) *typeInfo {
 	if m.EBSMaxMbps > 0 {
 		i.EBS.Bandwidth = &ebsBandwidth{Maximum: m.EBSMaxMbps}
 	}
-	if !m.Burstable {
-		i.PlacementGroups.Strategies = slices.Insert(i.PlacementGroups.Strategies, 0, "cluster")
-	}
 	i.addAccelerators(m.Type)
 	return i
 }
@@ -180,8 +182,8 @@ func (i *typeInfo) addAccelerators(t offline.Type) {
 	if len(t.GPUs) > 0 {
 		i.GPU = &gpuInfo{}
 		for _, g := range t.GPUs {
-			i.GPU.GPUs = append(i.GPU.GPUs, device{Name: g.Name, Manufacturer: g.Manufacturer, Count: g.Count, Memory: &mib{g.MemoryMiB}})
-			i.GPU.Total += int64(g.Count) * g.MemoryMiB
+			i.GPU.GPUs = append(i.GPU.GPUs, device{Name: g.Name, Manufacturer: g.Manufacturer, Count: g.Count, Logical: g.Logical, Memory: &mib{g.MemoryMiB}})
+			i.GPU.Total += int64(max(1, g.Count)) * g.MemoryMiB // of a part of a GPU, its own
 		}
 	}
 	if devices, total := devicesOf(t.FPGAs); devices != nil {

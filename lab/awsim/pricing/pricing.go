@@ -1,7 +1,7 @@
 // Package pricing simulates the AWS Price List: GetProducts for Amazon EC2, filled from the offline catalog.
 //
-// Only what a buyer of Linux machines asks for is listed: each type in each region with on-demand prices, in shared
-// tenancy, or in dedicated tenancy where the machine is bare metal.
+// Only instances with Linux and Windows are listed: each type in each region that offers it with its on-demand
+// prices, in shared tenancy, or in dedicated tenancy where the machine is bare metal.
 package pricing
 
 import (
@@ -28,14 +28,17 @@ const (
 // PriceList is the products on sale. It is safe for concurrent use.
 type PriceList struct{ list func() (*list, error) }
 
-// list is immutable.
+// list makes the products of a region when they are first needed: those of all regions would be a lot.
 type list struct {
-	products []product // sorted by region, then type
-	fields   map[string]bool
+	catalog *offline.Catalog
+	fields  map[string]bool
+
+	mu       sync.Mutex
+	products map[string][]product // by region; sorted by key
 }
 
 type product struct {
-	sku        string
+	key        string            // region, type and operating system
 	attributes map[string]string // as they are filtered on, productFamily and serviceCode included
 	document   string            // as GetProducts returns it
 }
@@ -47,29 +50,53 @@ func New(load func() (*offline.Catalog, error)) *PriceList {
 		if err != nil {
 			return nil, err
 		}
-		return newList(catalog)
-	})}
-}
-
-func newList(catalog *offline.Catalog) (*list, error) {
-	l := &list{fields: map[string]bool{}}
-	for _, region := range catalog.Regions() {
-		for _, t := range catalog.Types() {
-			price, sold := catalog.OnDemand(region, t.Name)
-			if !sold {
-				continue
-			}
-			p, err := productOf(region, t, price)
-			if err != nil {
-				return nil, fmt.Errorf("list %s in %s: %w", t.Name, region, err)
-			}
+		l := &list{catalog: catalog, fields: map[string]bool{}, products: map[string][]product{}}
+		products, err := l.of(offline.Base)
+		for _, p := range products {
 			for name := range p.attributes {
 				l.fields[name] = true
 			}
-			l.products = append(l.products, p)
+		}
+		return l, err
+	})}
+}
+
+// systems are the operating systems on the list.
+var systems = []struct {
+	platform        offline.Platform
+	name, operation string
+}{
+	{offline.Linux, "Linux", "RunInstances"},
+	{offline.Windows, "Windows", "RunInstances:0002"},
+}
+
+// of returns the products of a region.
+func (l *list) of(region string) ([]product, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known, ok := l.products[region]; ok {
+		return known, nil
+	}
+	var products []product
+	for _, t := range l.catalog.Types() {
+		if l.catalog.ZoneIDs(region, t.Name) == nil {
+			continue
+		}
+		for i, system := range systems {
+			price, sold := l.catalog.Price(offline.Sale{Region: region, Type: t.Name, Platform: system.platform})
+			if !sold {
+				continue
+			}
+			p, err := productOf(sale{region, l.catalog.Currency(region), t, i, price.PerHour})
+			if err != nil {
+				return nil, fmt.Errorf("list %s in %s: %w", t.Name, region, err)
+			}
+			products = append(products, p)
 		}
 	}
-	return l, nil
+	slices.SortFunc(products, func(a, b product) int { return cmp.Compare(a.key, b.key) })
+	l.products[region] = products
+	return products, nil
 }
 
 // Service is the price list at the wire. Its endpoints stand in a few regions only and sell all the others.
@@ -80,7 +107,16 @@ func (l *PriceList) Service() wire.Service {
 	}
 }
 
-func productOf(region string, t offline.Type, price float64) (product, error) {
+// sale is what is sold at a price.
+type sale struct {
+	region, currency string
+	typ              offline.Type
+	system           int // index of systems
+	price            float64
+}
+
+func productOf(s sale) (product, error) {
+	t, region, price, system := s.typ, s.region, s.price, systems[s.system]
 	tenancy, family, usage := "Shared", "Compute Instance", "BoxUsage:"
 	if t.BareMetal {
 		tenancy, family, usage = "Dedicated", "Compute Instance (bare metal)", "DedicatedUsage:"
@@ -89,14 +125,14 @@ func productOf(region string, t offline.Type, price float64) (product, error) {
 		usage = prefix + "-" + usage
 	}
 	attributes := map[string]string{
-		"instanceType": t.Name, "regionCode": region, "location": locations[region], "locationType": "AWS Region",
-		"servicecode": serviceCode, "servicename": "Amazon Elastic Compute Cloud", "tenancy": tenancy, "operatingSystem": "Linux",
+		"instanceType": t.Name, "regionCode": region, "location": cmp.Or(locations[region], region), "locationType": "AWS Region",
+		"servicecode": serviceCode, "servicename": "Amazon Elastic Compute Cloud", "tenancy": tenancy, "operatingSystem": system.name,
 		"preInstalledSw": "NA", "licenseModel": "No License required", "capacitystatus": "Used", "marketoption": "OnDemand",
-		"operation": "RunInstances", "usagetype": usage + t.Name, "vcpu": strconv.Itoa(t.VCPUs), "memory": gib(t.MemoryMiB),
+		"operation": system.operation, "usagetype": usage + t.Name, "vcpu": strconv.Itoa(t.VCPUs), "memory": gib(t.MemoryMiB),
 		"currentGeneration": yesNo(t.CurrentGeneration), "networkPerformance": t.NetworkPerformance,
 		"instancefamily": instanceFamily(t), "storage": storage(t.Disks),
 	}
-	sku := code("product", region, t.Name)
+	sku := code("product", region, t.Name, system.name)
 	offer, rate := sku+"."+onDemandOffer, sku+"."+onDemandOffer+"."+hourlyRate
 	document, err := json.Marshal(map[string]any{
 		"product":     map[string]any{"productFamily": family, "attributes": attributes, "sku": sku},
@@ -104,14 +140,14 @@ func productOf(region string, t offline.Type, price float64) (product, error) {
 		"terms": map[string]any{"OnDemand": map[string]any{offer: map[string]any{
 			"priceDimensions": map[string]any{rate: map[string]any{
 				"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": []string{}, "rateCode": rate,
-				"description":  fmt.Sprintf("$%s per On Demand Linux %s Instance Hour", strconv.FormatFloat(price, 'f', -1, 64), t.Name),
-				"pricePerUnit": map[string]string{"USD": strconv.FormatFloat(price, 'f', 10, 64)},
+				"description":  fmt.Sprintf("%s %s per On Demand %s %s Instance Hour", strconv.FormatFloat(price, 'f', -1, 64), s.currency, system.name, t.Name),
+				"pricePerUnit": map[string]string{s.currency: strconv.FormatFloat(price, 'f', 10, 64)},
 			}},
 			"sku": sku, "offerTermCode": onDemandOffer, "effectiveDate": "2026-07-01T00:00:00Z", "termAttributes": map[string]string{},
 		}}},
 	})
 	attributes["productFamily"], attributes["serviceCode"], attributes["sku"] = family, serviceCode, sku
-	return product{sku: sku, attributes: attributes, document: string(document)}, err
+	return product{key: region + "/" + t.Name + "/" + system.name, attributes: attributes, document: string(document)}, err
 }
 
 // The codes of on-demand terms are the same for all products.
@@ -120,12 +156,18 @@ const (
 	hourlyRate    = "6YS6EN2CT7"
 )
 
-// locations are the names of regions in the price list, usagePrefixes what their usage types begin with.
+// locations are the names of regions in the price list, as far as they are known here, usagePrefixes what their usage types begin with.
 var (
 	locations = map[string]string{
-		"us-east-1": "US East (N. Virginia)", "us-west-2": "US West (Oregon)", "eu-west-1": "EU (Ireland)",
+		"us-east-1": "US East (N. Virginia)", "us-east-2": "US East (Ohio)", "us-west-1": "US West (N. California)",
+		"us-west-2": "US West (Oregon)", "eu-west-1": "EU (Ireland)", "eu-central-1": "EU (Frankfurt)",
+		"us-gov-west-1": "AWS GovCloud (US-West)", "us-gov-east-1": "AWS GovCloud (US-East)",
+		"cn-north-1": "China (Beijing)", "cn-northwest-1": "China (Ningxia)",
 	}
-	usagePrefixes = map[string]string{"us-west-2": "USW2", "eu-west-1": "EU"}
+	usagePrefixes = map[string]string{
+		"us-east-2": "USE2", "us-west-1": "USW1", "us-west-2": "USW2", "eu-west-1": "EU", "eu-central-1": "EUC1",
+		"us-gov-west-1": "UGW1", "us-gov-east-1": "UGE1", "cn-north-1": "CNN1", "cn-northwest-1": "CNW1",
+	}
 )
 
 func code(parts ...string) string {
@@ -203,21 +245,28 @@ func (l *PriceList) getProducts(_ *wire.Request, in *getInput) (*getOutput, erro
 	if in.ServiceCode != serviceCode {
 		return out, nil
 	}
-	for _, p := range products.products {
-		if p.key() <= from || !p.matches(in.Filters) {
+	for _, region := range products.catalog.Regions() {
+		if slices.ContainsFunc(in.Filters, func(f filter) bool { return f.Field == "regionCode" && f.Value != region }) {
 			continue
 		}
-		if len(out.PriceList) == size {
-			out.NextToken = writeToken(in, from)
-			break
+		listed, err := products.of(region)
+		if err != nil {
+			return nil, err
 		}
-		out.PriceList = append(out.PriceList, p.document)
-		from = p.key()
+		for _, p := range listed {
+			if p.key <= from || !p.matches(in.Filters) {
+				continue
+			}
+			if len(out.PriceList) == size {
+				out.NextToken = writeToken(in, from)
+				return out, nil
+			}
+			out.PriceList = append(out.PriceList, p.document)
+			from = p.key
+		}
 	}
 	return out, nil
 }
-
-func (p product) key() string { return p.attributes["regionCode"] + "/" + p.attributes["instanceType"] }
 
 func (p product) matches(filters []filter) bool {
 	return !slices.ContainsFunc(filters, func(f filter) bool { return !strings.EqualFold(p.attributes[f.Field], f.Value) })

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ start, so that the account is there again with all its IDs, as if it had run on.
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4566", "address to serve on; port 0 chooses a free one")
 	cmd.Flags().StringVar(&o.region, "region", "us-east-1", "region of the account")
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "name of an EKS cluster to set the account up for: network, roles, queue")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "name of an EKS cluster to set the account up for: network, roles, queue with the events of instances")
 	cmd.Flags().BoolVar(&o.enforceIAM, "enforce-iam", false, "hold role sessions to the policies of their roles")
 	cmd.Flags().BoolVar(&o.throttle, "throttle", false, "enforce EC2's default rates of calls")
 	cmd.Flags().StringArrayVar(&o.faults, "fault", nil, "disturb calls or pools, see above; can be repeated")
@@ -83,6 +84,9 @@ func (o awsOptions) account() (sim *awsim.Sim, end func() error, err error) {
 	}
 	if err == nil && kept != nil {
 		_, err = kept.Replay(sim.Redo)
+	}
+	if err == nil && o.cluster != "" {
+		err = sim.SendEvents(o.cluster)
 	}
 	for _, fault := range o.faults {
 		if err == nil {
@@ -118,6 +122,17 @@ func serveAWS(cmd *cobra.Command, o awsOptions) error {
 // printExports writes variables as a shell reads them.
 func printExports(out io.Writer, variables []world.Variable) {
 	for _, v := range variables {
-		fmt.Fprintf(out, "export %s=%s\n", v.Name, v.Value)
+		fmt.Fprintf(out, "export %s=%s\n", v.Name, shellWord(v.Value))
 	}
+}
+
+// plainWord is what a shell reads as it stands. Directories of users have blanks and more.
+var plainWord = regexp.MustCompile(`^[0-9A-Za-z_./:@%+,=-]+$`)
+
+// shellWord writes text as one word of a shell.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

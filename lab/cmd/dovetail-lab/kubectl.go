@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -21,12 +20,12 @@ func newKubectl() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl ARGS...",
 		Short: "kubectl, of the same release as the control plane",
-		Example: `  export KUBECONFIG=...   # as printed by: dovetail-lab up
+		Example: `  eval "$(dovetail-lab env)"
   dovetail-lab kubectl get nodes --watch`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if os.Getenv("KUBECONFIG") == "" && !slices.ContainsFunc(args, namesCluster) {
-				return fmt.Errorf("%w: kubectl does not know which cluster: export KUBECONFIG as `dovetail-lab up` has printed it, or pass --kubeconfig", errUsage)
+				return fmt.Errorf("%w: kubectl does not know which cluster: run %s, or pass --kubeconfig", errUsage, evalEnvironment("dovetail-lab", ""))
 			}
 			// kubectl deals with interrupts itself, or means to end by them.
 			signal.Reset(endings()...)
@@ -51,12 +50,4 @@ func namesCluster(arg string) bool {
 		}
 	}
 	return false
-}
-
-// kubectlCommand is how to call kubectl on this machine: the one that is installed, or the one in here.
-func kubectlCommand(self string) string {
-	if _, err := exec.LookPath("kubectl"); err == nil {
-		return "kubectl"
-	}
-	return self + " kubectl"
 }

@@ -66,7 +66,7 @@ account is needed, and nothing is left behind.`,
 	// The Kubernetes components declare a flag on every program that links them; it is not ours to offer.
 	_ = pflag.CommandLine.MarkHidden("version") // fails only if it is not there
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
-	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newKubectl(), newComponent())
+	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newEnv(), newKubectl(), newComponent())
 	return root
 }
 

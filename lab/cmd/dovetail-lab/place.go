@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // stateDir is where a world keeps its state: a directory that was asked for, or a temporary one that
@@ -17,7 +18,7 @@ func stateDir(asked string) (dir string, remove func() error, err error) {
 		}
 		return dir, func() error { return nil }, nil
 	}
-	if dir, err = os.MkdirTemp("", "dovetail-lab-"); err != nil {
+	if dir, err = os.MkdirTemp("", tempPrefix); err != nil {
 		return "", nil, fmt.Errorf("state directory: %w (set TMPDIR, or use --state-dir)", err)
 	}
 	return dir, func() error { return os.RemoveAll(dir) }, nil
@@ -44,5 +45,15 @@ func dovetailBinary(asked string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// invocation is how the user calls this program.
-func invocation() string { return os.Args[0] }
+// invocation is how to call this program from the working directory.
+func invocation() string {
+	self := os.Args[0]
+	here, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(self) {
+		return self
+	}
+	if short, err := filepath.Rel(here, self); err == nil && !strings.HasPrefix(short, "..") {
+		return short
+	}
+	return self
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,18 +93,24 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 		err = errors.Join(err, w.Close(ending))
 	}()
 	err = furnish(ctx, o, w)
+	if err == nil {
+		var withdraw func() error
+		if withdraw, err = publishEnvironment(w); err == nil {
+			defer func() { err = errors.Join(err, withdraw()) }()
+		}
+	}
 	stopTicking()
 	took := boot.Finish()
 	if err != nil {
-		return interrupted(ctx, err)
+		return interrupted(ctx, w.Explain(err))
 	}
-	painter.Print(welcome(o, w, took)...)
+	painter.Print(welcome(o, w, took, invocation())...)
 	if o.noController {
 		if err := printEnvironment(out, w); err != nil {
 			return err
 		}
 	}
-	return show(ctx, w, painter)
+	return show(ctx, o, w, painter)
 }
 
 // interrupted is nil if ctx was cancelled: the user ended what then failed.
@@ -114,14 +121,21 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// furnish gives each cluster its controller, NodePool and workload.
+// furnish gives each cluster its interruption queue, storage, NodePool, workload and controller.
 func furnish(ctx context.Context, o upOptions, w *world.World) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range w.Clusters {
 		group.Go(func() error {
+			if err := c.ReceiveEvents(); err != nil {
+				return err
+			}
+			if err := apply(ctx, c, manifests.Storage); err != nil {
+				return err
+			}
 			if o.noController {
 				return nil
 			}
+			c.KeepController()
 			if err := apply(ctx, c, manifests.Default); err != nil {
 				return err
 			}
@@ -137,38 +151,59 @@ func furnish(ctx context.Context, o upOptions, w *world.World) error {
 }
 
 func apply(ctx context.Context, c *world.Cluster, manifest string) error {
-	text, err := manifests.Render(manifest, map[string]string{"CLUSTER_NAME": c.Name, "REPLICAS": sampleReplicas})
+	text, err := manifests.Render(manifest, map[string]string{
+		"CLUSTER_NAME": c.Name, "REPLICAS": sampleReplicas, "TOLERATIONS": `[{"operator":"Exists"}]`,
+	})
 	if err != nil {
 		return err
 	}
 	return c.Apply(ctx, text)
 }
 
-// welcome says where everything is and what to try.
-func welcome(o upOptions, w *world.World, took time.Duration) []string {
-	lines := []string{fmt.Sprintf("dovetail-lab: ready after %.1f s", took.Seconds()), ""}
-	kubectl := kubectlCommand(invocation())
-	lines = append(lines, "In another terminal:")
-	for _, c := range w.Clusters {
-		line := "  export KUBECONFIG=" + c.Kubeconfig()
-		if len(w.Clusters) > 1 {
-			line += "   # cluster " + c.Name
+// welcome says what to type in a second terminal. self is how this program is called.
+func welcome(o upOptions, w *world.World, took time.Duration, self string) []string {
+	lines := []string{fmt.Sprintf("dovetail-lab: ready after %.1f s", took.Seconds()), "", "In another terminal:"}
+	for i, c := range w.Clusters {
+		line := "  " + evalEnvironment(self, o.stateDir)
+		if i > 0 {
+			line = "  " + evalEnvironment(self, o.stateDir, "--cluster", c.ID)
 		}
 		lines = append(lines, line)
 	}
-	lines = append(lines, "  "+kubectl+" get nodes --watch")
-	if !o.noController && !o.noWorkload {
-		lines = append(lines,
-			"  "+kubectl+" scale deployment/sample --replicas 50",
-			"  "+kubectl+" scale deployment/sample --replicas 0")
+	for _, command := range toTry(o) {
+		lines = append(lines, "  "+self+" "+command)
 	}
 	if !o.noController {
-		lines = append(lines, "  "+kubectl+" get nodepools,nodeclaims", "")
+		lines = append(lines, "")
 		for _, c := range w.Clusters {
 			lines = append(lines, "The controller of cluster "+c.Name+" logs to "+c.ControllerLog())
 		}
 	}
 	return append(lines, "Ctrl-C ends it all.", "")
+}
+
+// evalEnvironment is the line by which a shell takes the environment of the lab.
+func evalEnvironment(self, stateDir string, arguments ...string) string {
+	if stateDir != "" {
+		arguments = append([]string{"--state-dir", stateDir}, arguments...)
+	}
+	return fmt.Sprintf(`eval "$(%s)"`, strings.Join(append([]string{self, "env"}, arguments...), " "))
+}
+
+// toTry are the commands of this program to try first. README has the same.
+func toTry(o upOptions) []string {
+	commands := []string{"kubectl get nodes"}
+	if o.noController {
+		return commands
+	}
+	if !o.noWorkload {
+		commands = append(commands, "kubectl scale deployment/sample --replicas 20")
+	}
+	commands = append(commands, "kubectl get nodeclaims")
+	if !o.noWorkload {
+		commands = append(commands, "kubectl delete deployment/sample")
+	}
+	return commands
 }
 
 // printEnvironment writes what another controller is to be told.
@@ -186,7 +221,7 @@ func printEnvironment(out io.Writer, w *world.World) error {
 }
 
 // show shows the clusters until ctx ends, or until a part of the world does, which is its error.
-func show(ctx context.Context, w *world.World, painter *screen.Painter) error {
+func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Painter) error {
 	failed := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -194,6 +229,7 @@ func show(ctx context.Context, w *world.World, painter *screen.Painter) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	var last []string
+	comparisons := make([]screen.Comparison, len(w.Clusters))
 	for {
 		select {
 		case err := <-failed:
@@ -201,6 +237,11 @@ func show(ctx context.Context, w *world.World, painter *screen.Painter) error {
 		case <-ticker.C:
 		}
 		statuses, err := readAll(ctx, w)
+		for i := range statuses {
+			if !o.noController {
+				comparisons[i].Explain(ctx, w.Clusters[i], &statuses[i])
+			}
+		}
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -228,14 +269,14 @@ func paint(painter *screen.Painter, statuses []screen.Status, last []string) []s
 	var full, brief []string
 	for _, s := range statuses {
 		full = append(full, s.Lines()...)
-		brief = append(brief, s.Line())
+		brief = append(brief, s.Line(), s.Note())
 	}
 	if painter.InPlace() {
 		painter.Paint(full)
 		return brief
 	}
 	for i, line := range brief {
-		if i >= len(last) || last[i] != line {
+		if line != "" && (i >= len(last) || last[i] != line) {
 			painter.Print(time.Now().Format(time.TimeOnly) + " " + line)
 		}
 	}

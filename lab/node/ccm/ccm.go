@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
@@ -46,15 +48,22 @@ type Config struct {
 	Region string
 	// Delay is the time from a node's registration until it is looked at; default 500 ms.
 	Delay time.Duration
+	// Rate is how many nodes are initialized in a second at most, one after another, as where EC2 throttles the manager. Zero sets no
+	// limit: the manager works on many nodes at a time, and does some hundreds a second.
+	Rate float64
 	// Monitor is the interval at which nodes that stopped reporting are looked at; default 5 s.
 	Monitor time.Duration
 	Log     *slog.Logger // default discards
 }
 
+// workers is how many nodes are worked on at a time. A node takes three calls to the API server and one to EC2, all of which wait.
+const workers = 50
+
 // Manager is the cloud controller manager of one cluster.
 type Manager struct {
 	cfg   Config
 	queue workqueue.TypedRateLimitingInterface[string]
+	pace  flowcontrol.RateLimiter
 }
 
 // New returns a manager that has not talked to anyone.
@@ -68,7 +77,11 @@ func New(cfg Config) *Manager {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{cfg: cfg, queue: workqueue.NewTypedRateLimitingQueue(
+	pace := flowcontrol.NewFakeAlwaysRateLimiter()
+	if cfg.Rate > 0 {
+		pace = flowcontrol.NewTokenBucketRateLimiter(float32(cfg.Rate), 1)
+	}
+	return &Manager{cfg: cfg, pace: pace, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 10*time.Second),
 	)}
 }
@@ -96,15 +109,24 @@ func (m *Manager) Run(ctx context.Context) error {
 		defer close(monitored)
 		m.monitor(ctx, nodes.Lister())
 	}()
+	var working sync.WaitGroup
+	for range workers {
+		working.Go(func() { m.work(ctx) })
+	}
+	working.Wait()
+	<-monitored
+	return nil
+}
+
+// work takes nodes from the queue until it is shut down.
+func (m *Manager) work(ctx context.Context) {
 	for {
 		name, shutdown := m.queue.Get()
 		if shutdown {
-			break
+			return
 		}
 		m.process(ctx, name)
 	}
-	<-monitored
-	return nil
 }
 
 func (m *Manager) enqueue(o any) {
@@ -137,6 +159,9 @@ func (m *Manager) initialize(ctx context.Context, name string) error {
 	}
 	if !uninitialized(node) {
 		return nil
+	}
+	if err := m.pace.Wait(ctx); err != nil {
+		return err
 	}
 	id := instanceID(node)
 	found, err := m.describe(ctx, id)

@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -220,6 +222,65 @@ func TestNodesOfInstancesThatAreGone(t *testing.T) {
 					t.Errorf("node is %s, want %s", got, tt.want)
 				}
 			})
+		})
+	}
+}
+
+// slowCloud is an EC2 that takes its time over each call.
+type slowCloud struct{ cloud }
+
+func (c *slowCloud) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, opts ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	time.Sleep(50 * time.Millisecond)
+	return c.cloud.DescribeInstances(ctx, in, opts...)
+}
+
+// A thousand nodes join at once. Where each call to EC2 takes 50 milliseconds, all of them are initialized within five seconds; a manager
+// that is slowed to one node a second has done 20 after 20 seconds.
+func TestThousandNodesAtOnceAreInitializedByHundredsUnlessSlowed(t *testing.T) {
+	const nodes = 1000
+	for _, tt := range []struct {
+		rate     float64
+		after    time.Duration
+		min, max int
+	}{{0, 5 * time.Second, nodes, nodes}, {1, 20 * time.Second, 18, 22}} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			for i := range nodes {
+				node := registered()
+				node.Name, node.UID = fmt.Sprintf("n%04d", i), types.UID(fmt.Sprint(i))
+				node.Spec.ProviderID = fmt.Sprintf("aws:///us-east-1a/i-%017x", i)
+				if err := client.Tracker().Add(node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var mu sync.Mutex
+			done := 0
+			client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				patch := action.(clienttesting.PatchAction)
+				if patch.GetSubresource() == "" {
+					mu.Lock()
+					done++
+					mu.Unlock()
+				}
+				object, err := client.Tracker().Get(action.GetResource(), "", patch.GetName())
+				return true, object, err // what the patch says is the subject of other tests
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() {
+				ended <- New(Config{Client: client, EC2: &slowCloud{cloud{state: ec2types.InstanceStateNameRunning}}, Region: "us-east-1", Rate: tt.rate}).Run(ctx)
+			}()
+			time.Sleep(tt.after)
+			synctest.Wait()
+			mu.Lock()
+			if done < tt.min || done > tt.max {
+				t.Errorf("at a rate of %v, %d of %d nodes are initialized after %v, want %d to %d", tt.rate, done, nodes, tt.after, tt.min, tt.max)
+			}
+			mu.Unlock()
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

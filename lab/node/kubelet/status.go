@@ -39,7 +39,7 @@ func (k *Kubelet) renewLease(ctx context.Context) {
 
 // postStatus makes the node Ready after a while, and then keeps its status as it should be.
 func (k *Kubelet) postStatus(ctx context.Context) {
-	if !pause(ctx, k.cfg.Timing.Ready) {
+	if !pause(ctx, k.cfg.Timing.Ready) || !k.networkUp(ctx) {
 		return
 	}
 	var last time.Time
@@ -57,6 +57,19 @@ func (k *Kubelet) postStatus(ctx context.Context) {
 		if !pause(ctx, wait) {
 			return
 		}
+	}
+}
+
+// networkUp waits for the network plugin and reports false if ctx ended first.
+func (k *Kubelet) networkUp(ctx context.Context) bool {
+	if k.cfg.Network == nil {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-k.cfg.Network:
+		return true
 	}
 }
 

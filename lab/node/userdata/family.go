@@ -24,6 +24,8 @@ type Image struct {
 	Kubernetes string
 	// Release is the version of the image itself, such as "v20250123" or "v1.32.0-cacc4ce9".
 	Release string
+	// Server is the version of Windows Server, such as "2022"; empty for other families.
+	Server string
 }
 
 // imageNames are the names under which EKS optimized images are published, for example
@@ -38,18 +40,24 @@ var imageNames = []struct {
 	family  Family
 	pattern *regexp.Regexp
 }{
-	{AL2023, regexp.MustCompile(`^amazon-eks-node-al2023-[a-z0-9_]+-[a-z0-9_-]+-(\d+\.\d+)-(v.+)$`)},
-	{AL2, regexp.MustCompile(`^amazon-eks-(?:node|gpu-node|arm64-node)-(\d+\.\d+)-(v.+)$`)},
-	{Bottlerocket, regexp.MustCompile(`^bottlerocket-aws-k8s-(\d+\.\d+)-(?:[a-z]+-)*(?:x86_64|aarch64|arm64)-(v.+)$`)},
-	{Windows, regexp.MustCompile(`^Windows_Server-.+-EKS_Optimized-(\d+\.\d+)-(.+)$`)},
+	{AL2023, regexp.MustCompile(`^amazon-eks-node-al2023-[a-z0-9_]+-[a-z0-9_-]+-(?P<kubernetes>\d+\.\d+)-(?P<release>v.+)$`)},
+	{AL2, regexp.MustCompile(`^amazon-eks-(?:node|gpu-node|arm64-node)-(?P<kubernetes>\d+\.\d+)-(?P<release>v.+)$`)},
+	{Bottlerocket, regexp.MustCompile(`^bottlerocket-aws-k8s-(?P<kubernetes>\d+\.\d+)-(?:[a-z]+-)*(?:x86_64|aarch64|arm64)-(?P<release>v.+)$`)},
+	{Windows, regexp.MustCompile(`^Windows_Server-(?P<server>\d+)-.+-EKS_Optimized-(?P<kubernetes>\d+\.\d+)-(?P<release>.+)$`)},
 }
 
 // ParseImage reads the name of an image. A name that EKS does not publish gives the family [Unknown].
 func ParseImage(name string) Image {
 	for _, n := range imageNames {
-		if m := n.pattern.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
-			return Image{Family: n.family, Kubernetes: m[1], Release: m[2]}
+		m := n.pattern.FindStringSubmatch(strings.TrimSpace(name))
+		if m == nil {
+			continue
 		}
+		image := Image{Family: n.family, Kubernetes: m[n.pattern.SubexpIndex("kubernetes")], Release: m[n.pattern.SubexpIndex("release")]}
+		if at := n.pattern.SubexpIndex("server"); at >= 0 {
+			image.Server = m[at]
+		}
+		return image
 	}
 	return Image{}
 }

@@ -54,7 +54,7 @@ func configured(family Family, ca []byte) Config {
 	k.EvictionMaxPodGracePeriod = 30
 	k.ImageGCHighThresholdPercent, k.ImageGCLowThresholdPercent, k.CPUCFSQuota = new(int32(80)), new(int32(60)), new(false)
 	switch family {
-	case AL2:
+	case AL2, Windows:
 		k.PodsPerCore = 3
 		k.SystemReserved["ephemeral-storage"], k.SystemReserved["pid"] = "512Mi", "100"
 		k.EvictionHard["nodefs.inodesFree"], k.EvictionSoft["nodefs.available"], k.EvictionSoftGracePeriod["nodefs.available"] = "3%", "12%", "1h0m0s"
@@ -71,7 +71,7 @@ func configured(family Family, ca []byte) Config {
 // Every image understands what Dovetail writes for it, and as it was meant.
 func TestImagesUnderstandWhatDovetailWrites(t *testing.T) {
 	ca := newCA(t)
-	for _, family := range []Family{AL2, AL2023, Bottlerocket} {
+	for _, family := range []Family{AL2, AL2023, Bottlerocket, Windows} {
 		tainted := joins(family, ca)
 		maps.Copy(tainted.Labels, map[string]string{"team": "a", "example.com/tier": "web"})
 		tainted.Kubelet.RegisterWithTaints = []corev1.Taint{
@@ -84,6 +84,8 @@ func TestImagesUnderstandWhatDovetailWrites(t *testing.T) {
 		striped.LocalDisks, striped.Kubelet.ClusterDNS = "raid0", []string{"fd00:10::a"}
 		own := joins(family, ca)
 		switch family {
+		case Windows:
+			striped.LocalDisks = "" // Windows does not use them
 		case AL2023:
 			striped.ServiceCIDR = "fd00:10::/108"
 			own.Labels["own"], own.Kubelet.ShutdownGracePeriod = "kept", metav1.Duration{Duration: 45 * time.Second}
@@ -105,6 +107,9 @@ func TestImagesUnderstandWhatDovetailWrites(t *testing.T) {
 		}
 		for name, want := range wants {
 			name = strings.ToLower(string(family)) + "-" + name
+			if family == Windows {
+				name = strings.Replace(name, "windows", "windows2022", 1)
+			}
 			t.Run(name, func(t *testing.T) {
 				got, err := Decode(family, shipped(t, name, ca))
 				if err != nil {

@@ -37,6 +37,9 @@ func (c Config) WithDefaults(m Machine) kubelet.KubeletConfiguration {
 		out.MaxPods = 110
 		if c.UseENIMaxPods {
 			out.MaxPods = m.ENIMaxPods()
+			if c.Family == Windows {
+				out.MaxPods = int32(m.IPv4PerENI - 1) // Windows uses the addresses of the first interface only
+			}
 		}
 	}
 	if limit := out.PodsPerCore * int32(m.VCPUs); out.PodsPerCore > 0 && c.Family != Bottlerocket {

@@ -1,8 +1,9 @@
 // Package userdata reads an instance's user data the way its image does at first boot, and says
 // which cluster the machine should join and how its kubelet is configured.
 //
-// Three formats are in use on EKS: nodeadm's NodeConfig documents (Amazon Linux 2023), a shell
-// script that calls /etc/eks/bootstrap.sh (Amazon Linux 2), and settings in TOML (Bottlerocket).
+// Four formats are in use on EKS: nodeadm's NodeConfig documents (Amazon Linux 2023), a shell
+// script that calls /etc/eks/bootstrap.sh (Amazon Linux 2), settings in TOML (Bottlerocket), and a PowerShell script that calls
+// Start-EKSBootstrap.ps1 (Windows).
 // Which of them applies is a property of the image, never of the text: an Amazon Linux 2 image that
 // is handed a NodeConfig does not join, and neither does one here.
 //
@@ -62,6 +63,8 @@ func Decode(family Family, raw []byte) (Config, error) {
 		cfg, err = decodeAL2023(raw)
 	case Bottlerocket:
 		cfg, err = decodeBottlerocket(raw)
+	case Windows:
+		cfg, err = decodeWindows(raw)
 	default:
 		return Config{}, fmt.Errorf("image of family %q has no EKS bootstrap that this lab can run", family)
 	}

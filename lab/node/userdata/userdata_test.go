@@ -148,7 +148,12 @@ func TestDecodeSaysWhyBootFails(t *testing.T) {
 		{"AL2023 with bootstrap.sh", AL2023, golden(t, "al2-karpenter"), "could not find NodeConfig within UserData"},
 		{"Bottlerocket with a script", Bottlerocket, golden(t, "al2-managed"), "user data is not TOML settings: line 2"},
 		{"AL2023 with TOML", AL2023, golden(t, "bottlerocket-karpenter"), "decode NodeConfig"},
-		{"Windows", Windows, "<powershell></powershell>", `family "Windows" has no EKS bootstrap`},
+		{"Windows with bootstrap.sh", Windows, golden(t, "al2-karpenter"), "no <powershell> script in the user data calls Start-EKSBootstrap.ps1"},
+		{"Windows script that calls nothing", Windows, "<powershell>\nWrite-Host Start-EKSBootstrap.ps1\n</powershell>", "no <powershell> script"},
+		{"Windows string that does not end", Windows, "<powershell>& 'Start-EKSBootstrap.ps1 -EKSClusterName</powershell>", "missing the terminator"},
+		{"Windows without CA", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName c -APIServerEndpoint https://h</powershell>", "-Base64ClusterCA are needed"},
+		{"Windows with a parameter that is none", Windows, "<powershell>& Start-EKSBootstrap.ps1 -Cluster c</powershell>", "matches parameter name '-Cluster'"},
+		{"Windows with a parameter cut off", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName</powershell>", "missing an argument for parameter '-EKSClusterName'"},
 
 		{"AL2 script that calls nothing", AL2, "#!/bin/bash\necho /etc/eks/bootstrap.sh c", "no shell script"},
 		{"AL2 script that does not end", AL2, "#!/bin/bash\necho 'x", "unexpected EOF"},
@@ -195,14 +200,14 @@ func TestParseImage(t *testing.T) {
 		name string
 		want Image
 	}{
-		{"amazon-eks-node-1.31-v20250123", Image{AL2, "1.31", "v20250123"}},
-		{"amazon-eks-arm64-node-1.31-v20250123", Image{AL2, "1.31", "v20250123"}},
-		{"amazon-eks-gpu-node-1.31-v20250123", Image{AL2, "1.31", "v20250123"}},
-		{"amazon-eks-node-al2023-x86_64-standard-1.36-v20260715", Image{AL2023, "1.36", "v20260715"}},
-		{"amazon-eks-node-al2023-arm64-nvidia-1.36-v20260715", Image{AL2023, "1.36", "v20260715"}},
-		{"bottlerocket-aws-k8s-1.31-x86_64-v1.32.0-cacc4ce9", Image{Bottlerocket, "1.31", "v1.32.0-cacc4ce9"}},
-		{"bottlerocket-aws-k8s-1.31-nvidia-aarch64-v1.32.0-cacc4ce9", Image{Bottlerocket, "1.31", "v1.32.0-cacc4ce9"}},
-		{"Windows_Server-2022-English-Core-EKS_Optimized-1.31-2025.01.15", Image{Windows, "1.31", "2025.01.15"}},
+		{"amazon-eks-node-1.31-v20250123", Image{Family: AL2, Kubernetes: "1.31", Release: "v20250123"}},
+		{"amazon-eks-arm64-node-1.31-v20250123", Image{Family: AL2, Kubernetes: "1.31", Release: "v20250123"}},
+		{"amazon-eks-gpu-node-1.31-v20250123", Image{Family: AL2, Kubernetes: "1.31", Release: "v20250123"}},
+		{"amazon-eks-node-al2023-x86_64-standard-1.36-v20260715", Image{Family: AL2023, Kubernetes: "1.36", Release: "v20260715"}},
+		{"amazon-eks-node-al2023-arm64-nvidia-1.36-v20260715", Image{Family: AL2023, Kubernetes: "1.36", Release: "v20260715"}},
+		{"bottlerocket-aws-k8s-1.31-x86_64-v1.32.0-cacc4ce9", Image{Family: Bottlerocket, Kubernetes: "1.31", Release: "v1.32.0-cacc4ce9"}},
+		{"bottlerocket-aws-k8s-1.31-nvidia-aarch64-v1.32.0-cacc4ce9", Image{Family: Bottlerocket, Kubernetes: "1.31", Release: "v1.32.0-cacc4ce9"}},
+		{"Windows_Server-2022-English-Core-EKS_Optimized-1.31-2025.01.15", Image{Family: Windows, Kubernetes: "1.31", Release: "2025.01.15", Server: "2022"}},
 		{"al2023-ami-2023.6.20250115.0-kernel-6.1-x86_64", Image{}},
 		{"", Image{}},
 	} {

@@ -18,6 +18,8 @@ const (
 	Default = "default.yaml"
 	// Sample is a Deployment that any node can take. Variable: REPLICAS.
 	Sample = "sample.yaml"
+	// OnePerNode is a Deployment, lonely, with pods that each need a node of their own. Variable: REPLICAS.
+	OnePerNode = "one-per-node.yaml"
 	// Spread is a Deployment without pods yet; those of its scale are spread evenly over three zones.
 	Spread = "spread.yaml"
 	// Medium limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
@@ -35,7 +37,7 @@ const (
 	// TwinWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
 	// nodes expire.
 	TwinWorkload = "twin-workload.yaml"
-	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses, gp3 and gp3-immediate.
+	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and gp3-immediate.
 	// Variable: TOLERATIONS of the daemon, in JSON.
 	Storage = "storage.yaml"
 	// Database is a StatefulSet of pods with a volume each. Variables: REPLICAS, STORAGE_CLASS.

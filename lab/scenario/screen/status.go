@@ -25,7 +25,14 @@ type Status struct {
 	Pending, Running int    // pods outside kube-system
 	Nodes            []Node // in the order of their launch
 	PerHour          float64
-	Events           []Event // the latest, oldest first
+	// Deaths are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
+	Deaths        world.Death
+	ControllerLog string
+	// Disk says that the disk of the lab is full; empty if it is not.
+	Disk string
+	// Why compares the nodes with one node for all pods; empty while it has nothing to compare.
+	Why    string
+	Events []Event // the latest, oldest first
 }
 
 // Node is a machine of a cluster, from its claim until its instance is terminated.
@@ -61,7 +68,10 @@ func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error)
 			return Status{}, fmt.Errorf("status of cluster %s: %w", c.Name, err)
 		}
 	}
-	s := Status{Cluster: c.Name, Events: latest(all.Items)}
+	s := Status{Cluster: c.Name, Deaths: c.Deaths(), ControllerLog: c.ControllerLog(), Events: latest(all.Items)}
+	if err := w.CheckDisk(); err != nil {
+		s.Disk = err.Error()
+	}
 	perNode := map[string]int{}
 	for _, p := range pods.Items {
 		if p.Namespace == metav1.NamespaceSystem {
@@ -165,6 +175,10 @@ func latest(all []corev1.Event) []Event {
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
+		// Why a node is not consolidated is news to nobody who has just launched it.
+		if e.Reason == "Unconsolidatable" {
+			continue
+		}
 		if e.Source.Component == autoscaler || e.ReportingController == autoscaler {
 			out = append(out, Event{
 				Time: at, Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, Reason: e.Reason,
@@ -194,6 +208,9 @@ func (s Status) Lines() []string {
 		}
 		lines = append(lines, row(n.Name, n.Type, n.Zone, n.CapacityType, fmt.Sprintf("%.4f", n.PerHour), fmt.Sprint(n.Pods), n.State))
 	}
+	for _, note := range s.notes() {
+		lines = append(lines, "  "+note)
+	}
 	for _, e := range s.Events {
 		lines = append(lines, fmt.Sprintf("  %s %s %s: %s", e.Time.Local().Format(time.TimeOnly), e.Object, e.Reason, e.Text))
 	}
@@ -203,6 +220,25 @@ func (s Status) Lines() []string {
 func row(name, machine, zone, capacity, price, pods, state string) string {
 	return fmt.Sprintf("  %-28s %-16s %-11s %-10s %8s %5s  %s", name, machine, zone, capacity, price, pods, state)
 }
+
+// notes are what a table of nodes does not say: why there are so many, and what became of the controller.
+func (s Status) notes() []string {
+	var notes []string
+	if s.Disk != "" {
+		notes = append(notes, s.Disk)
+	}
+	if s.Why != "" {
+		notes = append(notes, s.Why)
+	}
+	if s.Deaths.Times > 0 {
+		notes = append(notes, fmt.Sprintf("The controller ended by itself %d time(s), last at %s (%s), and is started again. Its log: %s",
+			s.Deaths.Times, s.Deaths.At.Local().Format(time.TimeOnly), s.Deaths.Last, s.ControllerLog))
+	}
+	return notes
+}
+
+// Note is what Line has no room for, on one line; empty if there is nothing.
+func (s Status) Note() string { return strings.Join(s.notes(), " ") }
 
 // Line is a status on one line.
 func (s Status) Line() string {

@@ -10,13 +10,15 @@ import (
 // clouds is the cloud controller manager of a cluster, which a story may be without for a while.
 type clouds struct {
 	mu   sync.Mutex
-	run  func() (end func()) // starts one; end returns when it has ended
-	stop func()              // nil while none runs
+	rate float64                         // of the next one, see ccm.Config
+	run  func(rate float64) (end func()) // starts one; end returns when it has ended
+	stop func()                          // nil while none runs
 }
 
 // newClouds returns a manager that does not run yet. What it starts works until working ends.
 func (w *World) newClouds(working context.Context, cfg ccm.Config) *clouds {
-	return &clouds{run: func() func() {
+	return &clouds{run: func(rate float64) func() {
+		cfg.Rate = rate
 		ctx, cancel := context.WithCancel(working)
 		ended := make(chan struct{})
 		w.background.Go(func() error {
@@ -35,7 +37,7 @@ func (c *Cluster) StartCloudController() {
 	c.clouds.mu.Lock()
 	defer c.clouds.mu.Unlock()
 	if c.clouds.stop == nil {
-		c.clouds.stop = c.clouds.run()
+		c.clouds.stop = c.clouds.run(c.clouds.rate)
 	}
 }
 
@@ -47,4 +49,14 @@ func (c *Cluster) StopCloudController() {
 		c.clouds.stop()
 		c.clouds.stop = nil
 	}
+}
+
+// SlowCloudController has the cloud controller manager initialize so many nodes a second at most, from now on; zero sets no limit.
+// Without it, some hundreds a second are initialized.
+func (c *Cluster) SlowCloudController(rate float64) {
+	c.StopCloudController()
+	c.clouds.mu.Lock()
+	c.clouds.rate = rate
+	c.clouds.mu.Unlock()
+	c.StartCloudController()
 }

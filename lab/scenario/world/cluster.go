@@ -31,6 +31,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
+// managerQPS is how many calls the cloud controller manager makes in a second. A node takes three.
+const managerQPS = 2000
+
 // Cluster is an EKS cluster of a world.
 type Cluster struct {
 	// Name is what EKS knows the cluster by, and its autoscaler is told. ID is its own even where clusters share a
@@ -56,10 +59,13 @@ type Cluster struct {
 	controller *process.Process // nil while it is not to run
 	health     string           // URL that tells its readiness
 	started    int              // how often the controller was started
+	startedAt  time.Time        // when it was started last
+	deaths     Death            // of controllers that nobody stopped
 	metrics    string           // where the controller shows its metrics
 	blind      bool             // the controller may not describe clusters
 	gates      string           // feature gates of the controller
 	settings   []Variable       // other settings of the controller
+	queue      string           // interruption queue that gets events; empty if the cluster has none
 	kept       bool             // the controller is started again when it ends
 }
 
@@ -149,6 +155,8 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The limits of client-go would have it initialize two nodes a second; the real one is given higher ones, too.
+	user.QPS, user.Burst = managerQPS, 2*managerQPS
 	manager, err := kubernetes.NewForConfig(user)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
@@ -59,9 +60,38 @@ func (c *Cluster) Environment() ([]Variable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials),
-		Variable{"CLUSTER_NAME", c.Name},
-		Variable{"CLUSTER_ENDPOINT", c.Endpoint()}), nil
+	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.about()...), nil
+}
+
+// about is what a node autoscaler has to know of the cluster.
+func (c *Cluster) about() []Variable {
+	out := []Variable{{"CLUSTER_NAME", c.Name}, {"CLUSTER_ENDPOINT", c.Endpoint()}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue != "" {
+		out = append(out, Variable{"INTERRUPTION_QUEUE", c.queue})
+	}
+	return out
+}
+
+// AdministratorEnvironment is KUBECONFIG and the AWS environment of the account's administrator, with the names by which the
+// cluster is known: what a person needs who works with both.
+func (c *Cluster) AdministratorEnvironment() []Variable {
+	administrator := awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}
+	out := append([]Variable{{"KUBECONFIG", c.Kubeconfig()}}, AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, administrator)...)
+	return append(out, c.about()...)
+}
+
+// ReceiveEvents has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
+// controller read it from its next start on.
+func (c *Cluster) ReceiveEvents() error {
+	if err := c.world.AWS.SendEvents(c.Name); err != nil {
+		return fmt.Errorf("interruption queue of cluster %s: %w", c.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = c.Name
+	return nil
 }
 
 // Credentials are new ones of the role of the cluster's autoscaler, in the session of the cluster's ID.
@@ -186,6 +216,7 @@ func (c *Cluster) launchController(ctx context.Context) (*process.Process, strin
 	c.mu.Lock()
 	c.controller, c.health = p, health
 	c.started++
+	c.startedAt = time.Now()
 	c.mu.Unlock()
 	return p, health, nil
 }
@@ -232,6 +263,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 		Variable{"KUBECONFIG", kubeconfig},
 		Variable{"METRICS_PORT", strconv.Itoa(metrics)},
 		Variable{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
+		Variable{"BIND_ADDRESS", "127.0.0.1"},
 		Variable{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
 		Variable{"FEATURE_GATES", gates},
 		// The operator's own AWS configuration has no business in the lab.
@@ -345,51 +377,6 @@ func (c *Cluster) releaseLease(ctx context.Context) error {
 		return fmt.Errorf("release the leader's lease: %w", err)
 	}
 	return nil
-}
-
-// lookEvery is how often it is noticed that there is another controller to watch over.
-const lookEvery = time.Second
-
-// failure waits for the end of a process of the cluster that was not asked to end, or of ctx.
-func (c *Cluster) failure(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		p := c.controller
-		c.mu.Unlock()
-		var ended <-chan struct{}
-		if p != nil {
-			ended = p.Done()
-		}
-		// A controller that is started or stopped meanwhile is noticed at the next look.
-		look := time.NewTimer(lookEvery)
-		select {
-		case <-ctx.Done():
-			look.Stop()
-			return nil
-		case <-c.controlPlane.Done():
-			look.Stop()
-			return c.controlPlane.Err()
-		case <-ended:
-			look.Stop()
-			c.mu.Lock()
-			unasked, kept := c.controller == p, c.kept
-			c.mu.Unlock()
-			switch {
-			case unasked && !kept:
-				return fmt.Errorf("cluster %s: %w", c.Name, p.Death())
-			case unasked:
-				c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", p.Death())
-				if err := c.LaunchController(ctx); err != nil {
-					c.world.log.Warn("the controller cannot be started", "cluster", c.Name, "error", err) // its API server may be away
-					select {
-					case <-ctx.Done():
-					case <-time.After(lookEvery):
-					}
-				}
-			}
-		case <-look.C:
-		}
-	}
 }
 
 // freePorts are two TCP ports that are free now.

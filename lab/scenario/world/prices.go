@@ -31,7 +31,7 @@ func (w *World) Price(ctx context.Context, i awsim.Instance) (float64, error) {
 	w.prices.mu.Lock()
 	defer w.prices.mu.Unlock()
 	if w.prices.catalog == nil {
-		catalog, err := offline.Load()
+		catalog, err := offline.Load(w.cfg.Region)
 		if err != nil {
 			return 0, err
 		}

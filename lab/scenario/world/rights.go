@@ -63,7 +63,7 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("identity of cluster %s: %w", c.ID, err)
 	}
 	var out, notes bytes.Buffer
-	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "iam-policy", "--cluster", c.Name, "--identity", string(system.UID),
+	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "iam-policy", "--cluster-name", c.Name, "--identity", string(system.UID),
 		"--region", c.world.cfg.Region, "--account", c.world.AWS.AccountID(), "--interruption-queue", c.Name)
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	if err := cmd.Run(); err != nil {

@@ -96,6 +96,7 @@ func Start(ctx context.Context, cfg Config) (*World, error) {
 	}
 	w := &World{cfg: cfg}
 	if err := w.start(ctx); err != nil {
+		err = w.Explain(err)
 		return nil, errors.Join(err, w.Close(context.WithoutCancel(ctx)))
 	}
 	return w, nil
@@ -105,7 +106,10 @@ func (w *World) start(ctx context.Context) error {
 	if err := os.MkdirAll(w.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	var err error
+	err := w.CheckDisk()
+	if err != nil {
+		return err
+	}
 	w.logFile, err = os.OpenFile(w.LogPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("state directory %s holds a world already (choose another, or remove it): %w", w.cfg.Dir, err)
@@ -194,6 +198,13 @@ func (w *World) Dir() string { return w.cfg.Dir }
 // BreakImage has instances of an image panic when they boot from now on.
 func (w *World) BreakImage(id string) { w.farm.BreakImage(id) }
 
+// HoldNetwork has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
+// ReleaseNetwork ends that for all.
+func (w *World) HoldNetwork() { w.farm.HoldNetwork() }
+
+// ReleaseNetwork has the network plugins of all nodes come up.
+func (w *World) ReleaseNetwork() { w.farm.ReleaseNetwork() }
+
 // LogPath is the file that the account, the machines and the authenticators log to.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
 
@@ -206,7 +217,7 @@ func (w *World) Failure(ctx context.Context) error {
 	for _, c := range w.Clusters {
 		go func() { failures <- c.failure(ctx) }()
 	}
-	return <-failures
+	return w.Explain(<-failures)
 }
 
 // Close ends everything, those first that need the others. When it returns, no process and no goroutine

@@ -33,6 +33,7 @@ type adjustment struct {
 func adjustments() []adjustment {
 	const (
 		pool, claim, overlay = "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh"
+		class                = "ec2nodeclasses.karpenter.k8s.aws"
 
 		template = "spec.template.spec."
 	)
@@ -54,6 +55,8 @@ func adjustments() []adjustment {
 		{pool, template + "requirements.[].key", allowAWSLabels(requirementLabels)},
 		{claim, "spec.requirements.[].key", allowAWSLabels(requirementLabels)},
 		{overlay, "spec.requirements.[].key", allowAWSLabels(awsv1.LabelsAllowedInOverlays())},
+
+		{class, "spec.kubelet", constrainImageGC},
 
 		// Claims that Karpenter wrote may lack a reason or a message.
 		{claim, "status.conditions.[]", relaxCondition},
@@ -114,6 +117,21 @@ func constrainLabelValue(s *schema) {
 	length := int64(63)
 	s.MaxLength = &length
 	s.Pattern = patternLabelValue
+}
+
+// constrainImageGC names the two fields of an otherwise open object that a rule is about.
+func constrainImageGC(s *schema) {
+	percent := func(description string) schema {
+		least, most := 0.0, 100.0
+		return schema{Type: "integer", Format: "int32", Minimum: &least, Maximum: &most, Description: description}
+	}
+	s.Properties = map[string]schema{
+		"imageGCHighThresholdPercent": percent("ImageGCHighThresholdPercent is how full the disk is when images are deleted."),
+		"imageGCLowThresholdPercent":  percent("ImageGCLowThresholdPercent is how full the disk is when that ends."),
+	}
+	rule("imageGCHighThresholdPercent must be greater than imageGCLowThresholdPercent",
+		"!has(self.imageGCHighThresholdPercent) || !has(self.imageGCLowThresholdPercent)"+
+			" || self.imageGCHighThresholdPercent > self.imageGCLowThresholdPercent")(s)
 }
 
 func relaxCondition(s *schema) {

@@ -87,7 +87,7 @@ reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInte
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
-nodeCost validatePlans maxFailedReplacements usualTaintTime usualJoinTime mendLostTaints
+nodeCost validatePlans panicSnapshotDir maxFailedReplacements usualTaintTime usualJoinTime mendLostTaints
 {{- end -}}
 
 {{/* Name of the environment variable of a setting. */}}
@@ -151,6 +151,14 @@ nodeCost validatePlans maxFailedReplacements usualTaintTime usualJoinTime mendLo
   value: {{ join "," .Values.logErrorOutputPaths | quote }}
 - name: METRICS_PORT
   value: {{ .Values.controller.metrics.port | toString | quote }}
+{{- with .Values.controller.metrics.secure }}
+- name: METRICS_SECURE
+  value: {{ . | toString | quote }}
+{{- end }}
+{{- with .Values.controller.metrics.certDir }}
+- name: METRICS_CERT_DIR
+  value: {{ . | quote }}
+{{- end }}
 - name: HEALTH_PROBE_PORT
   value: {{ .Values.controller.healthProbe.port | toString | quote }}
 - name: MEMORY_LIMIT

@@ -1,117 +1,95 @@
 package offline
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// The file is text, compressed with gzip. Its first line is "dovetail-ec2 1": the name of the
+// The file of types is text, compressed with gzip. Its first line is "dovetail-ec2 2": the name of the
 // format and its version, which changes with every change that an older reader would misread.
-// Lines that start with a word and a space follow:
+// Lines "source TEXT" follow, which say where a part of the data comes from, then a line with the names
+// of the columns and one line per type, sorted by name, with as many fields. Fields are separated by tabs;
+// an empty field is a zero value. Within a field entries are separated by "," and their parts by "/".
 //
-//	source TEXT             where a part of the data comes from
-//	region NAME ZONE-ID...  a region with prices, and the zones that the masks below refer to
-//
-// then a line with the names of the columns and one line per type, sorted by name, with as many
-// fields. Fields are separated by tabs; an empty field is a zero value. Within a field entries are
-// separated by "," and their parts by "/".
-//
-//	name, vcpus, cores, memory (MiB), arch, cpu (manufacturer), ghz, hypervisor
+//	name, vcpus, cores, memory (MiB), arch, cpu (manufacturer), ghz, features (of the processor), hypervisor
+//	virt        virtualization types
 //	flags       letters: m bare metal, c current generation, b burstable, e Nitro enclaves, t encryption in transit
 //	usage       usage classes
+//	placement   strategies of the placement groups that take it
 //	net         network performance in EC2's words
 //	cards       index/interfaces per network card; card: the default one
 //	ipv4, ipv6  addresses per interface
 //	ena, efa    ENA support; number of EFA interfaces
-//	gpu         name/manufacturer/count/MiB each
+//	gpu         name/manufacturer/whole ones/logical ones/MiB each
 //	inference, neuron, fpga  name/manufacturer/count/cores each/MiB each
 //	disks       count/GB each/kind/NVMe support
-//	ebs, ebsmbps  EBS optimisation; its maximum bandwidth
-//	REGION od, REGION spot, REGION zones  $/h, $/h, hexadecimal mask of the region's zones
-const magic = "dovetail-ec2 1"
+//	ebs, ebsmbps        EBS optimization; its maximum bandwidth
+//	attach, attachkind  how many EBS volumes can be attached; whether other devices count, too
+//	windows     what Windows costs beside Linux, in $/h; derived if it ends in "~"
+const magic = "dovetail-ec2 2"
 
-// decode reads a catalog, and refuses one that it does not understand in full.
-func decode(file []byte) (*Catalog, error) {
+// unpack has an uncompressed file parsed.
+func unpack(file []byte, parse func([]byte) error) error {
 	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
-		return nil, fmt.Errorf("offline catalog: %w", err)
+		return err
 	}
 	text, err := io.ReadAll(z)
 	if err != nil {
-		return nil, fmt.Errorf("offline catalog: %w", err)
+		return err
 	}
-	c, err := parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("offline catalog: %w", err)
-	}
-	return c, nil
+	return parse(text)
 }
 
-func parse(text []byte) (*Catalog, error) {
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	if !lines.Scan() || lines.Text() != magic {
-		return nil, fmt.Errorf("not in the format %q", magic)
+// parseTypes reads the types, and refuses what it does not understand in full.
+func (c *Catalog) parseTypes(text []byte) error {
+	lines := newLines(text)
+	if lines.next() != magic {
+		return fmt.Errorf("not in the format %q", magic)
 	}
-	c := &Catalog{regions: map[string]*market{}}
-	for lines.Scan() && c.head(lines.Text()) {
+	line := lines.next()
+	for ; strings.HasPrefix(line, "source "); line = lines.next() {
+		c.sources = append(c.sources, strings.TrimPrefix(line, "source "))
 	}
-	columns, err := c.columns(strings.Split(lines.Text(), "\t"))
+	columns, err := c.columns(strings.Split(line, "\t"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for lines.Scan() {
-		if err := c.row(columns, strings.Split(lines.Text(), "\t")); err != nil {
-			return nil, err
+	n := strings.Count(lines.rest, "\n")
+	c.types, c.windows = make([]Type, 0, n), make([]figure, 0, n)
+	var fields []string
+	for line = lines.next(); line != ""; line = lines.next() {
+		fields = fields[:0]
+		for field := range strings.SplitSeq(line, "\t") {
+			fields = append(fields, field)
+		}
+		if err := c.row(columns, fields); err != nil {
+			return err
 		}
 	}
 	if len(c.types) == 0 {
-		return nil, errors.New("no types")
+		return errors.New("no types")
 	}
-	return c, lines.Err()
+	return nil
 }
 
-// head takes a line above the table; false means that the line is the table's first.
-func (c *Catalog) head(line string) bool {
-	word, rest, _ := strings.Cut(line, " ")
-	switch word {
-	case "source":
-		c.sources = append(c.sources, rest)
-	case "region":
-		fields := strings.Fields(rest)
-		c.regions[fields[0]] = &market{zoneIDs: fields[1:]}
-		c.names = append(c.names, fields[0])
-		slices.Sort(c.names)
-	default:
-		return false
-	}
-	return true
-}
-
-// cell puts the text of one field into the type, or into the market's last entry.
+// cell puts the text of one field into the type.
 type cell func(t *Type, text string) error
 
 func (c *Catalog) columns(names []string) ([]cell, error) {
 	known := typeCells()
+	known["windows"] = func(_ *Type, s string) error { return c.windows[len(c.windows)-1].parse(s) }
 	cells := make([]cell, len(names))
 	for i, name := range names {
-		region, what, regional := strings.Cut(name, " ")
-		if !regional {
-			cells[i] = known[name]
-			delete(known, name)
-		} else if m := c.regions[region]; m != nil {
-			cells[i] = m.cell(what)
-		}
-		if cells[i] == nil {
+		if cells[i] = known[name]; cells[i] == nil {
 			return nil, fmt.Errorf("unknown column %q", name)
 		}
+		delete(known, name)
 	}
 	for name := range known {
 		return nil, fmt.Errorf("missing column %q", name)
@@ -123,9 +101,7 @@ func (c *Catalog) row(columns []cell, fields []string) error {
 	if len(fields) != len(columns) {
 		return fmt.Errorf("%s: %d fields instead of %d", fields[0], len(fields), len(columns))
 	}
-	for _, m := range c.regions {
-		m.onDemand, m.spot, m.zones = append(m.onDemand, 0), append(m.spot, 0), append(m.zones, 0)
-	}
+	c.windows = append(c.windows, figure{})
 	var t Type
 	for i, text := range fields {
 		if text == "" {
@@ -142,33 +118,22 @@ func (c *Catalog) row(columns []cell, fields []string) error {
 	return nil
 }
 
-func (m *market) cell(what string) cell {
-	switch what {
-	case "od":
-		return func(_ *Type, s string) error { return float(&m.onDemand[len(m.onDemand)-1], s) }
-	case "spot":
-		return func(_ *Type, s string) error { return float(&m.spot[len(m.spot)-1], s) }
-	case "zones":
-		return func(_ *Type, s string) (err error) {
-			m.zones[len(m.zones)-1], err = strconv.ParseUint(s, 16, 64)
-			return err
-		}
-	}
-	return nil
-}
-
 func typeCells() map[string]cell {
+	lists := words{}
 	return map[string]cell{
 		"name":       func(t *Type, s string) error { t.Name = s; return nil },
 		"vcpus":      func(t *Type, s string) error { return integer(&t.VCPUs, s) },
 		"cores":      func(t *Type, s string) error { return integer(&t.Cores, s) },
 		"memory":     func(t *Type, s string) error { return integer(&t.MemoryMiB, s) },
-		"arch":       func(t *Type, s string) error { t.Architectures = strings.Split(s, ","); return nil },
+		"arch":       func(t *Type, s string) error { return lists.into(&t.Architectures, s) },
 		"cpu":        func(t *Type, s string) error { t.Manufacturer = s; return nil },
 		"ghz":        func(t *Type, s string) error { return float(&t.ClockGHz, s) },
+		"features":   func(t *Type, s string) error { return lists.into(&t.Features, s) },
+		"virt":       func(t *Type, s string) error { return lists.into(&t.Virtualization, s) },
+		"placement":  func(t *Type, s string) error { return lists.into(&t.Placement, s) },
 		"hypervisor": func(t *Type, s string) error { t.Hypervisor = s; return nil },
 		"flags":      flags,
-		"usage":      func(t *Type, s string) error { t.UsageClasses = strings.Split(s, ","); return nil },
+		"usage":      func(t *Type, s string) error { return lists.into(&t.UsageClasses, s) },
 		"net":        func(t *Type, s string) error { t.NetworkPerformance = s; return nil },
 		"cards":      cards,
 		"card":       func(t *Type, s string) error { return integer(&t.DefaultCard, s) },
@@ -183,23 +148,46 @@ func typeCells() map[string]cell {
 		"disks":      disks,
 		"ebs":        func(t *Type, s string) error { t.EBSOptimized = s; return nil },
 		"ebsmbps":    func(t *Type, s string) error { return integer(&t.EBSMaxMbps, s) },
+		"attach":     func(t *Type, s string) error { return integer(&t.EBSAttachments, s) },
+		"attachkind": func(t *Type, s string) error { t.EBSAttachmentLimit = s; return nil },
 	}
 }
 
 func flags(t *Type, s string) error {
 	for _, letter := range s {
-		flag, ok := map[rune]*bool{
-			'm': &t.BareMetal, 'c': &t.CurrentGeneration, 'b': &t.Burstable, 'e': &t.NitroEnclaves, 't': &t.EncryptionInTransit,
-		}[letter]
-		if !ok {
+		switch letter {
+		case 'm':
+			t.BareMetal = true
+		case 'c':
+			t.CurrentGeneration = true
+		case 'b':
+			t.Burstable = true
+		case 'e':
+			t.NitroEnclaves = true
+		case 't':
+			t.EncryptionInTransit = true
+		default:
 			return fmt.Errorf("unknown flag %q", letter)
 		}
-		*flag = true
 	}
 	return nil
 }
 
+// words splits lists, and makes each that recurs only once.
+type words map[string][]string
+
+func (w words) into(list *[]string, s string) error {
+	known, ok := w[s]
+	if !ok {
+		known = strings.Split(s, ",")
+		w[s] = known
+	}
+	*list = known
+	return nil
+}
+
 func cards(t *Type, s string) error {
+	t.NetworkCards = make([]NetworkCard, 0, 1+strings.Count(s, ","))
 	return entries(s, 2, func(parts []string) error {
 		var card NetworkCard
 		t.NetworkCards = append(t.NetworkCards, card)
@@ -209,9 +197,9 @@ func cards(t *Type, s string) error {
 }
 
 func gpus(t *Type, s string) error {
-	return entries(s, 4, func(parts []string) error {
+	return entries(s, 5, func(parts []string) error {
 		g := GPU{Name: parts[0], Manufacturer: parts[1]}
-		err := errors.Join(integer(&g.Count, parts[2]), integer(&g.MemoryMiB, parts[3]))
+		err := errors.Join(integer(&g.Count, parts[2]), integer(&g.Logical, parts[3]), integer(&g.MemoryMiB, parts[4]))
 		t.GPUs = append(t.GPUs, g)
 		return err
 	})

@@ -1,39 +1,78 @@
-// Package offline knows the EC2 instance types without asking AWS.
+// Package offline knows the EC2 instance types without calling AWS.
 //
 // It serves whatever must work far from an account: the offline planner, the simulated AWS of the
-// lab, benchmarks, and prices until the first answer of the Pricing API. The data is one embedded
-// file, ec2.tsv.gz, which tools/ec2catalog generates; see the format in decode.go. It is a picture
-// of the day it was taken on (Catalog.Sources names its origins), and no substitute for
-// DescribeInstanceTypes where that can be called.
+// lab, benchmarks, and prices until the first answer of the Pricing API. The data is embedded, a file
+// of types and one of prices per region, which tools/ec2catalog generates; see the formats in decode.go
+// and markets.go. It is a picture of the day it was taken on (Catalog.Sources names its origins), and no
+// substitute for DescribeInstanceTypes where that can be called.
 package offline
 
 import (
 	"cmp"
-	_ "embed"
+	"embed"
+	"fmt"
 	"slices"
 	"sort"
+	"strings"
 )
 
-//go:embed ec2.tsv.gz
-var embedded []byte
+//go:embed data/*.tsv.gz
+var embedded embed.FS
+
+const suffix = ".tsv.gz"
 
 // Catalog is the decoded data. It is immutable and safe for concurrent use.
 type Catalog struct {
 	types   []Type
-	regions map[string]*market
-	names   []string // of regions, sorted
+	windows []figure // what Windows costs beside Linux, in $/h, index by index of types; 0 = the type does not run it
+	markets map[string]*market
 	sources []string
 }
 
-// market is what one region sells, index by index of Catalog.types.
-type market struct {
-	onDemand, spot []float64 // $/h, 0 = not sold
-	zoneIDs        []string  // sorted
-	zones          []uint64  // bit i: sold in zoneIDs[i]
+// Regions returns the regions that the data knows, sorted.
+func Regions() []string {
+	entries, _ := embedded.ReadDir("data") // what is embedded can be read
+	var names []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), suffix); name != "types" {
+			names = append(names, name)
+		}
+	}
+	return names // as a directory's, they are sorted
 }
 
-// Load decodes the embedded catalog, anew on each call. An error means that the build is broken.
-func Load() (*Catalog, error) { return decode(embedded) }
+// Load decodes the embedded catalog, anew on each call: every type, and the prices of the named regions, or of all if none is
+// named. Regions that the data does not know are left out. An error means that the build is broken.
+func Load(regions ...string) (*Catalog, error) {
+	known := Regions()
+	if len(regions) == 0 {
+		regions = known
+	}
+	c := &Catalog{markets: map[string]*market{}}
+	if err := c.open("types", c.parseTypes); err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{Base}, regions...) {
+		if c.markets[name] != nil || !slices.Contains(known, name) {
+			continue
+		}
+		if err := c.open(name, c.parseMarket); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Catalog) open(name string, parse func([]byte) error) error {
+	file, err := embedded.ReadFile("data/" + name + suffix)
+	if err == nil {
+		err = unpack(file, parse)
+	}
+	if err != nil {
+		return fmt.Errorf("offline catalog: %s: %w", name, err)
+	}
+	return nil
+}
 
 // Types returns every type, sorted by name. The slice and what it refers to are shared: do not modify them.
 func (c *Catalog) Types() []Type { return c.types }
@@ -47,49 +86,33 @@ func (c *Catalog) Type(name string) (Type, bool) {
 	return c.types[i], true
 }
 
-// Regions returns the regions with prices, sorted.
-func (c *Catalog) Regions() []string { return slices.Clone(c.names) }
+// Regions returns the regions that were loaded, sorted.
+func (c *Catalog) Regions() []string {
+	var names []string
+	for name := range c.markets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Sources says where the data comes from, one line per source, in the order of precedence.
 func (c *Catalog) Sources() []string { return slices.Clone(c.sources) }
 
-// OnDemand returns the price of Linux with shared tenancy in $/h, and false where the type is not
-// sold on demand in that region.
-func (c *Catalog) OnDemand(region, typ string) (float64, bool) {
-	return c.price(region, typ, func(m *market) []float64 { return m.onDemand })
-}
-
-// Spot returns the average over the region's zones of the spot price in $/h, and false where the
-// type was not sold as spot in that region.
-func (c *Catalog) Spot(region, typ string) (float64, bool) {
-	return c.price(region, typ, func(m *market) []float64 { return m.spot })
-}
-
 // ZoneIDs returns the IDs (use1-az1, ...) of the zones of a region that offer the type, sorted.
-// Nil when the type is not sold there.
+// Nil when the type is not offered there.
 func (c *Catalog) ZoneIDs(region, typ string) []string {
-	m, ok := c.regions[region]
-	i, found := c.index(typ)
-	if !ok || !found {
+	m, ok := c.markets[region]
+	if !ok {
 		return nil
 	}
 	var ids []string
 	for bit, id := range m.zoneIDs {
-		if m.zones[i]&(1<<bit) != 0 {
+		if m.offers[typ].zones&(1<<bit) != 0 {
 			ids = append(ids, id)
 		}
 	}
 	return ids
-}
-
-func (c *Catalog) price(region, typ string, column func(*market) []float64) (float64, bool) {
-	m, ok := c.regions[region]
-	i, found := c.index(typ)
-	if !ok || !found {
-		return 0, false
-	}
-	p := column(m)[i]
-	return p, p > 0
 }
 
 func (c *Catalog) index(name string) (int, bool) {

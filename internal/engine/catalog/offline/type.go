@@ -13,13 +13,17 @@ type Type struct {
 	Architectures []string
 	Manufacturer  string  // of the processor: "Intel", "AMD", "AWS", "Apple"; "" = unknown
 	ClockGHz      float64 // sustained; 0 = unknown
+	// Features of the processor: "nested-virtualization", "amd-sev-snp".
+	Features []string
 
-	Hypervisor        string // "nitro", "xen"; "" on most bare metal types
+	Hypervisor        string   // "nitro", "xen"; "" on bare metal types
+	Virtualization    []string // "hvm", "paravirtual"
 	BareMetal         bool
 	CurrentGeneration bool
 	Burstable         bool
 	NitroEnclaves     bool
-	UsageClasses      []string // "on-demand", "spot": how it is sold in any of the regions
+	UsageClasses      []string // "on-demand", "spot", "capacity-block": how it is sold in any of the regions
+	Placement         []string // strategies of placement groups: "cluster", "partition", "spread"
 
 	NetworkPerformance  string        // in EC2's words: "Up to 10 Gigabit"; "" = unknown
 	NetworkCards        []NetworkCard // at least one, by index
@@ -27,7 +31,7 @@ type Type struct {
 	IPv4PerENI          int
 	IPv6PerENI          int    // 0 = no IPv6
 	ENASupport          string // "required", "supported", "unsupported"
-	EFAMax              int    // EFA interfaces; 0 = none, or unknown
+	EFAMax              int    // EFA interfaces; 0 = none
 	EncryptionInTransit bool
 
 	GPUs                  []GPU
@@ -38,6 +42,10 @@ type Type struct {
 	Disks        Disks
 	EBSOptimized string // "default", "supported", "unsupported"
 	EBSMaxMbps   int    // 0 = unknown
+	// EBSAttachments is how many volumes can be attached, the root volume included. EBSAttachmentLimit says whether network
+	// interfaces and NVMe disks of the instance take from that ("shared") or do not ("dedicated").
+	EBSAttachments     int
+	EBSAttachmentLimit string
 }
 
 // NetworkCard is one card and the interfaces that fit on it, the primary one included.
@@ -50,8 +58,9 @@ type NetworkCard struct {
 type GPU struct {
 	Name         string // "A10G"
 	Manufacturer string // "NVIDIA", "AMD", "Habana"
-	Count        int
-	MemoryMiB    int64 // of each
+	Count        int    // whole ones; 0 if the type has a part of one
+	Logical      int    // devices that a node shows
+	MemoryMiB    int64  // of each
 }
 
 // Accelerator is one kind of accelerator that is not a GPU.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestWithoutArgumentsOrWithNonsenseEveryCommandSaysHowToUseIt(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("CLUSTER_NAME", "")
+	for _, tt := range []struct {
+		args string
+		want string
+	}{
+		{"adopt", "INSTANCE-ID is missing (see dovetail adopt --help)"},
+		{"adopt --cluster-name shop", "INSTANCE-ID is missing"},
+		{"adopt --cluster-name shop nonsense", `"nonsense" is not the ID of an instance`},
+		{"adopt i-0123", "--cluster-name is required"},
+		{"plan", "name files with -f"},
+		{"plan nonsense", `unknown argument "nonsense"`},
+		{"controller nonsense", `unknown argument "nonsense"`},
+		{"controller", "--cluster-name is required"},
+		{"doctor nonsense", `unknown argument "nonsense"`},
+		{"doctor -o xml", "xml"},
+		{"snapshot nonsense", `unknown argument "nonsense"`},
+		{"iam-policy", "--cluster"},
+		{"version nonsense", `unknown argument "nonsense"`},
+		{"version -o xml", "xml"},
+		{"instance-types -o xml", "xml"},
+		{"plam", "did you mean plan?"},
+		{"--nonsense", "unknown flag: --nonsense"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			stdout, _, err := command("", strings.Fields(tt.args)...)
+			if codeOf(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || stdout != "" {
+				t.Errorf("exit code %d, error %v, printed %q; want 2 and %q", codeOf(err), err, stdout, tt.want)
+			}
+		})
+	}
+}
+
+func TestEveryCommandListsTheExitCodes(t *testing.T) {
+	for _, cmd := range rootCommand().Commands() {
+		if stdout, _, err := command("", cmd.Name(), "--help"); err != nil || !strings.Contains(stdout, exitCodes) || !strings.Contains(stdout, "Examples:") {
+			t.Errorf("%s: %v, no exit codes or no examples in:\n%s", cmd.Name(), err, stdout)
+		}
+	}
+	document, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []exitCode{exitOK, exitError, exitUsage, exitIncomplete, exitInterrupted} {
+		if !strings.Contains(string(document), fmt.Sprintf("| %d |", code)) {
+			t.Errorf("docs/cli.md does not list exit code %d", code)
+		}
+	}
+}
+
+func TestPlanThatIsInterruptedWhileItReadsEndsWith130(t *testing.T) {
+	never, written := io.Pipe()
+	t.Cleanup(func() { _ = written.CloseWithError(io.ErrClosedPipe) })
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	root := rootCommand()
+	root.SetArgs([]string{"plan", "-f", "-", "--output-file", filepath.Join(dir, "plan")})
+	root.SetIn(reading{never, cancel})
+	if err := root.ExecuteContext(ctx); codeOf(err) != exitInterrupted {
+		t.Errorf("exit code %d, %v; want 130", codeOf(err), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, files left: %v", err, left)
+	}
+}
+
+// Solving cannot be canceled: the program ends all the same.
+func TestWorkThatNobodyCanCancelIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	never := make(chan struct{})
+	cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error {
+		cancel()
+		<-never
+		return nil
+	}}
+	interruptible(cmd)
+	cmd.SetArgs(nil)
+	if err := cmd.ExecuteContext(ctx); codeOf(err) != exitInterrupted {
+		t.Errorf("exit code %d, %v; want 130", codeOf(err), err)
+	}
+	close(never)
+}
+
+// reading does something when it is read.
+type reading struct {
+	io.Reader
+	begun func()
+}
+
+func (r reading) Read(p []byte) (int, error) {
+	r.begun()
+	return r.Reader.Read(p)
+}
+
+// asProgram is set in the environment of a copy of the test that is to be the program itself.
+const asProgram = "DOVETAIL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestPlanThatIsInterruptedEndsWith130(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			fifo := filepath.Join(t.TempDir(), "world.yaml")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(os.Args[0], "plan", "-f", fifo)
+			cmd.Env = append(os.Environ(), asProgram+"=1")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // opens once the program reads
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer writer.Close()
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+				t.Errorf("%v, want exit code 130; stderr %q", cmd.ProcessState, &stderr)
+			}
+		})
+	}
+}
+
+func TestControllerNamesMisspeltFeatureGatesAtItsStart(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	stdout, _, err := command("", "controller", "--cluster-name", "shop", "--feature-gates", "NodeRepiar=true,SpotToSpotConsolidation=true")
+	const want = "--feature-gates: NodeRepiar is not known and has no effect: did you mean NodeRepair?"
+	if codeOf(err) != exitError || !strings.Contains(stdout, want) || strings.Contains(stdout, "SpotToSpot") {
+		t.Errorf("%v; want the start to go on and name the gate:\n%s", err, stdout)
+	}
+}

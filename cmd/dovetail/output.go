@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// asYAML prints as YAML what is printed as JSON.
+func asYAML(printed func(io.Writer) error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		var text bytes.Buffer
+		if err := printed(&text); err != nil {
+			return err
+		}
+		out, err := sigsyaml.JSONToYAML(text.Bytes())
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(out)
+		return err
+	}
+}
+
+const outputFile = "output-file"
+
+// withOutputFile gives a command the flag --output-file, which takes what it prints in place of stdout.
+func withOutputFile(cmd *cobra.Command) {
+	cmd.Flags().String(outputFile, "", "file to write the result to; standard output if not set")
+}
+
+// intoOutputFile lets a command with the flag --output-file heed it. It goes around what interrupts the command, so that no half of a
+// file is left.
+func intoOutputFile(cmd *cobra.Command) {
+	flag := cmd.Flags().Lookup(outputFile)
+	if flag == nil {
+		return
+	}
+	work := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path := flag.Value.String()
+		if path == "" {
+			return work(cmd, args)
+		}
+		return toFile(path, func(w io.Writer) error {
+			cmd.SetOut(w)
+			return work(cmd, args)
+		})
+	}
+}
+
+// toFile writes a file that only its owner can read, and takes the place of one that is there only with the whole of it. Pipes
+// and devices are written as they are.
+func toFile(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a link stays one
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("--output-file %s: %w", path, errors.Unwrap(err))
+	}
+	err = write(file)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	code := exitCode(0)
+	if whole := err == nil || errors.As(err, &code) && code != exitInterrupted; whole {
+		moved := os.Rename(file.Name(), path)
+		if moved == nil {
+			return err
+		}
+		err = moved
+	}
+	_ = os.Remove(file.Name()) // the first error says more
+	return err
+}

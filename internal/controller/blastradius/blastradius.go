@@ -1,0 +1,58 @@
+// Package blastradius limits how many nodes controllers terminate because of one fault: where many nodes look broken at once, the
+// fault is rarely theirs, and their replacements would suffer from it, too.
+package blastradius
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+const (
+	// UnhealthyPercent is the share of nodes, rounded up, that may be unhealthy for any of them to be replaced. It is Karpenter's.
+	UnhealthyPercent = 20
+	// collectMin and collectPercent limit garbage collection: so many in one pass are an accident, more are a mistake in the
+	// records. The percentage lets large clusters lose more at once; it is rounded down.
+	collectMin, collectPercent = 3, 5
+)
+
+// EventBlocked is the reason of the event that says that unhealthy nodes are not replaced; it is Karpenter's.
+const EventBlocked = "NodeRepairBlocked"
+
+// Scope is a set of nodes with something in common that can fail; without a NodePool and a zone it is the cluster.
+type Scope struct{ NodePool, Zone string }
+
+// PoolOf is the scope of a claim's NodePool: the cluster for a claim without one.
+func PoolOf(claim *karpv1.NodeClaim) Scope {
+	return Scope{NodePool: claim.Labels[karpv1.LabelNodePool]}
+}
+
+// ZoneOf is the scope of a claim's zone: the cluster for a claim without one.
+func ZoneOf(claim *karpv1.NodeClaim) Scope {
+	return Scope{Zone: claim.Labels[corev1.LabelTopologyZone]}
+}
+
+// Kind is the kind of the scope as messages name it.
+func (s Scope) Kind() string {
+	switch {
+	case s.NodePool != "":
+		return "nodepool"
+	case s.Zone != "":
+		return "zone"
+	default:
+		return "cluster"
+	}
+}
+
+// Count is how many nodes a scope has, and how many of these are unhealthy.
+type Count struct{ Total, Unhealthy int }
+
+// Blocked reports whether so many nodes are unhealthy that none of them is replaced.
+func (c Count) Blocked() bool { return c.Unhealthy > (c.Total*UnhealthyPercent+99)/100 }
+
+func (c Count) String() string { return fmt.Sprintf("%d of %d", c.Unhealthy, c.Total) }
+
+// Collectable is how many of a number of objects garbage collection may delete in one pass.
+func Collectable(total int) int { return max(collectMin, total*collectPercent/100) }

@@ -1,0 +1,108 @@
+// Package panics keeps a panic from ending the process: it recovers one, counts it, logs its stack, and keeps what the plan was
+// made from, so that the defect can be reproduced.
+package panics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Panic is what was recovered.
+type Panic struct {
+	Value any
+	Stack []byte
+	// Reported is set by Report: a panic that travels on as an error is recorded once.
+	Reported bool
+}
+
+// Error is the value that the code panicked with. The stack is for the log.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Catch runs f and returns the panic that ended it, nil if none did. A panic in another goroutine is not caught: such
+// goroutines run their work in Error.
+func Catch(f func()) (caught *Panic) {
+	defer func() {
+		if value := recover(); value != nil {
+			caught = &Panic{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	f()
+	return nil
+}
+
+// Error runs f and returns its error, or the panic that ended it.
+func Error(f func() error) (err error) {
+	if caught := Catch(func() { err = f() }); caught != nil {
+		return caught
+	}
+	return err
+}
+
+// Logged is Error for work that nobody else logs the stack of: it does so itself.
+func Logged(log *slog.Logger, what string, f func() error) error {
+	err := Error(f)
+	if caught, ok := err.(*Panic); ok {
+		log.Error("recovered from a panic; this is a defect of Dovetail, report it with the stack",
+			"work", what, "panic", fmt.Sprint(caught.Value), "stack", string(caught.Stack))
+	}
+	return err
+}
+
+// Reporter counts and logs the panics of planning, and keeps the cluster that they happened on. The zero value does
+// nothing but return the panic to its caller.
+type Reporter struct {
+	// Count is by pass; nil counts nothing.
+	Count *prometheus.CounterVec
+	// Snapshots may be nil: none are kept then.
+	Snapshots *Snapshots
+	Log       *slog.Logger
+}
+
+// ReportError records the panic that an error is made of, if there is one that was not recorded before.
+func (r *Reporter) ReportError(ctx context.Context, pass string, err error) {
+	if caught := (*Panic)(nil); errors.As(err, &caught) {
+		r.Report(ctx, pass, caught)
+	}
+}
+
+// Report records a panic of a pass. It returns where the snapshot is that reproduces it; empty if there is none.
+func (r *Reporter) Report(ctx context.Context, pass string, caught *Panic) (snapshot string) {
+	if r == nil || caught.Reported {
+		return ""
+	}
+	caught.Reported = true
+	if r.Count != nil {
+		r.Count.WithLabelValues(pass).Inc()
+	}
+	var err error
+	if r.Snapshots != nil {
+		snapshot, err = r.Snapshots.Keep(ctx, pass)
+	}
+	if r.Log == nil {
+		return snapshot
+	}
+	r.Log.Error("planning panicked; this is a defect of Dovetail, report it with the snapshot and the stack", "pass", pass,
+		"panic", fmt.Sprint(caught.Value), "snapshot", snapshot, "stack", string(caught.Stack))
+	if err != nil {
+		r.Log.Warn("the snapshot of a panic is not kept; take one with `dovetail snapshot`", "pass", pass, "error", err)
+	}
+	return snapshot
+}
+
+// Backoff is the pause before the nth try in a row, counted from 0: it doubles from least to most.
+func Backoff(least, most time.Duration, n int) time.Duration {
+	pause := least
+	for range n {
+		if pause >= most/2 {
+			return most
+		}
+		pause *= 2
+	}
+	return min(pause, most)
+}

@@ -1,0 +1,194 @@
+// Package quantity turns amounts of resources into numbers without ever wrapping around.
+//
+// The API server admits quantities that no int64 holds: 10P of cpu is 10^19 thousandths, and an exponent may have ten digits.
+// Quantity.MilliValue and Value then return zero or any other number, and its Add and Cmp may write out millions of digits. Here such an
+// amount is the largest that there is: it fits nowhere, and a limit of it never holds anything back.
+package quantity
+
+import (
+	"math"
+	"math/big"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Most and Least are what larger and smaller amounts count as.
+const (
+	Most  = math.MaxInt64
+	Least = -math.MaxInt64
+)
+
+// exact is the amount below which float64 arithmetic is precise enough to rule out an overflow, in thousandths too.
+const exact = 1e15
+
+// digits is how many decimal digits an int64 has at most.
+const digits = 19
+
+// Of is the amount in the engine's unit: thousandths of a core for cpu, whole units for everything else. It rounds away from zero.
+func Of(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return Milli(q)
+	}
+	return Value(q)
+}
+
+// Value is the amount in whole units, rounded away from zero.
+func Value(q resource.Quantity) int64 { return scaled(q, 0) }
+
+// Milli is the amount in thousandths, rounded away from zero.
+func Milli(q resource.Quantity) int64 { return scaled(q, resource.Milli) }
+
+func scaled(q resource.Quantity, scale resource.Scale) int64 {
+	if q.IsZero() { // whatever its exponent, which would be counted down one by one
+		return 0
+	}
+	if math.Abs(q.AsApproximateFloat64()) < exact { // and not NaN
+		return q.ScaledValue(scale)
+	}
+	d := q.AsDec() // of a copy
+	unscaled := new(big.Int).Set(d.UnscaledBig())
+	end := Most
+	if unscaled.Sign() < 0 {
+		end = Least
+	}
+	// The number is unscaled * 10^shift.
+	shift := -int64(d.Scale()) - int64(scale)
+	length := int64(float64(unscaled.BitLen())*math.Log10(2)) + 1
+	switch {
+	case length+shift > digits+1:
+		return int64(end)
+	case length+shift < -1:
+		return int64(unscaled.Sign())
+	case shift >= 0:
+		unscaled.Mul(unscaled, power(shift))
+	default:
+		var rest big.Int
+		unscaled.QuoRem(unscaled, power(-shift), &rest)
+		unscaled.Add(unscaled, big.NewInt(int64(rest.Sign())))
+	}
+	if !unscaled.IsInt64() || unscaled.Int64() < Least {
+		return int64(end)
+	}
+	return unscaled.Int64()
+}
+
+func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+
+// Bounded is the amount, or Most or Least where it is beyond them: one that can be added and compared at no great cost.
+func Bounded(q resource.Quantity) resource.Quantity {
+	if within(q) {
+		return q
+	}
+	return *resource.NewQuantity(Value(q), resource.DecimalSI)
+}
+
+// within tells whether the amount is one of which Bounded changes nothing.
+func within(q resource.Quantity) bool {
+	about := q.AsApproximateFloat64()
+	if q.IsZero() {
+		return !math.IsNaN(about) // zero with an exponent that is counted down one by one
+	}
+	if math.Abs(about) < exact {
+		return true
+	}
+	n := Value(q)
+	return n != Most && n != Least
+}
+
+// BoundedList is the list with each amount Bounded; the list itself where that changes nothing.
+func BoundedList(list corev1.ResourceList) corev1.ResourceList {
+	if boundedList(list) {
+		return list
+	}
+	out := make(corev1.ResourceList, len(list))
+	for name, q := range list {
+		out[name] = Bounded(q)
+	}
+	return out
+}
+
+// AddTo adds the list to total. Neither shares memory with the other afterwards, since Quantity.Add may write to what it adds to.
+func AddTo(total, list corev1.ResourceList) {
+	for name, q := range list {
+		sum := total[name].DeepCopy()
+		sum.Add(Bounded(q))
+		total[name] = sum
+	}
+}
+
+// Add is a + b, Most or Least where that is beyond them.
+func Add(a, b int64) int64 {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return Most
+	case a < 0 && b < 0 && sum >= 0:
+		return Least
+	}
+	return max(sum, Least)
+}
+
+// Sub is a - b, Most or Least where that is beyond them.
+func Sub(a, b int64) int64 { return Add(a, -max(b, Least)) }
+
+// Mul is a * b, Most or Least where that is beyond them.
+func Mul(a, b int64) int64 {
+	a, b = max(a, Least), max(b, Least)
+	if a == 0 || b == 0 {
+		return 0
+	}
+	if p := a * b; p/b == a && p >= Least {
+		return p
+	}
+	if (a < 0) != (b < 0) {
+		return Least
+	}
+	return Most
+}
+
+// BoundedPod is the pod with all amounts Bounded that its requests are summed from; the pod itself where that changes nothing.
+func BoundedPod(pod *corev1.Pod) *corev1.Pod {
+	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !boundedList(*l) }) {
+		return pod
+	}
+	out := pod.DeepCopy()
+	for _, l := range lists(out) {
+		*l = BoundedList(*l)
+	}
+	return out
+}
+
+func boundedList(list corev1.ResourceList) bool {
+	for _, q := range list {
+		if !within(q) {
+			return false
+		}
+	}
+	return true
+}
+
+// lists are the places where a pod has amounts that count towards its requests.
+func lists(pod *corev1.Pod) []*corev1.ResourceList {
+	var out []*corev1.ResourceList
+	of := func(r *corev1.ResourceRequirements) {
+		if r != nil {
+			out = append(out, &r.Requests, &r.Limits)
+		}
+	}
+	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			of(&containers[i].Resources)
+		}
+	}
+	of(pod.Spec.Resources)
+	of(pod.Status.Resources)
+	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			of(statuses[i].Resources)
+			out = append(out, &statuses[i].AllocatedResources)
+		}
+	}
+	return append(out, &pod.Spec.Overhead, &pod.Status.AllocatedResources)
+}

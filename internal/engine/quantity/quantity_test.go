@@ -1,0 +1,148 @@
+package quantity_test
+
+import (
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+)
+
+const (
+	cpu = corev1.ResourceCPU
+	any = corev1.ResourceName("example.com/widget")
+)
+
+// What an operator may write, and what it counts as.
+func TestNoQuantityWrapsAround(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		name corev1.ResourceName
+		want int64
+	}{
+		{"0", cpu, 0},
+		{"0e2147483647", cpu, 0},
+		{"0e2147483647", any, 0},
+		{"1", cpu, 1000},
+		{"100m", cpu, 100},
+		{"0.1", cpu, 100},
+		{"1500u", cpu, 2}, // rounded up, as Kubernetes does
+		{"1n", cpu, 1},
+		{"1n", any, 1},
+		{"0.5", any, 1},
+		{"1.5Gi", corev1.ResourceMemory, 3 << 29},
+		{"1Ki", any, 1024},
+		{"999999999999999", any, 999999999999999},
+		{"1000000000000001", any, 1000000000000001},
+		{"9223372036854775", cpu, 9223372036854775000},
+		{"9223372036854775807m", cpu, quantity.Most},
+		{"9223372036854776", cpu, quantity.Most},
+		{"9223372036854775806", any, quantity.Most - 1},
+		{"9223372036854775807", any, quantity.Most},
+		{"9223372036854775807", cpu, quantity.Most},
+		{"9223372036854775808", any, quantity.Most},
+		{"9223372036854775807.5", any, quantity.Most},
+		{"10P", cpu, quantity.Most},
+		{"10P", any, 1e16},
+		{"1Ei", cpu, quantity.Most},
+		{"1Ei", any, 1 << 60},
+		{"8Ei", any, quantity.Most},
+		{"100Ei", any, quantity.Most},
+		{"1e18", any, 1e18},
+		{"1e30", cpu, quantity.Most},
+		{"1e30", any, quantity.Most},
+		{"1e400", cpu, quantity.Most},
+		{"1e2147483647", cpu, quantity.Most},
+		{"12345678901234567890e1000", any, quantity.Most},
+		{"12345678901234567890e-9", any, 12345678902},
+		{strings.Repeat("9", 400) + ".5", any, quantity.Most},
+		{"0." + strings.Repeat("0", 400) + "1", any, 1},
+		{"-1", cpu, -1000},
+		{"-1500u", cpu, -2},
+		{"-10P", cpu, quantity.Least},
+		{"-9223372036854775808", any, quantity.Least},
+		{"-1e2147483647", any, quantity.Least},
+	} {
+		q, err := resource.ParseQuantity(c.text)
+		if err != nil {
+			t.Fatalf("%.40s: %v", c.text, err)
+		}
+		if got := quantity.Of(c.name, q); got != c.want {
+			t.Errorf("%.40s of %s counts as %d, want %d", c.text, c.name, got, c.want)
+		}
+		b := quantity.Bounded(q)
+		if got := quantity.Of(c.name, b); got != c.want {
+			t.Errorf("%.40s of %s, bounded, counts as %d, want %d", c.text, c.name, got, c.want)
+		}
+		b.Add(resource.MustParse("1n")) // which would write out every digit of what is not bounded
+	}
+}
+
+func TestBoundedListIsTheListItselfWhereNothingIsTooLarge(t *testing.T) {
+	list := corev1.ResourceList{cpu: resource.MustParse("250m"), any: resource.MustParse("1.5Gi")}
+	if out := quantity.BoundedList(list); len(out) != 2 || testing.AllocsPerRun(10, func() { quantity.BoundedList(list) }) > 4 {
+		t.Errorf("%v became %v", list, out)
+	}
+	list[any] = resource.MustParse("1e999")
+	out := quantity.BoundedList(list)
+	if got, want := out[any], resource.NewQuantity(math.MaxInt64, resource.DecimalSI); got.Cmp(*want) != 0 {
+		t.Errorf("1e999 became %v", got.String())
+	}
+	if q := list[any]; q.String() != "1e999" {
+		t.Errorf("the list that was given has become %v", list)
+	}
+}
+
+// 1.5Gi is kept as a number that Quantity.Add writes to, whoever else has it.
+func TestSumsShareNothingWithWhatTheyAreOf(t *testing.T) {
+	list := corev1.ResourceList{any: resource.MustParse("1.5Gi")}
+	total := corev1.ResourceList{}
+	for range 3 {
+		quantity.AddTo(total, list)
+	}
+	if q := list[any]; q.Value() != 3<<29 {
+		t.Errorf("adding 1.5Gi has made it %s", q.String())
+	}
+	if q := total[any]; q.Value() != 9<<29 {
+		t.Errorf("three times 1.5Gi is %s", q.String())
+	}
+}
+
+func TestArithmeticSaturates(t *testing.T) {
+	edges := []int64{0, 1, 2, 3, 1000, 1 << 31, 1 << 32, 1 << 62, math.MaxInt64 - 1, math.MaxInt64}
+	for _, e := range edges[1:] {
+		edges = append(edges, -e)
+	}
+	edges = append(edges, math.MinInt64)
+	bound := func(x *big.Int) int64 {
+		switch {
+		case x.Cmp(big.NewInt(quantity.Most)) > 0:
+			return quantity.Most
+		case x.Cmp(big.NewInt(quantity.Least)) < 0:
+			return quantity.Least
+		}
+		return x.Int64()
+	}
+	for _, a := range edges {
+		for _, b := range edges {
+			x, y := big.NewInt(max(a, quantity.Least)), big.NewInt(max(b, quantity.Least))
+			for _, c := range []struct {
+				sign string
+				got  int64
+				want *big.Int
+			}{
+				{"+", quantity.Add(a, b), new(big.Int).Add(x, y)},
+				{"-", quantity.Sub(a, b), new(big.Int).Sub(x, y)},
+				{"*", quantity.Mul(a, b), new(big.Int).Mul(x, y)},
+			} {
+				if c.got != bound(c.want) && a != math.MinInt64 && b != math.MinInt64 || c.got < quantity.Least {
+					t.Errorf("%d %s %d = %d, want %d", a, c.sign, b, c.got, bound(c.want))
+				}
+			}
+		}
+	}
+}

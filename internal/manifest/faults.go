@@ -1,0 +1,298 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// faults are what the API server would refuse about an object, of the fields that plans read. What a NodePool or a node class
+// says, its schema checks.
+func faults(o client.Object) field.ErrorList {
+	out := metaFaults(o)
+	spec, template := field.NewPath("spec"), field.NewPath("spec", "template")
+	switch t := o.(type) {
+	case *corev1.Pod:
+		return append(out, podFaults(&t.Spec, spec)...)
+	case *corev1.ReplicationController:
+		if t.Spec.Template != nil {
+			out = append(out, templateFaults(t.Spec.Template, template)...)
+		}
+		return append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+	case *appsv1.Deployment:
+		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+		return append(out, templateFaults(&t.Spec.Template, template)...)
+	case *appsv1.ReplicaSet:
+		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+		return append(out, templateFaults(&t.Spec.Template, template)...)
+	case *appsv1.StatefulSet:
+		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+		if o := t.Spec.Ordinals; o != nil {
+			out = append(out, replicaFaults(&o.Start, spec.Child("ordinals", "start"))...)
+		}
+		return append(out, templateFaults(&t.Spec.Template, template)...)
+	case *appsv1.DaemonSet:
+		return append(out, templateFaults(&t.Spec.Template, template)...)
+	case *batchv1.Job:
+		out = append(out, replicaFaults(t.Spec.Parallelism, spec.Child("parallelism"))...)
+		out = append(out, replicaFaults(t.Spec.Completions, spec.Child("completions"))...)
+		return append(out, templateFaults(&t.Spec.Template, template)...)
+	case *policyv1.PodDisruptionBudget:
+		if t.Spec.MinAvailable != nil && t.Spec.MaxUnavailable != nil {
+			out = append(out, field.Invalid(spec, "minAvailable and maxUnavailable", "cannot both be set"))
+		}
+		return append(out, selectorFaults(t.Spec.Selector, spec.Child("selector"))...)
+	case *corev1.Node:
+		return append(out, nodeFaults(t)...)
+	}
+	return out
+}
+
+func metaFaults(o client.Object) (out field.ErrorList) {
+	path := field.NewPath("metadata")
+	if name := o.GetName(); name != "" {
+		for _, why := range validation.IsDNS1123Subdomain(name) {
+			out = append(out, field.Invalid(path.Child("name"), name, why))
+		}
+	}
+	if namespace := o.GetNamespace(); namespace != "" {
+		for _, why := range validation.IsDNS1123Label(namespace) {
+			out = append(out, field.Invalid(path.Child("namespace"), namespace, why))
+		}
+	}
+	return append(out, labelFaults(o.GetLabels(), path.Child("labels"))...)
+}
+
+// labelFaults are those of labels, in the order of their keys.
+func labelFaults(labels map[string]string, path *field.Path) (out field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		for _, why := range validation.IsQualifiedName(key) {
+			out = append(out, field.Invalid(path, key, why))
+		}
+		out = append(out, valueFaults(labels[key], path.Key(key))...)
+	}
+	return out
+}
+
+func keyFaults(key string, path *field.Path) field.ErrorList {
+	if key == "" {
+		return field.ErrorList{field.Required(path, "must not be empty")}
+	}
+	return metavalidation.ValidateLabelName(key, path)
+}
+
+func valueFaults(value string, path *field.Path) (out field.ErrorList) {
+	for _, why := range validation.IsValidLabelValue(value) {
+		out = append(out, field.Invalid(path, value, why))
+	}
+	return out
+}
+
+// oneOf refuses a value that is none of those that are known.
+func oneOf[T ~string](value T, path *field.Path, known ...T) field.ErrorList {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, known)}
+}
+
+func replicaFaults(n *int32, path *field.Path) field.ErrorList {
+	if n != nil && *n < 0 {
+		return field.ErrorList{field.Invalid(path, *n, "must be greater than or equal to 0")}
+	}
+	return nil
+}
+
+func templateFaults(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	return append(labelFaults(t.Labels, path.Child("metadata", "labels")), podFaults(&t.Spec, path.Child("spec"))...)
+}
+
+func nodeFaults(n *corev1.Node) field.ErrorList {
+	out := amountFaults(n.Status.Capacity, field.NewPath("status", "capacity"))
+	out = append(out, amountFaults(n.Status.Allocatable, field.NewPath("status", "allocatable"))...)
+	for i, taint := range n.Spec.Taints {
+		path := field.NewPath("spec", "taints").Index(i)
+		out = append(out, keyFaults(taint.Key, path.Child("key"))...)
+		out = append(out, valueFaults(taint.Value, path.Child("value"))...)
+		out = append(out, effectFaults(taint.Effect, path.Child("effect"))...)
+	}
+	return out
+}
+
+func effectFaults(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
+	return oneOf(effect, path, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+}
+
+// podFaults are those of a pod's spec. Fields that only matter once a pod runs are not judged, and may be missing.
+func podFaults(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	out := labelFaults(s.NodeSelector, path.Child("nodeSelector"))
+	out = append(out, containerFaults(s, path)...)
+	if s.Resources != nil {
+		out = append(out, requirementFaults(*s.Resources, path.Child("resources"))...)
+	}
+	out = append(out, amountFaults(s.Overhead, path.Child("overhead"))...)
+	for i, t := range s.Tolerations {
+		out = append(out, tolerationFaults(t, path.Child("tolerations").Index(i))...)
+	}
+	out = append(out, affinityFaults(s.Affinity, path.Child("affinity"))...)
+	out = append(out, spreadFaults(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	if s.OS != nil {
+		out = append(out, oneOf(s.OS.Name, path.Child("os", "name"), corev1.Linux, corev1.Windows)...)
+	}
+	if t := s.TerminationGracePeriodSeconds; t != nil && *t < 0 {
+		out = append(out, field.Invalid(path.Child("terminationGracePeriodSeconds"), *t, "must be greater than or equal to 0"))
+	}
+	gates := map[string]bool{}
+	for i, g := range s.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i).Child("name")
+		out = append(out, keyFaults(g.Name, at)...)
+		if gates[g.Name] {
+			out = append(out, field.Duplicate(at, g.Name))
+		}
+		gates[g.Name] = true
+	}
+	return append(out, volumeFaults(s.Volumes, path.Child("volumes"))...)
+}
+
+func volumeFaults(volumes []corev1.Volume, path *field.Path) (out field.ErrorList) {
+	names := map[string]bool{}
+	for i, v := range volumes {
+		at := path.Index(i)
+		for _, why := range validation.IsDNS1123Label(v.Name) {
+			out = append(out, field.Invalid(at.Child("name"), v.Name, why))
+		}
+		if names[v.Name] {
+			out = append(out, field.Duplicate(at.Child("name"), v.Name))
+		}
+		names[v.Name] = true
+		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "" {
+			out = append(out, field.Required(at.Child("persistentVolumeClaim", "claimName"), "names the PersistentVolumeClaim"))
+		}
+	}
+	return out
+}
+
+func containerFaults(s *corev1.PodSpec, path *field.Path) (out field.ErrorList) {
+	taken := map[string]bool{}
+	for _, of := range []struct {
+		field      string
+		containers []corev1.Container
+	}{{"initContainers", s.InitContainers}, {"containers", s.Containers}} {
+		for i := range of.containers {
+			c, at := &of.containers[i], path.Child(of.field).Index(i)
+			out = append(out, requirementFaults(c.Resources, at.Child("resources"))...)
+			for j, port := range c.Ports {
+				portAt := at.Child("ports").Index(j)
+				out = append(out, portFaults(port, s.HostNetwork, portAt)...)
+				if key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort); port.HostPort != 0 && of.field == "containers" {
+					if taken[key] {
+						out = append(out, field.Duplicate(portAt.Child("hostPort"), port.HostPort))
+					}
+					taken[key] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func portFaults(p corev1.ContainerPort, hostNetwork bool, path *field.Path) (out field.ErrorList) {
+	if p.ContainerPort == 0 {
+		out = append(out, field.Required(path.Child("containerPort"), "must be between 1 and 65535, inclusive"))
+	} else {
+		for _, why := range validation.IsValidPortNum(int(p.ContainerPort)) {
+			out = append(out, field.Invalid(path.Child("containerPort"), p.ContainerPort, why))
+		}
+	}
+	if p.HostPort != 0 {
+		for _, why := range validation.IsValidPortNum(int(p.HostPort)) {
+			out = append(out, field.Invalid(path.Child("hostPort"), p.HostPort, why))
+		}
+		if hostNetwork && p.HostPort != p.ContainerPort {
+			out = append(out, field.Invalid(path.Child("hostPort"), p.HostPort, "must match `containerPort` when `hostNetwork` is true"))
+		}
+	}
+	if p.HostIP != "" && net.ParseIP(p.HostIP) == nil {
+		out = append(out, field.Invalid(path.Child("hostIP"), p.HostIP, "must be an IP address"))
+	}
+	return append(out, oneOf(p.Protocol, path.Child("protocol"), "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+}
+
+// amountFaults refuse quantities below zero.
+func amountFaults(list corev1.ResourceList, path *field.Path) (out field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if q := list[name]; q.Sign() < 0 {
+			out = append(out, field.Invalid(path.Key(string(name)), q.String(), "must be greater than or equal to 0"))
+		}
+	}
+	return out
+}
+
+func requirementFaults(r corev1.ResourceRequirements, path *field.Path) (out field.ErrorList) {
+	for _, side := range []struct {
+		field string
+		list  corev1.ResourceList
+	}{{"limits", r.Limits}, {"requests", r.Requests}} {
+		at := path.Child(side.field)
+		out = append(out, amountFaults(side.list, at)...)
+		for _, name := range slices.Sorted(maps.Keys(side.list)) {
+			out = append(out, resourceFaults(name, at.Key(string(name)))...)
+			if q := side.list[name]; extended(name) && q.MilliValue()%1000 != 0 {
+				out = append(out, field.Invalid(at.Key(string(name)), q.String(), "must be an integer"))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request, at := r.Requests[name], path.Child("requests").Key(string(name))
+		limit, limited := r.Limits[name]
+		whole := extended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		switch {
+		case whole && !limited:
+			at = path.Child("limits").Key(string(name))
+			out = append(out, field.Required(at, "must be set to the same amount, since the resource cannot be overcommitted"))
+		case whole && request.Cmp(limit) != 0:
+			out = append(out, field.Invalid(at, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+		case limited && request.Cmp(limit) > 0:
+			out = append(out, field.Invalid(at, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		}
+	}
+	return out
+}
+
+// resourceFaults refuse names of resources that no container can request.
+func resourceFaults(name corev1.ResourceName, path *field.Path) (out field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Invalid(path, "", "the name of the resource is empty")}
+	}
+	for _, why := range validation.IsQualifiedName(string(name)) {
+		out = append(out, field.Invalid(path, string(name), why))
+	}
+	const rule = "must be a standard resource for containers (cpu, memory, ephemeral-storage, hugepages-SIZE) " +
+		"or have a domain, such as example.com/device"
+	standard := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	own := strings.Contains(string(name), "/")
+	switch {
+	case len(out) > 0:
+	case !own && !slices.Contains(standard, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		out = append(out, field.Invalid(path, string(name), rule))
+	case strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix):
+		out = append(out, field.Invalid(path, string(name), "must not begin with "+corev1.DefaultResourceRequestsPrefix))
+	}
+	return out
+}
+
+// extended tells whether a resource is a device plugin's, of which there are whole ones only.
+func extended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}

@@ -1,0 +1,140 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// text is one document of a file.
+type text struct {
+	// line is the one of the file that the document begins in, from 1.
+	line int
+	// data is JSON once the document has been converted.
+	data []byte
+	err  error
+}
+
+// texts are the documents of a file, as JSON: separated by --- in YAML, one after the other in JSON. A document with a
+// syntax error hides no other: each has an error of its own.
+func texts(data []byte) []text {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+		if out, err := jsonTexts(data); err == nil {
+			return out // else it may be YAML that begins with a brace
+		}
+	}
+	out := yamlTexts(data)
+	convert(out)
+	return out
+}
+
+func jsonTexts(data []byte) (out []text, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	line, counted := 1, 0
+	for {
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		begin := int(decoder.InputOffset()) - len(raw)
+		line, counted = line+bytes.Count(data[counted:begin], []byte("\n")), begin
+		out = append(out, text{line: line, data: raw})
+	}
+}
+
+// yamlTexts cuts a stream of YAML at the lines that begin or end a document. Those in between hold nothing that begins in
+// the first column with --- or ..., which YAML keeps for this.
+func yamlTexts(data []byte) (out []text) {
+	current := text{line: 1}
+	begin, line := 0, 1
+	finish := func(end int) {
+		if current.data = data[begin:end]; !blank(current.data) {
+			empty := current.data[:len(current.data)-len(bytes.TrimLeft(current.data, " \t\r\n"))]
+			current.line += bytes.Count(empty, []byte("\n"))
+			current.data = current.data[bytes.LastIndexByte(empty, '\n')+1:] // lines are counted from here
+			out = append(out, current)
+		}
+	}
+	for at := 0; at < len(data); line++ {
+		next := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			next = at + i + 1
+		}
+		if rest, marks := marker(data[at:next]); marks {
+			finish(at)
+			begin, current = next-len(rest), text{line: line}
+		}
+		at = next
+	}
+	finish(len(data))
+	return out
+}
+
+// marker tells whether a line separates documents, and returns what of it belongs to the next: --- {a: b}.
+func marker(line []byte) (rest []byte, marks bool) {
+	for _, mark := range [][]byte{[]byte("---"), []byte("...")} {
+		if rest, found := bytes.CutPrefix(line, mark); found && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
+			return rest, true
+		}
+	}
+	return nil, false
+}
+
+// blank tells whether a document holds only comments and directives.
+func blank(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// convertedTogether is how many documents one goroutine converts at a time.
+const convertedTogether = 64
+
+// convert makes JSON of YAML.
+func convert(texts []text) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for first := 0; first < len(texts); first += convertedTogether {
+		group.Go(func() error {
+			for i := first; i < min(first+convertedTogether, len(texts)); i++ {
+				// Two objects without --- between them are not one: hence strict.
+				data, err := sigsyaml.YAMLToJSONStrict(texts[i].data)
+				texts[i].data, texts[i].err = data, inFile(err, texts[i].line)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each text has its error
+}
+
+var lineNumber = regexp.MustCompile(`\bline (\d+)`)
+
+// inFile turns the lines that an error about a document names into those of the file, where the document begins in first.
+func inFile(err error, first int) error {
+	if err == nil || first == 1 {
+		return err
+	}
+	return errors.New(lineNumber.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		n, err := strconv.Atoi(found[len("line "):])
+		if err != nil {
+			return found
+		}
+		return fmt.Sprintf("line %d", n+first-1)
+	}))
+}

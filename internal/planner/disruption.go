@@ -1,0 +1,221 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+)
+
+// Drift is the nodes that are out of date, and what takes their place.
+type Drift struct {
+	Nodes []Drifted
+	// Plan says where the pods of those that are replaced go. Its launches replace them.
+	Plan schedule.Plan
+}
+
+// Drifted is a node that is out of date.
+type Drifted struct {
+	Node *snapshot.Node
+	Why  manifest.Drift
+	// Price of the node, in $/h; 0 if it is not known.
+	Price float64
+	// Stays says why the node is not replaced; empty if it is.
+	Stays string
+}
+
+// FindDrift finds what replaces the nodes that drift, by NodeClaim; nil if none does. It is what there is in the end: budgets of
+// NodePools are not asked, since they say how many nodes go at a time, and no pod moves onto another node that drifts.
+func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
+	if len(drifted) == 0 {
+		return nil
+	}
+	out := &Drift{}
+	going := out.list(s, drifted)
+	if len(out.Nodes) == 0 {
+		return nil
+	}
+	problem := schedule.Compile(s)
+	defer problem.Release()
+	pending := schedule.Question{}
+	plan := problem.Ask(pending)
+	problem.Hold(pending, &plan) // what pending pods take is taken
+	q := question{problem, s, map[string][]*corev1.Pod{}}
+	for _, pl := range plan.Placements {
+		q.guests[pl.Node] = append(q.guests[pl.Node], pl.Pods...)
+	}
+	// All together, without those that have pods which fit nowhere then; and these one by one.
+	var alone []*disrupt.Candidate
+	for len(going) > 0 {
+		stuck := out.take(q, going)
+		if len(stuck) == 0 {
+			break
+		}
+		alone = append(alone, stuck...)
+		going = slices.DeleteFunc(going, func(c *disrupt.Candidate) bool { return slices.Contains(stuck, c) })
+	}
+	for _, c := range alone {
+		outcome := out.ask(q, []*disrupt.Candidate{c})
+		at := slices.IndexFunc(out.Nodes, func(d Drifted) bool { return d.Node == c.Node })
+		out.Nodes[at].Stays = outcome.Refuses()
+	}
+	return out
+}
+
+// list notes the nodes that drift, in the order of the snapshot, and returns those that nothing forbids to replace.
+func (d *Drift) list(s *snapshot.Snapshot, drifted map[string]manifest.Drift) (going []*disrupt.Candidate) {
+	view := disrupt.Look(s)
+	candidates := map[string]*disrupt.Candidate{}
+	for _, c := range slices.Concat(view.Candidates, view.Bounded) {
+		candidates[c.Node.Claim] = c
+	}
+	kept := map[string]string{}
+	for _, k := range view.Kept {
+		kept[k.Node.Claim] = k.Message
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		why, drifts := drifted[n.Claim]
+		if !drifts || n.Claim == "" {
+			continue
+		}
+		node := Drifted{Node: n, Why: why}
+		switch c := candidates[n.Claim]; {
+		case c == nil:
+			node.Stays = cmp.Or(kept[n.Claim], "nothing may disrupt it now")
+		case c.Pool.Spec.Replicas != nil:
+			node.Price, node.Stays = c.Price, "its NodePool keeps a fixed number of nodes, and replaces it by one more of its own"
+		default:
+			node.Price = c.Price
+			going = append(going, c)
+		}
+		d.Nodes = append(d.Nodes, node)
+	}
+	return going
+}
+
+// question is what a drift is asked of. Guests are pods that have no node yet, and would come to these.
+type question struct {
+	*schedule.Problem
+	snapshot *snapshot.Snapshot
+	guests   map[string][]*corev1.Pod
+}
+
+// take replaces candidates together, unless some of them have pods that fit nowhere: these it returns.
+func (d *Drift) take(p question, candidates []*disrupt.Candidate) (stuck []*disrupt.Candidate) {
+	outcome := d.ask(p, candidates)
+	if outcome.Refuses() == "" {
+		return nil
+	}
+	homeless := map[types.UID]bool{}
+	for i := range outcome.Homeless {
+		homeless[outcome.Homeless[i].Pod.UID] = true
+	}
+	for _, c := range candidates {
+		if slices.ContainsFunc(slices.Concat(c.Pods, p.guests[c.Node.Name]), func(pod *corev1.Pod) bool { return homeless[pod.UID] }) {
+			stuck = append(stuck, c)
+		}
+	}
+	if len(stuck) == 0 {
+		return slices.Clone(candidates)
+	}
+	return stuck
+}
+
+// ask finds where the pods of candidates go without them. Where all have somewhere to go, that holds from then on.
+func (d *Drift) ask(p question, candidates []*disrupt.Candidate) disrupt.Outcome {
+	var q schedule.Question
+	var judged []*disrupt.Candidate
+	for _, c := range candidates {
+		with := *c
+		with.Pods = slices.Concat(c.Pods, p.guests[c.Node.Name])
+		judged = append(judged, &with)
+		q.Gone, q.Pods = append(q.Gone, c.Index), append(q.Pods, c.Pods...)
+	}
+	answer := p.Ask(q)
+	outcome := disrupt.Judge(p.snapshot, judged, answer)
+	if outcome.Refuses() == "" {
+		p.Hold(q, &answer)
+		d.Plan.Launches = append(d.Plan.Launches, outcome.Plan.Launches...)
+		d.Plan.Placements = append(d.Plan.Placements, outcome.Plan.Placements...)
+	}
+	return outcome
+}
+
+// Costs are what the nodes that are replaced cost, and what replaces them, in $/h.
+func (d *Drift) Costs() (before, after float64) {
+	for i := range d.Nodes {
+		if d.Nodes[i].Stays == "" {
+			before += d.Nodes[i].Price
+		}
+	}
+	return before, disrupt.Cost(d.Plan)
+}
+
+// Consolidation is what consolidation would do to the nodes, and why the others stay.
+type Consolidation struct {
+	Commands []disrupt.Command
+	Kept     []Kept
+}
+
+// Kept is a node that consolidation leaves as it is.
+type Kept struct{ Node, NodePool, Why string }
+
+// Consolidate runs one pass of consolidation over a snapshot, as the controller would: empty nodes first, then what costs more than
+// what could take its place, as far as the budgets of NodePools allow at once. Nodes that take pods by the plan stay, as they
+// would after it.
+func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
+	s = nominated(s, plan)
+	view := disrupt.Look(s)
+	out := &Consolidation{}
+	keep := func(n *snapshot.Node, why string) { out.Kept = append(out.Kept, Kept{n.Name, n.Pool, why}) }
+	for _, k := range view.Kept {
+		keep(k.Node, k.Message)
+	}
+	room := view.Room(disrupt.Allowances(s, karpv1.DisruptionEmpty))
+	empty, _ := view.Empty()
+	for _, c := range empty {
+		one := []*disrupt.Candidate{c}
+		if !room.Holds(one) {
+			keep(c.Node, "the node is empty, and a budget of its NodePool holds it back for now")
+			continue
+		}
+		room.Take(one)
+		out.Commands = append(out.Commands, disrupt.Command{Reason: karpv1.DisruptionEmpty, Kind: "empty", Candidates: one, Savings: c.Price})
+	}
+	others := slices.DeleteFunc(slices.Clone(view.Candidates), func(c *disrupt.Candidate) bool { return slices.Contains(empty, c) })
+	totals, _ := new(disrupt.Ledger).Update(view)
+	problem := consolidate.Compile(s)
+	allowances := view.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
+	found := consolidate.Find(problem, s, others, allowances, consolidate.PoolTotals(s, view.Candidates, totals), settings)
+	out.Commands = append(out.Commands, found.Commands...)
+	for _, left := range found.Left {
+		keep(left.Candidate.Node, left.Why)
+	}
+	return out
+}
+
+// nominated is the snapshot after the pods of the plan have been promised to their nodes.
+func nominated(s *snapshot.Snapshot, plan *schedule.Plan) *snapshot.Snapshot {
+	takes := map[string]bool{}
+	for i := range plan.Placements {
+		takes[plan.Placements[i].Node] = true
+	}
+	out := *s
+	out.Nodes = slices.Clone(s.Nodes)
+	for i := range out.Nodes {
+		if n := &out.Nodes[i]; takes[n.Name] {
+			n.NominatedUntil = s.Now.Add(time.Minute) // any time after now: nothing passes here
+		}
+	}
+	return &out
+}

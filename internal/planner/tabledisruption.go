@@ -1,0 +1,151 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+func capacityType(n *snapshot.Node) string { return n.Labels[karpv1.LabelCapacityType] }
+
+// below is how far what belongs to a line stands behind its beginning.
+const below = "         "
+
+// changes lists what workloads beside a snapshot do to its pods.
+func (r *Report) changes(b *strings.Builder, width int) {
+	if len(r.Changes) == 0 {
+		return
+	}
+	fmt.Fprintln(b, "Changes to the snapshot")
+	for _, c := range r.Changes {
+		var parts []string
+		for _, part := range []struct {
+			pods int
+			what string
+		}{{c.Added, "added"}, {c.Removed, "removed"}, {c.Replaced, "replaced"}} {
+			if part.pods > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", part.pods, part.what))
+			}
+		}
+		fmt.Fprintf(b, "  %s %s: %s instead of %d (%s)\n", c.Kind, c.Name, plural(c.Now, "pod"), c.Was, strings.Join(parts, ", "))
+		if len(c.Fields) > 0 {
+			b.WriteString(wrap(below, some(c.Fields), width))
+		}
+	}
+	fmt.Fprintln(b)
+}
+
+// some are the first fields of many.
+func some(fields []string) []string {
+	const most = 5
+	if more := len(fields) - most; more > 0 {
+		return append(slices.Clone(fields[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return fields
+}
+
+// drift lists the nodes that are out of date, and what takes their place.
+func (r *Report) drift(b *strings.Builder, width int) {
+	if r.Drift == nil {
+		return
+	}
+	var rows [][]string
+	var details []string
+	replaced := 0
+	for _, d := range r.Drift.Nodes {
+		rows = append(rows, nodeRow(d.Node, d.Price))
+		detail := wrap(below, append([]string{d.Why.Reason}, some(d.Why.Fields)...), width)
+		if d.Stays == "" {
+			replaced++
+		} else {
+			detail += fold(below, "stays: "+d.Stays, width)
+		}
+		details = append(details, detail)
+	}
+	detailed(b, "Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+	if replaced > 0 {
+		fmt.Fprintf(b, "What replaces them\n%s\n", destinations(&r.Drift.Plan, width))
+	}
+	before, after := r.Drift.Costs()
+	fmt.Fprintf(b, "Drift: %s of %d replaced by %s, for $%s/h instead of $%s/h\n\n",
+		plural(replaced, "node"), len(rows), plural(len(r.Drift.Plan.Launches), "new node"), dollars(after), dollars(before))
+}
+
+func nodeRow(n *snapshot.Node, price float64) []string {
+	cost := "?"
+	if price > 0 {
+		cost = dollars(price)
+	}
+	row := []string{n.Name, n.Pool, n.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelTopologyZone], capacityType(n), cost}
+	for i := range row {
+		row[i] = cmp.Or(row[i], "-")
+	}
+	return row
+}
+
+// destinations are the lines that say where pods go by a plan.
+func destinations(plan *schedule.Plan, width int) string {
+	var out strings.Builder
+	for i := range plan.Launches {
+		l := &plan.Launches[i]
+		text := fmt.Sprintf("launch %s %s %s at $%s/h of NodePool %s for",
+			l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price), l.Pool.Name)
+		out.WriteString(fold(below, text+" "+strings.Join(crowd(l.Pods), ", "), width))
+	}
+	for _, pl := range plan.Placements {
+		out.WriteString(fold(below, "move to "+pl.Node+": "+strings.Join(crowd(pl.Pods), ", "), width))
+	}
+	if out.Len() == 0 {
+		return below + "nothing takes its place\n"
+	}
+	return out.String()
+}
+
+// detailed prints a table with lines below each of its rows.
+func detailed(b *strings.Builder, title string, columns []string, rows [][]string, details []string) {
+	var table strings.Builder
+	section(&table, title, columns, rows)
+	for i, line := range strings.SplitAfter(table.String(), "\n") {
+		b.WriteString(line)
+		if row := i - 2; row >= 0 && row < len(details) { // behind the title and the columns
+			b.WriteString(details[row])
+		}
+	}
+}
+
+// consolidation lists what consolidation would do, and why the other nodes stay.
+func (r *Report) consolidation(b *strings.Builder, width int) {
+	if r.Consolidation == nil {
+		return
+	}
+	saved, removed, launched := 0.0, 0, 0
+	for i := range r.Consolidation.Commands {
+		cmd := &r.Consolidation.Commands[i]
+		var rows [][]string
+		for _, c := range cmd.Candidates {
+			rows = append(rows, nodeRow(c.Node, c.Price))
+		}
+		details := make([]string, len(rows))
+		saves := fmt.Sprintf("saves $%s/h ($%.2f a month)\n", dollars(cmd.Savings), hoursPerMonth*cmd.Savings)
+		details[len(rows)-1] = destinations(&cmd.Plan, width) + below + saves
+		title := fmt.Sprintf("Consolidation %d (%s): remove %s", i+1, cmd.Reason, plural(len(rows), "node"))
+		detailed(b, title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+		saved, removed, launched = saved+cmd.Savings, removed+len(rows), launched+len(cmd.Plan.Launches)
+	}
+	if len(r.Consolidation.Kept) > 0 {
+		fmt.Fprintln(b, "Nodes that consolidation keeps")
+		for _, k := range r.Consolidation.Kept {
+			b.WriteString(fold("  ", k.Node+": "+k.Why, width))
+		}
+		fmt.Fprintln(b)
+	}
+	fmt.Fprintf(b, "Consolidation: %s removed, %s launched, saves $%s/h ($%.2f a month)\n\n",
+		plural(removed, "node"), plural(launched, "node"), dollars(saved), hoursPerMonth*saved)
+}

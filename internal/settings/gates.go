@@ -1,0 +1,102 @@
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
+)
+
+// Names of feature gates. All are off by default but ReservedCapacity.
+const (
+	GateReservedCapacity = "ReservedCapacity"
+	GateStaticCapacity   = "StaticCapacity"
+	GateNodeOverlay      = "NodeOverlay"
+	GateCapacityBuffer   = "CapacityBuffer"
+	GateNodeRepair       = "NodeRepair"
+	GateSpotToSpot       = "SpotToSpotConsolidation"
+)
+
+// GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
+const GateNodeClassCEL = "NodeClassCEL"
+
+// gateSet is what the names in one flag may be.
+type gateSet struct {
+	flag string
+	// known have an effect. Karpenter has the others, too: they are accepted, and nothing follows from them.
+	known, karpenter []string
+}
+
+var (
+	coreGates = gateSet{
+		"feature-gates",
+		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
+		[]string{"TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"},
+	}
+	awsGates = gateSet{"aws-feature-gates", []string{GateNodeClassCEL}, []string{"DRANVIDIAGPU", "DRAEFA", "RebootForRepair"}}
+)
+
+// GateWarnings name the feature gates that have no effect, by what is probably meant. They are no errors: Karpenter ignores
+// a name that it does not know, and a deployment moves over as it is.
+func (s Settings) GateWarnings() []string {
+	return append(coreGates.warnings(s.FeatureGates, awsGates), awsGates.warnings(s.AWSFeatureGates, coreGates)...)
+}
+
+// warnings are about the names in a flag; other is the set of the other flag.
+func (g gateSet) warnings(text string, other gateSet) (out []string) {
+	on, err := gates(text)
+	if err != nil {
+		return nil // an error of its own
+	}
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		switch similar := spelling.Nearest(name, slices.Concat(g.known, g.karpenter), len(name)/3); {
+		case slices.Contains(g.known, name):
+		case slices.Contains(g.karpenter, name):
+			if on[name] { // Karpenter's chart names all of its gates
+				out = append(out, fmt.Sprintf("--%s: %s has no effect here: Dovetail does not have this feature of Karpenter", g.flag, name))
+			}
+		case slices.Contains(other.known, name) || slices.Contains(other.karpenter, name):
+			out = append(out, fmt.Sprintf("--%s: %s has no effect here: set it by --%s", g.flag, name, other.flag))
+		case similar != "":
+			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: did you mean %s?", g.flag, name, similar))
+		default:
+			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: known are %s", g.flag, name, strings.Join(g.known, ", ")))
+		}
+	}
+	return out
+}
+
+// Gates returns what --feature-gates says, by name.
+func (s Settings) Gates() (map[string]bool, error) { return gates(s.FeatureGates) }
+
+func gates(text string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for entry := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(entry) == "" {
+			continue
+		}
+		name, value, found := strings.Cut(strings.TrimSpace(entry), "=")
+		on, err := strconv.ParseBool(value)
+		if !found || err != nil || name == "" {
+			return nil, fmt.Errorf("%q is not Name=true or Name=false", entry)
+		}
+		out[name] = on
+	}
+	return out, nil
+}
+
+// AWSGate tells whether a feature gate of the AWS provider is on.
+func (s Settings) AWSGate(name string) bool {
+	on, _ := gates(s.AWSFeatureGates) // Validate has said what is wrong with them
+	return on[name]
+}
+
+// Gate tells whether a feature gate is on.
+func (s Settings) Gate(name string) bool {
+	gates, _ := s.Gates() // Validate has said what is wrong with them
+	on, said := gates[name]
+	return on || !said && name == GateReservedCapacity
+}

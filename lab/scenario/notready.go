@@ -1,0 +1,119 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+const (
+	neverReady = "NodeNeverReady"
+	// noCNI is what kubelet reports while the network plugin has not come up.
+	noCNI = "cni plugin not initialized"
+)
+
+// nodeNeverReady is a cluster with a network plugin that does not come up on new nodes, and then does.
+func nodeNeverReady() Scenario {
+	const app = "sample"
+	return Scenario{
+		Name: "node-never-ready",
+		Summary: "nodes register and never become Ready: named with kubelet's reason, replaced once, then held back; " +
+			"once the network plugin works, pods run",
+		Steps: []Step{
+			{
+				Name: "start the controller, to name a node that is not Ready after 10 s", Timeout: 30 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+					return w.StartController(ctx)
+				},
+			},
+			installPool(manifests.Default, nil),
+			{
+				Name: "the network plugin does not come up on the node of a pod: the NodeClaim says what its kubelet reports", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					w.HoldNetwork()
+					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
+						return err
+					}
+					return neverReadyNamed(ctx, w)
+				},
+			},
+			{
+				Name: "the doctor names it, too", Timeout: 20 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					_, err := diagnosed(ctx, w, "nodes-never-ready", "Node ", noCNI)
+					return err
+				},
+			},
+			{
+				Name: "another node is launched once for the pod, and no third: the NodePool and the pod say why", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					if err := poolHeld(ctx, w, neverReady); err != nil {
+						return err
+					}
+					if err := podsTold(ctx, w, app, noCNI, 1); err != nil {
+						return err
+					}
+					if n := len(w.Instances()); n != 2 {
+						return fmt.Errorf("%d instances were launched, want 2", n)
+					}
+					return nil
+				},
+			},
+			{
+				Name: "the network plugin comes up: the pod runs, without a restart, and the NodePool is Ready", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					w.ReleaseNetwork()
+					if err := podsRun(ctx, w, app, 1); err != nil {
+						return err
+					}
+					return poolHeld(ctx, w, "")
+				},
+			},
+			endAll(app, manifests.Default),
+		},
+	}
+}
+
+// neverReadyNamed waits until a NodeClaim says that its node does not become Ready, and an event does.
+func neverReadyNamed(ctx context.Context, w *World) error {
+	return world.Until(ctx, func() error {
+		var claims karpv1.NodeClaimList
+		if err := list(ctx, w, &claims); err != nil {
+			return err
+		}
+		last := errors.New("there is no NodeClaim")
+		for _, c := range claims.Items {
+			initialized := find(c.Status.Conditions, karpv1.ConditionInitialized)
+			if initialized.Reason != neverReady || !strings.Contains(initialized.Message, noCNI) {
+				last = fmt.Errorf("NodeClaim %s: Initialized=%s %s %s", c.Name, initialized.Status, initialized.Reason, initialized.Message)
+				continue
+			}
+			return eventNames(ctx, w, c.Name, neverReady)
+		}
+		return last
+	})
+}
+
+// poolHeld waits until each NodePool is not Ready for that cause; until it is Ready, if there is none.
+func poolHeld(ctx context.Context, w *World, cause string) error {
+	return world.Until(ctx, func() error {
+		var pools karpv1.NodePoolList
+		if err := list(ctx, w, &pools); err != nil {
+			return err
+		}
+		for _, p := range pools.Items {
+			ready := find(p.Status.Conditions, karpv1.ConditionReady)
+			if held := ready.Status != "True"; held != (cause != "") || held && ready.Reason != cause {
+				return fmt.Errorf("NodePool %s: Ready=%s %s %s, want the reason %q", p.Name, ready.Status, ready.Reason, ready.Message, cause)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,119 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/process"
+)
+
+// lookEvery is how often it is noticed that there is another controller to watch over.
+const lookEvery = time.Second
+
+// A controller that ends by itself is started again: at once if it lived for steadyAfter, else after restartPause, and after twice
+// as long each time, up to longestPause, as a kubelet does with a container in CrashLoopBackOff.
+const (
+	steadyAfter  = 10 * time.Second
+	restartPause = time.Second
+	longestPause = 30 * time.Second
+)
+
+// Death is how a controller ended that nobody has stopped.
+type Death struct {
+	// Times is how many have ended so since the cluster booted.
+	Times int
+	// Last is how the last one ended, on one line, and At when.
+	Last string
+	At   time.Time
+}
+
+// Deaths tells of the controllers that ended by themselves.
+func (c *Cluster) Deaths() Death {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deaths
+}
+
+// failure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller that is kept
+// (see KeepController) again.
+func (c *Cluster) failure(ctx context.Context) error {
+	var pause time.Duration
+	for {
+		c.mu.Lock()
+		p, since := c.controller, c.startedAt
+		c.mu.Unlock()
+		var ended <-chan struct{}
+		if p != nil {
+			ended = p.Done()
+		}
+		// A controller that is started or stopped meanwhile is noticed at the next look.
+		look := time.NewTimer(lookEvery)
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return nil
+		case <-c.controlPlane.Done():
+			look.Stop()
+			return c.controlPlane.Err()
+		case <-ended:
+			look.Stop()
+			unasked, kept := c.noteDeath(p)
+			switch {
+			case unasked && !kept:
+				return fmt.Errorf("cluster %s: %w", c.Name, p.Death())
+			case unasked:
+				pause = nextPause(pause, time.Since(since))
+				c.restart(ctx, p, pause)
+			}
+		case <-look.C:
+		}
+	}
+}
+
+// nextPause is how long to wait before the next start of a controller that lived that long; the last wait was pause.
+func nextPause(pause, lived time.Duration) time.Duration {
+	if lived >= steadyAfter {
+		return 0
+	}
+	return min(max(2*pause, restartPause), longestPause)
+}
+
+// noteDeath reports whether a controller that has ended was to go on, and whether another takes its place.
+func (c *Cluster) noteDeath(p *process.Process) (unasked, kept bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if unasked = c.controller == p; unasked {
+		c.deaths = Death{Times: c.deaths.Times + 1, Last: p.Ending(), At: time.Now()}
+	}
+	return unasked, c.kept
+}
+
+// restart starts a controller in the place of one that has ended, after a pause. It tries until one starts, since the API server
+// may be away; or until somebody stops the controller, the control plane ends, or ctx does.
+func (c *Cluster) restart(ctx context.Context, ended *process.Process, pause time.Duration) {
+	c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", ended.Death(), "pause", pause)
+	for ; ; pause = lookEvery {
+		wait := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-c.controlPlane.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		c.mu.Lock()
+		stopped := c.controller != ended
+		c.mu.Unlock()
+		if stopped {
+			return
+		}
+		err := c.LaunchController(ctx)
+		if err == nil {
+			return
+		}
+		c.world.log.Warn("the controller cannot be started", "cluster", c.Name, "error", err)
+	}
+}

@@ -25,7 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // adoptFlags are the flags of the adopt command.
@@ -80,7 +80,7 @@ Exit code 1 also means that an instance was refused.`,
 			if err != nil {
 				return err
 			}
-			return adoption{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
+			return adoptRun{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
 		},
 	}
 	f.bind(cmd, "name of the EKS cluster (required)")
@@ -101,13 +101,13 @@ func checkInstanceIDs(ids []string) error {
 
 // adoptable are the instances of an account, as the adopt command works on them.
 type adoptable interface {
-	Get(ctx context.Context, providerID string) (cloud.Instance, error)
-	Adopt(ctx context.Context, i cloud.Instance) error
-	Release(ctx context.Context, i cloud.Instance) error
+	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
+	Adopt(ctx context.Context, i cloudprovider.Instance) error
+	Release(ctx context.Context, i cloudprovider.Instance) error
 }
 
-// adoption is one run of the adopt command.
-type adoption struct {
+// adoptRun is one run of the adopt command.
+type adoptRun struct {
 	fleet   adoptable
 	matches matches
 	now     func() time.Time
@@ -115,7 +115,7 @@ type adoption struct {
 	out     io.Writer
 }
 
-func (a adoption) run(ctx context.Context, ids []string) error {
+func (a adoptRun) run(ctx context.Context, ids []string) error {
 	var refused []string
 	done := 0
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
@@ -138,14 +138,14 @@ func (a adoption) run(ctx context.Context, ids []string) error {
 }
 
 // one adopts an instance, or says what would become of it. It reports whether there is something to do.
-func (a adoption) one(ctx context.Context, id string) (bool, error) {
+func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
 	i, err := a.fleet.Get(ctx, instance.ProviderID("", id))
 	switch {
-	case errors.Is(err, cloud.ErrNotFound), errors.Is(err, instance.ErrNotVisible):
+	case errors.Is(err, cloudprovider.ErrNotFound), errors.Is(err, instance.ErrNotVisible):
 		return false, errors.New("EC2 does not know it in this account and region, or it is terminated")
 	case err != nil:
 		return false, err
-	case i.Owner == cloud.Ours:
+	case i.Owner == cloudprovider.Ours:
 		fmt.Fprintf(a.out, "%s: is this cluster's already\n", id)
 		return false, nil
 	}
@@ -155,7 +155,7 @@ func (a adoption) one(ctx context.Context, id string) (bool, error) {
 	}
 	fmt.Fprintln(a.out)
 	adopt, fate := a.fleet.Release, "no NodeClaim here has it: it is ended within about two minutes"
-	if claim := a.matches.claims[i.ProviderID]; i.Owner == cloud.Adoptable {
+	if claim := a.matches.claims[i.ProviderID]; i.Owner == cloudprovider.Adoptable {
 		adopt, fate = a.fleet.Adopt, "it stays, as the instance of NodeClaim "+claim
 	} else if claim != "" {
 		fate = "it stays, as the instance of NodeClaim " + claim
@@ -172,8 +172,8 @@ func (a adoption) one(ctx context.Context, id string) (bool, error) {
 }
 
 // fleetAllows says why an instance would be refused, without changing it.
-func (a adoption) fleetAllows(i cloud.Instance) error {
-	if i.Owner == cloud.Adoptable {
+func (a adoptRun) fleetAllows(i cloudprovider.Instance) error {
+	if i.Owner == cloudprovider.Adoptable {
 		return nil
 	}
 	_, err := a.matches.identity.Release(i)

@@ -9,35 +9,35 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // account is EC2 as the adopt command sees it: who may be adopted is decided as it is there.
 type account struct {
 	identity  identity.Identity
 	matches   matches
-	instances map[string]cloud.Instance
+	instances map[string]cloudprovider.Instance
 }
 
-func (a *account) Get(_ context.Context, providerID string) (cloud.Instance, error) {
+func (a *account) Get(_ context.Context, providerID string) (cloudprovider.Instance, error) {
 	id, err := instance.ParseProviderID(providerID)
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	i, ok := a.instances[id]
 	if !ok {
-		return i, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
+		return i, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	i.Owner = a.identity.Owner(i.Tags, a.matches.both[i.ProviderID])
 	return i, nil
 }
 
-func (a *account) Adopt(_ context.Context, i cloud.Instance) error {
+func (a *account) Adopt(_ context.Context, i cloudprovider.Instance) error {
 	may, err := a.identity.Adopt(i, a.matches.both[i.ProviderID])
 	return a.tag(may, err)
 }
 
-func (a *account) Release(_ context.Context, i cloud.Instance) error {
+func (a *account) Release(_ context.Context, i cloudprovider.Instance) error {
 	may, err := a.identity.Release(i)
 	return a.tag(may, err)
 }
@@ -85,10 +85,10 @@ func TestAdopt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			blue := identity.Identity{ClusterUID: "uid-blue", ClusterName: "shop", Region: "us-east-1"}
 			m := matches{identity: blue, claims: map[string]string{}, both: map[string]identity.Match{}}
-			a := &account{identity: blue, instances: map[string]cloud.Instance{}}
+			a := &account{identity: blue, instances: map[string]cloudprovider.Instance{}}
 			const providerID = "aws:///us-east-1a/i-1"
 			if tt.tags != nil {
-				a.instances["i-1"] = cloud.Instance{ID: "i-1", ProviderID: providerID, State: cloud.Running, Type: "m7i.large", LaunchedAt: now.Add(-time.Hour), Tags: tt.tags}
+				a.instances["i-1"] = cloudprovider.Instance{ID: "i-1", ProviderID: providerID, State: cloudprovider.Running, Type: "m7i.large", LaunchedAt: now.Add(-time.Hour), Tags: tt.tags}
 			}
 			if tt.claim {
 				m.claims[providerID] = "general-1"
@@ -98,7 +98,7 @@ func TestAdopt(t *testing.T) {
 			}
 			a.matches = m
 			var out strings.Builder
-			err := adoption{fleet: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
+			err := adoptRun{fleet: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
 			if (err != nil) != tt.refused || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("error %v, said:\n%s", err, out.String())
 			}

@@ -24,41 +24,41 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/cluster/device"
-	"github.com/dovetail-k8s/dovetail/internal/controller/adopt"
-	"github.com/dovetail-k8s/dovetail/internal/controller/buffer"
-	"github.com/dovetail-k8s/dovetail/internal/controller/collect"
-	"github.com/dovetail-k8s/dovetail/internal/controller/consistency"
-	"github.com/dovetail-k8s/dovetail/internal/controller/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
+	"github.com/dovetail-k8s/dovetail/internal/controller/adoption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
-	"github.com/dovetail-k8s/dovetail/internal/controller/expire"
-	"github.com/dovetail-k8s/dovetail/internal/controller/hydrate"
-	"github.com/dovetail-k8s/dovetail/internal/controller/initialize"
-	"github.com/dovetail-k8s/dovetail/internal/controller/lapse"
-	"github.com/dovetail-k8s/dovetail/internal/controller/launch"
-	"github.com/dovetail-k8s/dovetail/internal/controller/liveness"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
-	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass"
-	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool"
-	"github.com/dovetail-k8s/dovetail/internal/controller/observe"
-	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/node/memory"
+	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/consistency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/expiration"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/garbagecollection"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/hydration"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/initialization"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/launch"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/liveness"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/placementgroup"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/registration"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/tagging"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/instanceprofile"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/refresh"
+	nodeclassstatus "github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/status"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/buffer"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
+	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/nodepool/overlay"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/static"
+	nodepoolstatus "github.com/dovetail-k8s/dovetail/internal/controller/nodepool/status"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
-	"github.com/dovetail-k8s/dovetail/internal/controller/placement"
-	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
-	"github.com/dovetail-k8s/dovetail/internal/controller/poolhealth"
-	"github.com/dovetail-k8s/dovetail/internal/controller/profile"
-	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
-	"github.com/dovetail-k8s/dovetail/internal/controller/refresh"
-	"github.com/dovetail-k8s/dovetail/internal/controller/register"
-	"github.com/dovetail-k8s/dovetail/internal/controller/static"
-	"github.com/dovetail-k8s/dovetail/internal/controller/tag"
-	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
@@ -75,17 +75,17 @@ type assembly struct {
 	mgr       manager.Manager
 	clientset kubernetes.Interface
 	events    *event.Recorder
-	metrics   *metric.Metrics
-	batch     *provision.Batch
+	metrics   *metrics.Metrics
+	batch     *provisioning.Batch
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Book
 	panics  *panics.Reporter
-	evictor *terminate.Evictor
+	evictor *termination.Evictor
 	// decisions is nil if nobody measures what is decided of pods.
-	decisions *podmetric.Decisions
+	decisions *podlatency.Decisions
 	// overlays is nil unless the feature gate NodeOverlay is on.
 	overlays *cluster.Overlays
-	awsCalls access.Observer
+	awsCalls session.Observer
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -108,7 +108,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	}
 	var expressions *cel.Cache
 	if !a.settings.IgnoreDRARequests {
-		expressions = device.NewExpressions()
+		expressions = dynamicresources.NewExpressions()
 	}
 	state := cluster.NewState(cluster.Config{
 		Devices:          expressions,
@@ -144,40 +144,40 @@ func (a *assembly) assemble(ctx context.Context) error {
 // reconcilers react to single objects.
 func (a *assembly) reconcilers(ec2 *aws.Cloud) []registrar {
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
-	health := poolhealth.NewTracker(c, now)
+	registrations := health.NewTracker(c, now)
 	joins := a.joins(ec2)
 	return []registrar{
-		&poolhealth.Reconciler{Client: c, Tracker: health, Log: log},
+		&health.Reconciler{Client: c, Tracker: registrations, Log: log},
 		joins.Reconciler,
-		&nodepool.Reconciler{
+		&nodepoolstatus.Reconciler{
 			Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
 			Held: joins.guard.PoolHeld, Wake: joins.pools,
 		},
-		&nodeclass.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.classes},
-		&provision.PodTrigger{Client: c, Batch: a.batch, Decisions: a.decisions},
-		&provision.ClaimTrigger{Client: c, Batch: a.batch},
-		&provision.PoolTrigger{Client: c, Batch: a.batch},
+		&nodeclassstatus.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Log: log, Now: now, Wake: joins.classes},
+		&provisioning.PodTrigger{Client: c, Batch: a.batch, Decisions: a.decisions},
+		&provisioning.ClaimTrigger{Client: c, Batch: a.batch},
+		&provisioning.PoolTrigger{Client: c, Batch: a.batch},
 		&launch.Reconciler{Client: c, Cloud: joins.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&register.Reconciler{
-			Client: c, Live: a.mgr.GetAPIReader(), Health: health, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
-			Hooks: []register.Hook{&placement.Hook{Cloud: ec2}},
+		&registration.Reconciler{
+			Client: c, Live: a.mgr.GetAPIReader(), Health: registrations, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Hooks: []registration.Hook{&placementgroup.Hook{Cloud: ec2}},
 		},
-		&initialize.Reconciler{
+		&initialization.Reconciler{
 			Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.UsualTaintTime, MendLostTaints: a.settings.MendLostTaints,
 			Removals: joins.removals, Devices: !a.settings.IgnoreDRARequests,
 		},
 		&liveness.Reconciler{
-			Client: c, Health: health, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Health: registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
 		},
-		&expire.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
-		&hydrate.Reconciler{Client: c, Now: now},
+		&expiration.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
-		&tag.Reconciler{Client: c, Cloud: ec2, Log: log},
-		&observe.Reconciler{Client: c, Cloud: ec2},
-		&disrupt.Consolidatable{Client: c, Log: log, Now: now},
-		&disrupt.PodEvents{Client: c},
-		&terminate.ClaimReconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&terminate.NodeReconciler{Client: c, Cloud: ec2, Evictor: a.evictor, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&tagging.Reconciler{Client: c, Cloud: ec2, Log: log},
+		&memory.Reconciler{Client: c, Cloud: ec2},
+		&disruption.Consolidatable{Client: c, Log: log, Now: now},
+		&disruption.PodEvents{Client: c},
+		&termination.ClaimReconciler{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&termination.NodeReconciler{Client: c, Cloud: ec2, Evictor: a.evictor, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 	}
 }
 
@@ -225,18 +225,18 @@ func (a *assembly) addLoops(ec2 *aws.Cloud, state *cluster.State) error {
 	for _, loop := range append(interruption, []manager.Runnable{
 		a.evictor,
 		a.checkup(ec2),
-		&provision.Provisioner{
+		&provisioning.Provisioner{
 			Client: c, Live: live, State: state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions, Log: log, Now: now,
 			ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
 		},
-		&nodepool.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
-		&adopt.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&collect.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&collect.Claims{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log},
-		&lapse.Loop{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
+		&nodepoolstatus.Counter{Client: c, State: state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log},
+		&adoption.Loop{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&garbagecollection.Instances{Client: c, Live: live, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&garbagecollection.Claims{Client: c, Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log},
+		&reservation.Loop{Client: c, Cloud: ec2, Metrics: a.metrics, Log: log},
 		&refresh.Catalog{Cloud: ec2, Log: log},
 		&refresh.Templates{Cloud: ec2, Log: log, Now: now},
-		&profile.Loop{Live: live, Cloud: ec2, Log: log},
+		&instanceprofile.Loop{Live: live, Cloud: ec2, Log: log},
 	}...) {
 		errs = append(errs, a.mgr.Add(loop))
 	}
@@ -250,7 +250,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		if cfg, err = loadSDK(ctx, a.log, a.awsCalls); err != nil {
 			return err
 		}
-		return access.Authenticate(ctx, cfg, os.Getenv)
+		return session.Authenticate(ctx, cfg, os.Getenv)
 	}); err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (a *assembly) cloud(ctx context.Context) (*aws.Cloud, error) {
 		return nil, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
-	meter, err := metric.NewCloud(ctrlmetrics.Registry)
+	meter, err := metrics.NewCloud(ctrlmetrics.Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -11,23 +11,23 @@ import (
 	kubeversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 )
 
 // loadSDK reads how AWS is reached. Calls are reported to the observer, if there is one.
-func loadSDK(ctx context.Context, log *slog.Logger, calls access.Observer) (awssdk.Config, error) {
-	return access.Load(ctx, sdkOptions(log, calls))
+func loadSDK(ctx context.Context, log *slog.Logger, calls session.Observer) (awssdk.Config, error) {
+	return session.Load(ctx, sdkOptions(log, calls))
 }
 
-func sdkOptions(log *slog.Logger, calls access.Observer) access.Options {
-	return access.Options{AppID: "dovetail-" + strings.ReplaceAll(version, "+", "-"), Logger: sdkLogger(log), Observer: calls}
+func sdkOptions(log *slog.Logger, calls session.Observer) session.Options {
+	return session.Options{AppID: "dovetail-" + strings.ReplaceAll(version, "+", "-"), Logger: sdkLogger(log), Observer: calls}
 }
 
 // loadSDKIn is loadSDK for a region, if one is named.
 func loadSDKIn(ctx context.Context, region string, log *slog.Logger) (awssdk.Config, error) {
 	options := sdkOptions(log, nil)
 	options.Region = region
-	return access.Load(ctx, options)
+	return session.Load(ctx, options)
 }
 
 // awsCalls counts and times calls of AWS under the names that operators have on their dashboards.
@@ -62,14 +62,14 @@ func newAWSCalls(registry prometheus.Registerer) (*awsCalls, error) {
 }
 
 // Call implements access.Observer.
-func (a *awsCalls) Call(s access.Seen) {
+func (a *awsCalls) Call(s session.Seen) {
 	a.calls.WithLabelValues(s.Service, s.Action, s.Code).Inc()
 	a.callTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
 	a.retries.WithLabelValues(s.Service, s.Action, s.Code).Observe(float64(s.Retries))
 }
 
 // Attempt implements access.Observer.
-func (a *awsCalls) Attempt(s access.Seen) {
+func (a *awsCalls) Attempt(s session.Seen) {
 	a.attempts.WithLabelValues(s.Service, s.Action, s.Code).Inc()
 	a.attemptTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
 }

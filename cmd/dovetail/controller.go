@@ -38,10 +38,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
-	"github.com/dovetail-k8s/dovetail/internal/controller/provision"
-	"github.com/dovetail-k8s/dovetail/internal/controller/terminate"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -118,7 +118,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	}
 	stopEvents, recorder := newRecorder(clientset, mgr.GetScheme())
 	defer stopEvents()
-	metrics, err := metric.New(ctrlmetrics.Registry)
+	metrics, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -134,9 +134,9 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		settings: s, planning: planning, log: log, clientset: clientset,
 		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarts{Count: metrics.RunnablePanics, Log: log}},
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, awsCalls: calls,
-		batch: provision.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
+		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}
-	a.evictor = &terminate.Evictor{
+	a.evictor = &termination.Evictor{
 		Client: mgr.GetClient(), Events: a.events, Metrics: metrics, Log: log, Now: time.Now, Workers: evictions,
 	}
 	if err := a.assemble(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -102,7 +102,7 @@ func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 	if err != nil || sdk.Region == "" {
 		out = append(out, "--region (or AWS_REGION)")
 	}
-	if access.Authenticate(ctx, sdk, os.Getenv) != nil {
+	if session.Authenticate(ctx, sdk, os.Getenv) != nil {
 		out = append(out, "AWS credentials (such as AWS_PROFILE)")
 	}
 	if len(out) == 0 {

@@ -7,9 +7,9 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/controller/breaker"
-	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
-	"github.com/dovetail-k8s/dovetail/internal/controller/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -39,16 +39,16 @@ func (a *assembly) health() ([]registrar, error) {
 
 // interruption follows what AWS says of instances, on the leader only.
 func (a *assembly) interruption(ec2 *aws.Cloud) ([]manager.Runnable, error) {
-	heard, err := interrupt.NewMetrics(ctrlmetrics.Registry)
+	heard, err := interruption.NewMetrics(ctrlmetrics.Registry)
 	if err != nil {
 		return nil, err
 	}
 	c, log, now := a.mgr.GetClient(), a.log, time.Now
-	actor := &interrupt.Actor{Client: c, Live: a.mgr.GetAPIReader(), Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now}
-	standing := &interrupt.Standing{Client: c, Events: a.events, Log: log, Now: now}
-	queue := &interrupt.Queue{Actor: actor, Standing: standing, Metrics: heard, Log: log, Now: now}
+	actor := &interruption.Actor{Client: c, Live: a.mgr.GetAPIReader(), Cloud: ec2, Events: a.events, Metrics: a.metrics, Log: log, Now: now}
+	standing := &interruption.Standing{Client: c, Events: a.events, Log: log, Now: now}
+	queue := &interruption.Queue{Actor: actor, Standing: standing, Metrics: heard, Log: log, Now: now}
 	if name := a.settings.InterruptionQueue; name != "" {
 		queue.Source = ec2.InterruptionQueue(name)
 	}
-	return []manager.Runnable{queue, &interrupt.Status{Clinic: ec2, Actor: actor, Standing: standing, Metrics: heard, Log: log}}, nil
+	return []manager.Runnable{queue, &interruption.Status{Clinic: ec2, Actor: actor, Standing: standing, Metrics: heard, Log: log}}, nil
 }

@@ -18,12 +18,12 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/aws/region"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/instancetypelist"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
-	"github.com/dovetail-k8s/dovetail/internal/typelist"
 )
 
 // typesFlags are the flags of the instance-types command.
@@ -35,7 +35,7 @@ type typesFlags struct {
 	region, catalog   string
 	family            string
 	selector, request string
-	query             typelist.Query
+	query             instancetypelist.Query
 	order             string
 	output            choice
 	maxInput          bound
@@ -87,7 +87,7 @@ NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from
 	fs.StringVar(&f.request, "requests", "", "what must fit on an empty node, such as cpu=2,memory=4Gi,nvidia.com/gpu=1")
 	fs.BoolVar(&f.query.Available, "available", false, "leave out types that cannot be had")
 	fs.BoolVar(&f.query.Excluded, "all", false, "list also what the NodePool rules out, and by which requirement")
-	fs.StringVar(&f.order, "sort", string(typelist.ByName), "order: name, price, cpu or memory")
+	fs.StringVar(&f.order, "sort", string(instancetypelist.ByName), "order: name, price, cpu or memory")
 	fs.IntVar(&f.query.Limit, "limit", 0, "list so many types at most; 0 is all")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml", "name")
 	withOutputFile(cmd)
@@ -103,12 +103,12 @@ NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from
 
 // check judges the flags by themselves.
 func (f *typesFlags) check() error {
-	f.query.Sort = typelist.Order(f.order)
+	f.query.Sort = instancetypelist.Order(f.order)
 	if err := errors.Join(f.query.Validate(), f.settings.Validate()); err != nil {
 		return err
 	}
 	var err error
-	if f.query.Labels, err = typelist.ParseLabels(f.selector, planner.Labels()); err != nil {
+	if f.query.Labels, err = instancetypelist.ParseLabels(f.selector, planner.Labels()); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	if f.query.Requests, err = parseRequests(f.request); err != nil {
@@ -166,7 +166,7 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	report := typelist.Report{}
+	report := instancetypelist.Report{}
 	if pool != nil {
 		report.NodePool = pool.Name
 		if f.query.Pool, err = planner.Labels().FromPool(pool, [2]string{}); err != nil {
@@ -190,7 +190,7 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	if r, ok := stock.(*region.Region); ok {
+	if r, ok := stock.(*offlineregion.Region); ok {
 		report.Region, report.Currency = r.Name(), r.Currency()
 		report.Basis = r.Basis(instancetype.FamilyOf(image.Family(class)).OS)
 	}

@@ -11,9 +11,9 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/controller/checkup"
-	"github.com/dovetail-k8s/dovetail/internal/controller/join"
-	"github.com/dovetail-k8s/dovetail/internal/controller/liveness"
+	"github.com/dovetail-k8s/dovetail/internal/controller/doctorloop"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/join"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/liveness"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 )
@@ -29,18 +29,18 @@ type joining struct {
 }
 
 // checkup looks the cluster over on a timer, as the doctor command does.
-func (a *assembly) checkup(ec2 *aws.Cloud) *checkup.Loop {
-	look := func(ctx context.Context) []checkup.Finding {
+func (a *assembly) checkup(ec2 *aws.Cloud) *doctorloop.Loop {
+	look := func(ctx context.Context) []doctorloop.Finding {
 		facts := gather.Facts(ctx, gather.Sources{
 			Kubernetes: a.mgr.GetClient(), Cloud: ec2, ClusterName: a.settings.ClusterName, Now: time.Now(),
 		})
-		var out []checkup.Finding
+		var out []doctorloop.Finding
 		for _, f := range doctor.Run(facts).At(doctor.Warning).Findings {
-			out = append(out, checkup.Finding{Check: f.Check, Severity: string(f.Severity), Object: f.Object, Seen: f.Seen, Remedy: f.Remedy})
+			out = append(out, doctorloop.Finding{Check: f.Check, Severity: string(f.Severity), Object: f.Object, Seen: f.Seen, Remedy: f.Remedy})
 		}
 		return out
 	}
-	return &checkup.Loop{Look: look, Metrics: a.metrics, Log: a.log, Now: time.Now}
+	return &doctorloop.Loop{Look: look, Metrics: a.metrics, Log: a.log, Now: time.Now}
 }
 
 func (a *assembly) joins(ec2 *aws.Cloud) joining {

@@ -8,18 +8,18 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/controller/offering"
-	"github.com/dovetail-k8s/dovetail/internal/controller/podmetric"
-	"github.com/dovetail-k8s/dovetail/internal/controller/statewatch"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // newDecisions remembers what plans say of pods, for those who measure it; nil if nobody does.
-func (a *assembly) newDecisions() *podmetric.Decisions {
+func (a *assembly) newDecisions() *podlatency.Decisions {
 	if a.settings.DisableClusterStateObservability {
 		return nil
 	}
-	return podmetric.NewDecisions(a.metrics, time.Now)
+	return podlatency.NewDecisions(a.metrics, time.Now)
 }
 
 // addMeasuring adds what only looks. A metric for each pod is too much for some: it can be switched off.
@@ -32,14 +32,14 @@ func (a *assembly) addMeasuring(ec2 *aws.Cloud, state *cluster.State) error {
 		market.Lay = a.overlays.Lay
 	}
 	err := errors.Join(
-		a.mgr.Add(&statewatch.Watch{State: state, Metrics: a.metrics, Log: a.log, Now: time.Now}),
+		a.mgr.Add(&clusterstate.Watch{State: state, Metrics: a.metrics, Log: a.log, Now: time.Now}),
 		a.mgr.Add(market), ctrlmetrics.Registry.Register(offerings),
 	)
 	if a.decisions == nil {
 		return err
 	}
 	c := a.mgr.GetClient()
-	pods := &podmetric.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}
-	collector := podmetric.NewCollector(c, a.decisions, time.Now, a.log)
+	pods := &podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}
+	collector := podlatency.NewCollector(c, a.decisions, time.Now, a.log)
 	return errors.Join(err, pods.Register(a.mgr), ctrlmetrics.Registry.Register(collector), a.mgr.Add(collector))
 }

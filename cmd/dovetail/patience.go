@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
 // patience is how long a start waits for an AWS that does not answer well. Leaving at once would cost more: a pod that
@@ -18,7 +18,7 @@ func patiently(ctx context.Context, log *slog.Logger, what string, do func(conte
 	deadline := time.Now().Add(patience)
 	for wait := time.Second; ; wait = min(2*wait, 10*time.Second) {
 		err := do(ctx)
-		if err == nil || !fault.Passing(err) || time.Now().Add(wait).After(deadline) {
+		if err == nil || !awserrors.Passing(err) || time.Now().Add(wait).After(deadline) {
 			return err
 		}
 		log.Warn("AWS does not answer well; trying again", "what", what, "wait", wait.String(), "error", err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/aws/region"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -202,7 +202,7 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := region.New(data, instancetype.Settings{
+	r, err := offlineregion.New(data, instancetype.Settings{
 		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
 	})
 	if err != nil {

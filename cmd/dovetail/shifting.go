@@ -9,8 +9,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
-	"github.com/dovetail-k8s/dovetail/internal/controller/zonalshift"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
 )
 
 // shiftsWithin bounds how long a start waits for the zonal shifts.
@@ -23,7 +23,7 @@ func firstShifts(ctx context.Context, log *slog.Logger, refresh func(context.Con
 	bounded, cancel := context.WithTimeout(ctx, shiftsWithin)
 	defer cancel()
 	err := refresh(bounded)
-	if err == nil || !fault.Passing(err) || ctx.Err() != nil {
+	if err == nil || !awserrors.Passing(err) || ctx.Err() != nil {
 		return err
 	}
 	log.Error("zonal shifts cannot be read; starting without them, and retrying", "error", err)

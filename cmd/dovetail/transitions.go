@@ -5,7 +5,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/controller/transition"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
 )
 
 // transitions tell of conditions that change.

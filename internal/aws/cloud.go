@@ -24,10 +24,11 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
 	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
@@ -39,13 +40,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -98,7 +98,7 @@ type Config struct {
 	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
 	Window batch.Window
 	// Meter is told what operators count. Nil tells nobody.
-	Meter cloud.Meter
+	Meter cloudprovider.Meter
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -115,13 +115,13 @@ type Cloud struct {
 	inventory *inventory.Source
 	// reservations is nil while the feature gate is off.
 	reservations *reservation.Finder
-	scarcity     *scarcity.Memory
+	scarcity     *unavailableofferings.Memory
 	instances    *instance.Instances
 	templates    *launch.Templates
 	launcher     *launch.Launcher
 	joins        *joincheck.Checker
 	groups       *placement.Finder
-	observed     *observed.Memory
+	observed     *discoveredmemory.Memory
 	sightings    *sightings
 	// missed is when a reservation was first missed in which an instance is, by its ID.
 	missed     *memo.Memo[string, time.Time]
@@ -129,7 +129,7 @@ type Cloud struct {
 	// shifts is nil where zonal shifts are not followed.
 	shifts *zonalshift.Watcher
 	// shiftState is what the last attempts to read them have come to; guarded by mu.
-	shiftState cloud.ShiftState
+	shiftState cloudprovider.ShiftState
 	listed     listed
 
 	mu      sync.RWMutex
@@ -156,7 +156,7 @@ func New(cfg Config) (*Cloud, error) {
 		return nil, errors.New("a cloud needs a clock and a log")
 	}
 	if cfg.Meter == nil {
-		cfg.Meter = cloud.Unmeasured{}
+		cfg.Meter = cloudprovider.Unmeasured{}
 	}
 	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
 	resolver, err := instancetype.New(instancetype.Settings{
@@ -166,7 +166,7 @@ func New(cfg Config) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{cfg: cfg, ec2: ec2.NewFromConfig(cfg.AWS), eks: eks.NewFromConfig(cfg.AWS), cluster: cfg.Cluster, version: cfg.KubernetesVersion}
-	memory := scarcity.New(cfg.Now)
+	memory := unavailableofferings.New(cfg.Now)
 	c.scarcity = memory
 	addresses := network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
 	c.network = network.NewFinder(c.ec2, cfg.SubnetRefresh, addresses, cfg.Now)
@@ -189,7 +189,7 @@ func New(cfg Config) (*Cloud, error) {
 		c.reservations = reservation.NewFinder(c.ec2, cfg.Now, cfg.Log)
 	}
 	c.groups = placement.NewFinder(c.ec2, cfg.Now)
-	c.observed = observed.New(cfg.Now)
+	c.observed = discoveredmemory.New(cfg.Now)
 	var shifted func(zoneID string) bool
 	if cfg.ZonalShift {
 		c.shifts = zonalshift.New(arczonalshift.NewFromConfig(cfg.AWS), cfg.Now)
@@ -262,7 +262,7 @@ func (c *Cloud) countReservations(ctx context.Context, class *awsv1.EC2NodeClass
 		return
 	}
 	if _, err := c.reservations.Reservations(ctx, classKey(class), class.Spec.CapacityReservationSelectorTerms); err != nil {
-		c.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", fault.Plain(err))
+		c.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", awserrors.Plain(err))
 	}
 }
 
@@ -279,14 +279,14 @@ func (c *Cloud) Price(instanceType, zone, capacityType string) (float64, bool) {
 }
 
 // Get returns an instance; cloud.ErrNotFound when it is gone for good.
-func (c *Cloud) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
+func (c *Cloud) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	i, err := c.instances.Get(ctx, providerID)
-	return i, fault.Plain(c.doubted(providerID, err))
+	return i, awserrors.Plain(c.doubted(providerID, err))
 }
 
 // launchedOrRead returns an instance as this process has just launched it, else as EC2 describes it. What a launch has asked for
 // and EC2 has answered is all that can be compared with a node class.
-func (c *Cloud) launchedOrRead(ctx context.Context, providerID string) (cloud.Instance, error) {
+func (c *Cloud) launchedOrRead(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	if i, ok := c.instances.JustLaunched(providerID); ok {
 		return i, nil
 	}
@@ -294,7 +294,7 @@ func (c *Cloud) launchedOrRead(ctx context.Context, providerID string) (cloud.In
 }
 
 // List returns the instances of all clusters of this name, each with its owner.
-func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) {
+func (c *Cloud) List(ctx context.Context) ([]cloudprovider.Instance, error) {
 	found, err := c.instances.List(ctx)
 	if err != nil {
 		return nil, err
@@ -304,29 +304,29 @@ func (c *Cloud) List(ctx context.Context) ([]cloud.Instance, error) {
 
 // FindByClaim returns our instances that were launched for a claim, whatever the claim's status says. The error says that
 // it is not known yet.
-func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
+func (c *Cloud) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error) {
 	return c.launcher.Find(ctx, claim)
 }
 
 // Terminate ends an instance that is ours. It returns nil while the instance is on its way out,
 // cloud.ErrNotFound once it is gone, and an error that is identity.ErrNotOurs when it is not ours to end.
 func (c *Cloud) Terminate(ctx context.Context, providerID string) error {
-	return fault.Plain(c.doubted(providerID, c.instances.Terminate(ctx, providerID)))
+	return awserrors.Plain(c.doubted(providerID, c.instances.Terminate(ctx, providerID)))
 }
 
 // Adopt gives an adoptable instance this cluster's identity.
-func (c *Cloud) Adopt(ctx context.Context, i cloud.Instance) error {
-	return fault.Plain(c.instances.Adopt(ctx, i))
+func (c *Cloud) Adopt(ctx context.Context, i cloudprovider.Instance) error {
+	return awserrors.Plain(c.instances.Adopt(ctx, i))
 }
 
 // Release gives an instance this cluster's identity because a person says that it is this cluster's.
-func (c *Cloud) Release(ctx context.Context, i cloud.Instance) error {
-	return fault.Plain(c.instances.Release(ctx, i))
+func (c *Cloud) Release(ctx context.Context, i cloudprovider.Instance) error {
+	return awserrors.Plain(c.instances.Release(ctx, i))
 }
 
 // Name gives an instance of ours the tags by which people find it, once its node has joined.
 func (c *Cloud) Name(ctx context.Context, providerID, node, claim string) error {
-	return fault.Plain(c.doubted(providerID, c.instances.Name(ctx, providerID, node, claim)))
+	return awserrors.Plain(c.doubted(providerID, c.instances.Name(ctx, providerID, node, claim)))
 }
 
 // Launching reports whether a launch for the claim with this UID is in progress, or its outcome not known yet.
@@ -339,7 +339,7 @@ func (c *Cloud) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) er
 
 // CollectInstanceProfiles deletes instance profiles of this cluster that have not been used for an hour, and returns their names.
 // use is asked for after they have been listed. Where IAM cannot be reached it does nothing.
-func (c *Cloud) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloud.ProfileUse, error)) ([]string, error) {
+func (c *Cloud) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
 	if c.cfg.IsolatedVPC {
 		return nil, nil
 	}
@@ -348,28 +348,28 @@ func (c *Cloud) CollectInstanceProfiles(ctx context.Context, use func(ctx contex
 
 // Launch gives the claim its instance: the one that was launched for it before, if there is one, else a new
 // one. Called again for the same claim it returns the same instance. Errors are those of package cloud.
-func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloud.Launched, error) {
+func (c *Cloud) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (cloudprovider.Launched, error) {
 	return c.launch(ctx, claim, class, nil)
 }
 
 // LaunchTogether is Launch, by one call with other claims that ask for the same at about the same time. Before that call
 // enroll is given what the claim's annotation karpv1.AnnotationLaunch is to say; it must write that and fail if the claim has
 // changed since it was read. A claim that does not have the annotation is launched alone.
-func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloud.Launched, error) {
+func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
 	if claim.Annotations[karpv1.AnnotationLaunch] == "" {
 		enroll = nil
 	}
 	return c.launch(ctx, claim, class, enroll)
 }
 
-func (c *Cloud) launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll launch.Enroll) (cloud.Launched, error) {
+func (c *Cloud) launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll launch.Enroll) (cloudprovider.Launched, error) {
 	defer c.launcher.Begin(string(claim.UID))()
 	i, adopted, err := c.launcher.Adopt(ctx, claim)
 	if err != nil {
-		return cloud.Launched{}, err
+		return cloudprovider.Launched{}, err
 	}
 	if key := restrictedTag(class.Spec.Tags); key != "" && !adopted {
-		return cloud.Launched{}, &cloud.NodeClassNotReadyError{Err: fmt.Errorf("node class %q sets the tag %s, which is not the user's", class.Name, key)}
+		return cloudprovider.Launched{}, &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q sets the tag %s, which is not the user's", class.Name, key)}
 	}
 	types, err := c.InstanceTypes(ctx, class)
 	var kubelets inventory.Kubelet
@@ -377,11 +377,11 @@ func (c *Cloud) launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		kubelets, err = c.inventory.Kubelets(ctx, class)
 	}
 	if err != nil { // without its labels not even an adopted instance is of use
-		return cloud.Launched{}, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: fault.Plain(err).Error(), Err: err}
+		return cloudprovider.Launched{}, &cloudprovider.CreateError{Reason: "InstanceTypeResolutionFailed", Message: awserrors.Plain(err).Error(), Err: err}
 	}
 	if c.cfg.Overlay != nil {
 		if types, err = c.cfg.Overlay(ctx, claim, types); err != nil {
-			return cloud.Launched{}, err
+			return cloudprovider.Launched{}, err
 		}
 	}
 	group, err := c.groupToLaunchInto(ctx, class)
@@ -396,7 +396,7 @@ func (c *Cloud) launch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv
 		i, err = c.launcher.LaunchTogether(ctx, order, enroll)
 	}
 	if err != nil {
-		return cloud.Launched{}, err
+		return cloudprovider.Launched{}, err
 	}
 	c.cfg.Log.Debug("launched instance", "claim", claim.Name, "instance", i.ID, "type", i.Type, "zone", i.Zone,
 		"capacityType", i.CapacityType, "adopted", adopted)

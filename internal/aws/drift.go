@@ -10,10 +10,10 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/drift"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Drift says why the instance of a launched claim is not what its node class asks for: one of the reasons of package drift, or ""
@@ -27,7 +27,7 @@ func (c *Cloud) Drift(ctx context.Context, class *awsv1.EC2NodeClass, claim *kar
 		return drift.NodeClass, nil
 	}
 	if reason, err = c.drifted(ctx, class, claim); err != nil {
-		return "", fmt.Errorf("compare claim %s with node class %s: %w", claim.Name, class.Name, fault.Plain(err))
+		return "", fmt.Errorf("compare claim %s with node class %s: %w", claim.Name, class.Name, awserrors.Plain(err))
 	}
 	return reason, nil
 }
@@ -54,7 +54,7 @@ func (c *Cloud) drifted(ctx context.Context, class *awsv1.EC2NodeClass, claim *k
 		return reason, err
 	}
 	if c.reservations == nil {
-		facts.Instance.Reservation = cloud.Reservation{} // what a class's status says of them is not kept
+		facts.Instance.Reservation = cloudprovider.Reservation{} // what a class's status says of them is not kept
 		return drift.Dynamic(facts)
 	}
 	// The reservation may have ended since EC2 was last asked, and the instance be on-demand now.
@@ -62,7 +62,7 @@ func (c *Cloud) drifted(ctx context.Context, class *awsv1.EC2NodeClass, claim *k
 		return "", err
 	}
 	if c.justEnded(facts.Instance) {
-		facts.Instance.Reservation = cloud.Reservation{}
+		facts.Instance.Reservation = cloudprovider.Reservation{}
 	}
 	return drift.Dynamic(facts)
 }
@@ -76,7 +76,7 @@ const (
 
 // justEnded reports whether an instance is in a reservation that was first missed a moment ago. A reservation that ends is not
 // listed from that second on, and EC2 needs a while to say that its instances are on-demand: replacing them all would be a waste.
-func (c *Cloud) justEnded(i cloud.Instance) bool {
+func (c *Cloud) justEnded(i cloudprovider.Instance) bool {
 	now := c.cfg.Now()
 	first, known := c.missed.Get(i.Reservation.ID)
 	if !known {
@@ -99,7 +99,7 @@ func (c *Cloud) imageFor(ctx context.Context, class *awsv1.EC2NodeClass, instanc
 	if err != nil {
 		return "", err
 	}
-	t := typeOf(cloud.Instance{Type: instanceType}, types)
+	t := typeOf(cloudprovider.Instance{Type: instanceType}, types)
 	if t == nil {
 		return "", fmt.Errorf("the instance type %q is not known", instanceType)
 	}
@@ -114,14 +114,14 @@ const unlistedFor = 5 * time.Second
 
 // sightings are what EC2 last said of all instances, so that asking about each of a thousand is a few calls and not a thousand.
 type sightings struct {
-	list func(ctx context.Context) ([]cloud.Instance, error)
+	list func(ctx context.Context) ([]cloudprovider.Instance, error)
 	// get returns one instance, with as few calls as it takes.
-	get func(ctx context.Context, providerID string) (cloud.Instance, error)
+	get func(ctx context.Context, providerID string) (cloudprovider.Instance, error)
 	now func() time.Time
 
 	mu   sync.Mutex
 	at   time.Time
-	byID map[string]cloud.Instance
+	byID map[string]cloudprovider.Instance
 	// failed is when the last listing did not succeed, and why.
 	failed time.Time
 	err    error
@@ -129,13 +129,13 @@ type sightings struct {
 
 // instance returns an instance as EC2 described it in the last minute. One that it did not list then, as it may be newer, is read
 // by itself, together with others that are read at the same time, and is known then until the next listing.
-func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Instance, error) {
+func (s *sightings) instance(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	i, known, err := s.listed(ctx, providerID)
 	if known || err != nil {
 		return i, err
 	}
 	if i, err = s.get(ctx, providerID); err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,13 +144,13 @@ func (s *sightings) instance(ctx context.Context, providerID string) (cloud.Inst
 }
 
 // listed returns an instance of the last listing, which it renews once a minute.
-func (s *sightings) listed(ctx context.Context, providerID string) (i cloud.Instance, known bool, err error) {
+func (s *sightings) listed(ctx context.Context, providerID string) (i cloudprovider.Instance, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // callers that come meanwhile wait for the one listing
 	if s.byID == nil || s.now().Sub(s.at) >= sightedFor {
 		at := s.now()
 		if s.err != nil && at.Sub(s.failed) < unlistedFor {
-			return cloud.Instance{}, false, s.err
+			return cloudprovider.Instance{}, false, s.err
 		}
 		all, err := s.list(ctx)
 		if s.err = err; ctx.Err() != nil {
@@ -158,9 +158,9 @@ func (s *sightings) listed(ctx context.Context, providerID string) (i cloud.Inst
 		}
 		if err != nil {
 			s.failed = s.now()
-			return cloud.Instance{}, false, err
+			return cloudprovider.Instance{}, false, err
 		}
-		s.at, s.byID = at, make(map[string]cloud.Instance, len(all))
+		s.at, s.byID = at, make(map[string]cloudprovider.Instance, len(all))
 		for _, i := range all {
 			s.byID[i.ProviderID] = i
 		}

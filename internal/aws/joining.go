@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/joincheck"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // How soon a class is looked at again whose nodes cannot join, and one whose nodes can.
@@ -30,9 +30,9 @@ func (r *resolver) joining(ctx context.Context) {
 	}
 	const condition = awsv1.ConditionNodesCanJoin
 	found := r.cloud.joins.NodeClass(ctx, r.joinKey(), r.cloud.joinClass(r.class, r.out.Status))
-	first, any := cloud.First(found)
+	first, any := cloudprovider.First(found)
 	switch {
-	case any && first.Certainty == cloud.Certain:
+	case any && first.Certainty == cloudprovider.Certain:
 		r.set(condition, metav1.ConditionFalse, first.Cause, first.Text(), brokenAgain)
 	case any:
 		r.set(condition, metav1.ConditionUnknown, first.Cause, "likely: "+first.Text(), joinsAgain)
@@ -50,8 +50,8 @@ func (r *resolver) joining(ctx context.Context) {
 }
 
 // unchecked are the findings about what could not be read.
-func unchecked(found []cloud.Finding) []cloud.Finding {
-	return slices.DeleteFunc(slices.Clone(found), func(f cloud.Finding) bool { return f.Certainty != cloud.Unchecked })
+func unchecked(found []cloudprovider.Finding) []cloudprovider.Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f cloudprovider.Finding) bool { return f.Certainty != cloudprovider.Unchecked })
 }
 
 // joinKey changes with everything that the answer depends on and that the controller itself decides.
@@ -74,7 +74,7 @@ func (c *Cloud) joinClass(class *awsv1.EC2NodeClass, status awsv1.EC2NodeClassSt
 }
 
 // ExplainJoin says why the instance of a claim has not become a node, by all that can be looked at.
-func (c *Cloud) ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) ([]cloud.Finding, error) {
+func (c *Cloud) ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error) {
 	id, err := instance.ParseProviderID(claim.Status.ProviderID)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (c *Cloud) ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, class 
 }
 
 // CheckNodeClass looks, now, for what keeps the instances of a class from joining.
-func (c *Cloud) CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloud.Finding {
+func (c *Cloud) CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloudprovider.Finding {
 	return c.joins.Look(ctx, c.joinClass(class, class.Status))
 }
 

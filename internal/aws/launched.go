@@ -12,17 +12,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // launched is what is merged into a claim that has its instance.
-func launched(i cloud.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, types []*catalog.InstanceType, group placement.Group, cluster bootstrap.Cluster) (cloud.Launched, error) {
+func launched(i cloudprovider.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, types []*catalog.InstanceType, group placement.Group, cluster bootstrap.Cluster) (cloudprovider.Launched, error) {
 	hash, err := nodeClassHash(class, cluster)
 	if err != nil {
-		return cloud.Launched{}, fmt.Errorf("hash node class %s: %w", class.Name, err)
+		return cloudprovider.Launched{}, fmt.Errorf("hash node class %s: %w", class.Name, err)
 	}
-	out := cloud.Launched{
+	out := cloudprovider.Launched{
 		ProviderID: i.ProviderID,
 		ImageID:    i.ImageID,
 		Labels:     placedLabels(instanceLabels(i, class, types), i, group),
@@ -40,7 +40,7 @@ func launched(i cloud.Instance, claim *karpv1.NodeClaim, class *awsv1.EC2NodeCla
 	return out, nil
 }
 
-func typeOf(i cloud.Instance, types []*catalog.InstanceType) *catalog.InstanceType {
+func typeOf(i cloudprovider.Instance, types []*catalog.InstanceType) *catalog.InstanceType {
 	n := slices.IndexFunc(types, func(t *catalog.InstanceType) bool { return t.Name == i.Type })
 	if n < 0 {
 		return nil
@@ -56,7 +56,7 @@ var perOffering = []string{
 }
 
 // instanceLabels are those that follow from what the instance is.
-func instanceLabels(i cloud.Instance, class *awsv1.EC2NodeClass, types []*catalog.InstanceType) map[string]string {
+func instanceLabels(i cloudprovider.Instance, class *awsv1.EC2NodeClass, types []*catalog.InstanceType) map[string]string {
 	labels := map[string]string{
 		corev1.LabelInstanceTypeStable: i.Type,
 		corev1.LabelTopologyZone:       i.Zone,
@@ -86,7 +86,7 @@ func instanceLabels(i cloud.Instance, class *awsv1.EC2NodeClass, types []*catalo
 
 // placedLabels adds where in its placement group an instance is. Which partition EC2 has chosen is not known at first: the label is
 // there then, and empty, until the node registers.
-func placedLabels(labels map[string]string, i cloud.Instance, group placement.Group) map[string]string {
+func placedLabels(labels map[string]string, i cloudprovider.Instance, group placement.Group) map[string]string {
 	if i.Placement.GroupID == "" {
 		return labels
 	}

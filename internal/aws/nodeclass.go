@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instanceprofile"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // How soon a node class is looked at again.
@@ -28,8 +28,8 @@ const (
 
 // ResolveNodeClass finds what the selectors of a class select, and judges whether nodes can be launched.
 // It makes the instance profile for a role. class is not changed.
-func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloud.Resolution {
-	r := &resolver{cloud: c, class: class, out: cloud.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
+func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution {
+	r := &resolver{cloud: c, class: class, out: cloudprovider.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAgain}}
 	r.out.Status.Conditions = nil
 	for _, step := range []func(context.Context){r.images, r.reservations, r.placementGroup, r.subnets, r.securityGroups, r.instanceProfile, r.validate, r.joining} {
 		step(ctx)
@@ -41,7 +41,7 @@ func (c *Cloud) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 type resolver struct {
 	cloud *Cloud
 	class *awsv1.EC2NodeClass
-	out   cloud.Resolution
+	out   cloudprovider.Resolution
 }
 
 // key is under which answers about a class are kept: an edit asks anew.
@@ -56,7 +56,7 @@ func (r *resolver) ready(condition string, again time.Duration) {
 }
 
 func (r *resolver) set(condition string, status metav1.ConditionStatus, reason, message string, again time.Duration) {
-	r.out.Conditions = append(r.out.Conditions, cloud.Condition{Type: condition, Status: status, Reason: reason, Message: message})
+	r.out.Conditions = append(r.out.Conditions, cloudprovider.Condition{Type: condition, Status: status, Reason: reason, Message: message})
 	r.out.Next = min(r.out.Next, again)
 }
 
@@ -164,8 +164,8 @@ func (r *resolver) instanceProfile(ctx context.Context) {
 	case errors.As(err, &missing):
 		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionFalse, "RoleNotFound",
 			fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role), soon)
-	case fault.Is(err, fault.Unauthorized):
-		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", fault.Plain(err).Error(), soon)
+	case awserrors.Is(err, awserrors.Unauthorized):
+		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", awserrors.Plain(err).Error(), soon)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)

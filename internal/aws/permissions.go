@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
 // surveyed is how many calls of a survey are made at a time.
@@ -41,7 +41,7 @@ func (c *Cloud) MissingPermissions(ctx context.Context) []string {
 	all.SetLimit(surveyed)
 	for action, call := range calls {
 		all.Go(func() error {
-			if err := call(ctx); fault.Is(err, fault.Unauthorized) {
+			if err := call(ctx); awserrors.Is(err, awserrors.Unauthorized) {
 				mu.Lock()
 				defer mu.Unlock()
 				missing = append(missing, action)

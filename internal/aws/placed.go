@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // placementGroup finds the group that the class asks for. Its ID is not part of the status: it is looked up when something is
@@ -22,8 +22,8 @@ func (r *resolver) placementGroup(ctx context.Context) {
 	switch {
 	case errors.As(err, &none):
 		r.set(condition, metav1.ConditionFalse, "PlacementGroupNotFound", err.Error(), soon)
-	case err != nil && !fault.Passing(err):
-		r.set(condition, metav1.ConditionFalse, "PlacementGroupResolutionFailed", fault.Plain(err).Error(), soon)
+	case err != nil && !awserrors.Passing(err):
+		r.set(condition, metav1.ConditionFalse, "PlacementGroupResolutionFailed", awserrors.Plain(err).Error(), soon)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)
@@ -41,9 +41,9 @@ func (c *Cloud) groupToLaunchInto(ctx context.Context, class *awsv1.EC2NodeClass
 	var none *placement.NotFoundError
 	switch {
 	case errors.As(err, &none):
-		return group, &cloud.NodeClassNotReadyError{Err: err}
+		return group, &cloudprovider.NodeClassNotReadyError{Err: err}
 	case err != nil && group == placement.Group{}:
-		return group, &cloud.CreateError{Reason: "PlacementGroupResolutionFailed", Message: fault.Plain(err).Error(), Err: err}
+		return group, &cloudprovider.CreateError{Reason: "PlacementGroupResolutionFailed", Message: awserrors.Plain(err).Error(), Err: err}
 	}
 	return group, nil
 }
@@ -52,7 +52,7 @@ func (c *Cloud) groupToLaunchInto(ctx context.Context, class *awsv1.EC2NodeClass
 func (c *Cloud) Partition(ctx context.Context, providerID string) (string, error) {
 	i, err := c.instances.Get(ctx, providerID)
 	if err != nil || i.Placement.Partition == 0 {
-		return "", fault.Plain(err)
+		return "", awserrors.Plain(err)
 	}
 	return strconv.Itoa(i.Placement.Partition), nil
 }

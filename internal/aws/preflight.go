@@ -17,9 +17,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // APIServer is how an API server is reached and trusted.
@@ -41,11 +41,13 @@ type IdentityMismatchError struct {
 }
 
 func (e *IdentityMismatchError) Error() string {
-	return fmt.Sprintf("%s: this API server is %s, settings.clusterName names %q, which is %s", cloud.ErrIdentityMismatch, e.Local, e.ClusterName, e.Named)
+	return fmt.Sprintf("%s: this API server is %s, settings.clusterName names %q, which is %s", cloudprovider.ErrIdentityMismatch, e.Local, e.ClusterName, e.Named)
 }
 
 // Is makes the error recognizable to those who do not know this package.
-func (*IdentityMismatchError) Is(target error) bool { return target == cloud.ErrIdentityMismatch }
+func (*IdentityMismatchError) Is(target error) bool {
+	return target == cloudprovider.ErrIdentityMismatch
+}
 
 // CheckIdentity compares the API server talked to with that of the named cluster. They are one if their
 // certificate authorities share a certificate or their endpoints are equal: within a cluster the API server
@@ -102,8 +104,8 @@ const clusterUnknown = "ResourceNotFoundException"
 // are not one.
 func (c *Cloud) Preflight(ctx context.Context, local APIServer) error {
 	_, err := c.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)})
-	if err != nil && !fault.Is(err, fault.DryRun) {
-		return access.Explain(access.Call{Service: "ec2", Action: "DescribeInstanceTypes"}, c.cfg.Identity.Region, err)
+	if err != nil && !awserrors.Is(err, awserrors.DryRun) {
+		return session.Explain(session.Call{Service: "ec2", Action: "DescribeInstanceTypes"}, c.cfg.Identity.Region, err)
 	}
 	c.mu.Lock()
 	c.local = local
@@ -142,7 +144,7 @@ func (c *Cloud) configured() bool {
 
 // withoutEKS compares the API server with what is configured, where EKS does not say what the cluster is.
 func (c *Cloud) withoutEKS(local APIServer, cause error) error {
-	if local.EKS && fault.Code(cause) == clusterUnknown {
+	if local.EKS && awserrors.Code(cause) == clusterUnknown {
 		return &IdentityMismatchError{ClusterName: c.cfg.Identity.ClusterName, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
 	}
 	if !c.configured() {
@@ -182,7 +184,7 @@ func (c *Cloud) compare(local APIServer, described *ekstypes.Cluster) error {
 func (c *Cloud) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) {
 	out, err := c.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(c.cfg.Identity.ClusterName)})
 	if err != nil {
-		err = access.Explain(access.Call{
+		err = session.Explain(session.Call{
 			Service: "eks", Action: "DescribeCluster", Otherwise: "set --cluster-endpoint (and, for images of AL2023, allow it all the same: they need the service CIDR)",
 		}, c.cfg.Identity.Region, err)
 		return nil, fmt.Errorf("describe EKS cluster %s: %w", c.cfg.Identity.ClusterName, err)

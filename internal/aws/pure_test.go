@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func bundle(certificates ...string) []byte {
@@ -40,7 +40,7 @@ func TestCheckIdentity(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			doubt, err := CheckIdentity("prod", tc.local, tc.named)
 			var mismatch *IdentityMismatchError
-			if errors.As(err, &mismatch) != tc.mismatch || errors.Is(err, cloud.ErrIdentityMismatch) != tc.mismatch {
+			if errors.As(err, &mismatch) != tc.mismatch || errors.Is(err, cloudprovider.ErrIdentityMismatch) != tc.mismatch {
 				t.Errorf("got %v", err)
 			}
 			if (doubt != "") != (tc.doubt != "") || !strings.Contains(doubt, tc.doubt) {

@@ -14,9 +14,9 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -72,14 +72,14 @@ func (r *resolver) undecided(condition string) bool {
 // noVerdict leaves the condition as it is. A class of which nothing is known yet says why.
 func (r *resolver) noVerdict(err error) {
 	const condition = awsv1.ConditionValidationSucceeded
-	said := fault.Plain(err).Error()
+	said := awserrors.Plain(err).Error()
 	switch unknown := r.undecided(condition); {
 	case errors.Is(err, dryrun.ErrProfileNotSeen):
 		r.out.Next = min(r.out.Next, profileAgain)
 		if unknown {
 			r.set(condition, metav1.ConditionUnknown, "InstanceProfileNotVisible", said, profileAgain)
 		}
-	case unknown && !fault.Passing(err):
+	case unknown && !awserrors.Passing(err):
 		r.set(condition, metav1.ConditionUnknown, "DryRunFailed", said, soon)
 		r.failed(err)
 	default:

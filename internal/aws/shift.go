@@ -12,10 +12,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // RefreshZonalShifts asks from which zones the cluster is told to keep away. It does nothing where zonal shifts are not followed.
@@ -34,7 +34,7 @@ func (c *Cloud) RefreshZonalShifts(ctx context.Context) error {
 }
 
 // ZonalShiftState says whether the zonal shifts are known; zero where they are not followed, or not read yet.
-func (c *Cloud) ZonalShiftState() cloud.ShiftState {
+func (c *Cloud) ZonalShiftState() cloudprovider.ShiftState {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.shiftState
@@ -46,11 +46,11 @@ func (c *Cloud) readZonalShifts(ctx context.Context) error {
 		return err
 	}
 	err = c.shifts.Refresh(ctx, arn)
-	if fault.Code(err) == clusterUnknown {
+	if awserrors.Code(err) == clusterUnknown {
 		return fmt.Errorf("%w: zonal shift is not enabled for the cluster; enable it (aws eks update-cluster-config --name %s --zonal-shift-config enabled=true), "+
-			"or turn off --enable-zonal-shift", fault.Plain(err), c.cfg.Identity.ClusterName)
+			"or turn off --enable-zonal-shift", awserrors.Plain(err), c.cfg.Identity.ClusterName)
 	}
-	return access.Explain(access.Call{
+	return session.Explain(session.Call{
 		Service: "arc-zonal-shift", Action: "GetManagedResource", Otherwise: "turn off --enable-zonal-shift",
 	}, c.cfg.Identity.Region, err)
 }
@@ -100,7 +100,7 @@ func (c *Cloud) doubted(providerID string, err error) error {
 	switch {
 	case errors.Is(err, instance.ErrUnknown) && c.keepsAway(providerID):
 		return fmt.Errorf("%w: the cluster keeps away from its zone, where EC2 not knowing an instance does not mean that it is gone (%s)", instance.ErrNotVisible, providerID)
-	case errors.Is(err, cloud.ErrNotFound):
+	case errors.Is(err, cloudprovider.ErrNotFound):
 		c.listed.drop(providerID)
 	}
 	return err
@@ -109,7 +109,7 @@ func (c *Cloud) doubted(providerID string, err error) error {
 // listed is the last listing of instances.
 type listed struct {
 	mu   sync.Mutex
-	byID map[string]cloud.Instance // by provider ID
+	byID map[string]cloudprovider.Instance // by provider ID
 }
 
 func (l *listed) drop(providerID string) {
@@ -119,17 +119,17 @@ func (l *listed) drop(providerID string) {
 }
 
 // replace notes a listing.
-func (l *listed) replace(all []cloud.Instance) {
+func (l *listed) replace(all []cloudprovider.Instance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.byID = make(map[string]cloud.Instance, len(all))
+	l.byID = make(map[string]cloudprovider.Instance, len(all))
 	for _, i := range all {
 		l.byID[i.ProviderID] = i
 	}
 }
 
 // all are the instances of the last listing that are not known to be gone, by provider ID.
-func (l *listed) all() map[string]cloud.Instance {
+func (l *listed) all() map[string]cloudprovider.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.byID)
@@ -137,7 +137,7 @@ func (l *listed) all() map[string]cloud.Instance {
 
 // withMissing adds to a listing instances that it lacks, although they were listed before and nothing says that they are gone but
 // the listing: those of zones that the cluster keeps away from.
-func (c *Cloud) withMissing(ctx context.Context, found []cloud.Instance) []cloud.Instance {
+func (c *Cloud) withMissing(ctx context.Context, found []cloudprovider.Instance) []cloudprovider.Instance {
 	if c.shifts == nil {
 		return found
 	}
@@ -153,12 +153,12 @@ func (c *Cloud) withMissing(ctx context.Context, found []cloud.Instance) []cloud
 		switch {
 		case err == nil:
 			found = append(found, now)
-		case errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, instance.ErrUnknown):
+		case errors.Is(err, cloudprovider.ErrNotFound) && !errors.Is(err, instance.ErrUnknown):
 		default:
 			found = append(found, last)
 		}
 	}
-	slices.SortFunc(found, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(found, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	c.listed.replace(found)
 	return found
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // While EC2 does not list instances, it is not called anew for each of a thousand claims.
@@ -14,14 +14,16 @@ func TestSightingsRestAfterAFailure(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	throttled, calls := errors.New("throttled"), 0
 	s := &sightings{
-		list: func(context.Context) ([]cloud.Instance, error) {
+		list: func(context.Context) ([]cloudprovider.Instance, error) {
 			calls++
 			if calls == 1 {
 				return nil, throttled
 			}
-			return []cloud.Instance{{ProviderID: "p"}}, nil
+			return []cloudprovider.Instance{{ProviderID: "p"}}, nil
 		},
-		get: func(context.Context, string) (cloud.Instance, error) { return cloud.Instance{}, cloud.ErrNotFound },
+		get: func(context.Context, string) (cloudprovider.Instance, error) {
+			return cloudprovider.Instance{}, cloudprovider.ErrNotFound
+		},
 		now: func() time.Time { return now },
 	}
 	for range 1000 {
@@ -41,8 +43,8 @@ func TestSightingsRestAfterAFailure(t *testing.T) {
 // A caller that leaves is no reason to keep the others waiting.
 func TestSightingsDoNotRememberThatACallerLeft(t *testing.T) {
 	s := &sightings{
-		list: func(ctx context.Context) ([]cloud.Instance, error) {
-			return []cloud.Instance{{ProviderID: "p"}}, ctx.Err()
+		list: func(ctx context.Context) ([]cloudprovider.Instance, error) {
+			return []cloudprovider.Instance{{ProviderID: "p"}}, ctx.Err()
 		},
 		now: time.Now,
 	}

@@ -6,7 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
 
-	"github.com/dovetail-k8s/dovetail/internal/cluster/device"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
 )
 
 // Devices are the objects of dynamic resource allocation.
@@ -46,7 +46,7 @@ func (w *world) cutDevices() {
 	if w.Devices == nil {
 		return
 	}
-	w.snap.Devices = device.New(device.Objects{
+	w.snap.Devices = dynamicresources.New(dynamicresources.Objects{
 		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes,
 		Up: func(node string) bool {
 			i, known := w.byNode[node]

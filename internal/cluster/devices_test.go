@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/cluster/device"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -38,7 +38,7 @@ func TestDevices(t *testing.T) {
 	if s := w.snapshot(t); s.Devices != nil {
 		t.Error("devices are read though they are ignored")
 	}
-	w.State = cluster.NewState(cluster.Config{Cache: w.cache, Live: w.live, Types: w, NominationWindow: window, Now: w.clock, Devices: device.NewExpressions()})
+	w.State = cluster.NewState(cluster.Config{Cache: w.cache, Live: w.live, Types: w, NominationWindow: window, Now: w.clock, Devices: dynamicresources.NewExpressions()})
 	s := w.snapshot(t)
 	if err := find(s, "theirs"); err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	engine "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )

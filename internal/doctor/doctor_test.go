@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -92,9 +92,9 @@ func healthy() *Facts {
 		VolumeAttachments: []storagev1.VolumeAttachment{{
 			ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"},
 		}},
-		Instances: []cloud.Instance{{ID: "i-1", Owner: cloud.Ours, NodeClaim: "general-1", LaunchedAt: now.Add(-time.Hour)}},
+		Instances: []cloudprovider.Instance{{ID: "i-1", Owner: cloudprovider.Ours, NodeClaim: "general-1", LaunchedAt: now.Add(-time.Hour)}},
 		Types:     map[string][]*catalog.InstanceType{"default": {instanceType("c5.large", "2", "z-a", "z-b"), instanceType("m5.large", "2", "z-a", "z-b")}},
-		Joining:   map[string][]cloud.Finding{},
+		Joining:   map[string][]cloudprovider.Finding{},
 	}
 	grace := metav1.Duration{Duration: time.Hour}
 	f.NodePools[0].Spec.Template.Spec.TerminationGracePeriod = &grace
@@ -136,15 +136,17 @@ var breaks = map[string]struct {
 }{
 	"identity-cluster": {func(f *Facts) { f.Mismatch = "this API server is another" }, "cluster shop", "settings.clusterName"},
 	"identity-foreign-instance": {func(f *Facts) {
-		f.Instances = append(f.Instances, cloud.Instance{ID: "i-9", Owner: cloud.Foreign, Tags: map[string]string{awsv1.TagClusterUID: "b"}})
+		f.Instances = append(f.Instances, cloudprovider.Instance{ID: "i-9", Owner: cloudprovider.Foreign, Tags: map[string]string{awsv1.TagClusterUID: "b"}})
 	}, "cluster shop", "name of its own"},
-	"identity-unknown-instance": {func(f *Facts) { f.Instances = append(f.Instances, cloud.Instance{ID: "i-9", Owner: cloud.Unknown}) }, "instance i-9", "dovetail adopt --cluster-name shop i-9 --yes"},
-	"auth-node-role":            {joins(join.NodeRoleNotMapped), "EC2NodeClass default", "do this"},
-	"auth-windows-kube-proxy":   {joins(join.WindowsKubeProxyDenied), "EC2NodeClass default", "do this"},
-	"auth-instance-profile":     {joins(join.InstanceProfileWrongRole), "EC2NodeClass default", "do this"},
-	"network-path":              {joins(join.NoEgress), "EC2NodeClass default", "do this"},
-	"image-boot":                {joins(join.ImageFamilyMismatch), "EC2NodeClass default", "do this"},
-	"nodes-webhook":             {joins(join.WebhookBlocksNodes), "EC2NodeClass default", "do this"},
+	"identity-unknown-instance": {func(f *Facts) {
+		f.Instances = append(f.Instances, cloudprovider.Instance{ID: "i-9", Owner: cloudprovider.Unknown})
+	}, "instance i-9", "dovetail adopt --cluster-name shop i-9 --yes"},
+	"auth-node-role":          {joins(join.NodeRoleNotMapped), "EC2NodeClass default", "do this"},
+	"auth-windows-kube-proxy": {joins(join.WindowsKubeProxyDenied), "EC2NodeClass default", "do this"},
+	"auth-instance-profile":   {joins(join.InstanceProfileWrongRole), "EC2NodeClass default", "do this"},
+	"network-path":            {joins(join.NoEgress), "EC2NodeClass default", "do this"},
+	"image-boot":              {joins(join.ImageFamilyMismatch), "EC2NodeClass default", "do this"},
+	"nodes-webhook":           {joins(join.WebhookBlocksNodes), "EC2NodeClass default", "do this"},
 	"network-selectors": {func(f *Facts) {
 		condition.SetFalse(&f.NodeClasses[0], awsv1.ConditionSubnetsReady, "SubnetsNotFound", "SubnetSelector did not match any Subnets", now)
 	}, "EC2NodeClass default", "spec.subnetSelectorTerms"},
@@ -204,7 +206,7 @@ var breaks = map[string]struct {
 
 func joins(cause string) func(*Facts) {
 	return func(f *Facts) {
-		f.Joining["default"] = []cloud.Finding{{Cause: cause, Certainty: cloud.Certain, Message: "m", Remedy: "do this"}}
+		f.Joining["default"] = []cloudprovider.Finding{{Cause: cause, Certainty: cloudprovider.Certain, Message: "m", Remedy: "do this"}}
 	}
 }
 
@@ -311,7 +313,7 @@ func TestNotChecked(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	f = healthy()
-	f.Joining["default"] = []cloud.Finding{{Cause: join.NetworkUnchecked, Certainty: cloud.Unchecked, Message: "routes could not be checked: denied"}}
+	f.Joining["default"] = []cloudprovider.Finding{{Cause: join.NetworkUnchecked, Certainty: cloudprovider.Unchecked, Message: "routes could not be checked: denied"}}
 	if r := Run(f); len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Check != "network-path" || !strings.Contains(r.NotChecked[0].Why, "denied") {
 		t.Errorf("%+v", r)
 	}

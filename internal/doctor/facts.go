@@ -10,7 +10,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -58,11 +58,11 @@ type Facts struct {
 	// ClusterName is the name that the controller goes by, Mismatch why it is not that of this API server; empty if it is.
 	ClusterName, Mismatch string
 	// Instances are those that bear the cluster's name, whoever they belong to.
-	Instances []cloud.Instance
+	Instances []cloudprovider.Instance
 	// Types are what can be launched, by node class.
 	Types map[string][]*catalog.InstanceType
 	// Joining are the findings about nodes that cannot join, by node class.
-	Joining map[string][]cloud.Finding
+	Joining map[string][]cloudprovider.Finding
 	// MissingPermissions are actions that the role may not do, such as "ec2:DescribeImages".
 	MissingPermissions []string
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // area tells to which check a cause belongs. What is in no list is the image's or its boot's.
@@ -74,9 +74,9 @@ func (f *Facts) joining(causes []string) []Finding {
 			}
 			finding := Finding{Object: "EC2NodeClass " + class, Seen: j.Cause + ": " + j.Message, Remedy: j.Remedy, Manifest: j.Manifest}
 			switch j.Certainty {
-			case cloud.Likely:
+			case cloudprovider.Likely:
 				finding.Severity = Warning
-			case cloud.Unchecked:
+			case cloudprovider.Unchecked:
 				finding.Severity = unchecked
 				finding.Seen = j.Message
 			}

@@ -14,7 +14,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -49,7 +49,7 @@ func clusterMismatch(f *Facts) []Finding {
 func foreignInstances(f *Facts) (out []Finding) {
 	byCluster := map[string][]string{}
 	for _, i := range f.Instances {
-		if i.Owner == cloud.Foreign {
+		if i.Owner == cloudprovider.Foreign {
 			uid := i.Tags[awsv1.TagClusterUID]
 			byCluster[uid] = append(byCluster[uid], i.ID)
 		}
@@ -65,7 +65,7 @@ func foreignInstances(f *Facts) (out []Finding) {
 
 func unknownInstances(f *Facts) (out []Finding) {
 	for _, i := range f.Instances {
-		if i.Owner == cloud.Unknown {
+		if i.Owner == cloudprovider.Unknown {
 			adopt := fmt.Sprintf("dovetail adopt --cluster-name %s %s --yes", f.ClusterName, i.ID)
 			out = append(out, Finding{
 				Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago for NodeClaim %q", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute), i.NodeClaim),
@@ -247,7 +247,7 @@ func instancesWithoutClaim(f *Facts) (out []Finding) {
 		claimed[f.NodeClaims[i].Name] = true
 	}
 	for _, i := range f.Instances {
-		if i.Owner != cloud.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloud.ShuttingDown || f.Now.Sub(i.LaunchedAt) < 5*time.Minute {
+		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < 5*time.Minute {
 			continue
 		}
 		out = append(out, Finding{

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
@@ -50,9 +50,9 @@ func TestSnapshotOfALargeClusterIsReadInPagesAndIsWhole(t *testing.T) {
 	for i := range many {
 		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("pod-%04d", i)}})
 	}
-	api := &paged{Reader: apitest.New(t, fixture.Now, objects...)}
+	api := &paged{Reader: apitest.New(t, enginetest.Now, objects...)}
 	var out bytes.Buffer
-	if err := manifest.Dump(t.Context(), api, fixture.Now(), &out); err != nil {
+	if err := manifest.Dump(t.Context(), api, enginetest.Now(), &out); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "name: pod-"); n != many || api.largest > 500 {

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -32,10 +32,12 @@ const secret = "hunter2"
 // stall sells the same to every class, live or not.
 type stall struct{}
 
-func (stall) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return fixture.Types(), nil }
+func (stall) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	return enginetest.Types(), nil
+}
 
 func (stall) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
-	return fixture.Types(), nil
+	return enginetest.Types(), nil
 }
 
 // liveWorld is a cluster with a bit of everything, and a secret wherever people put them.
@@ -50,7 +52,7 @@ func liveWorld() []client.Object {
 				Env:           []corev1.EnvVar{{Name: "PASSWORD", Value: secret}},
 				EnvFrom:       []corev1.EnvFromSource{{Prefix: secret}},
 				LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{secret}}}},
-				Resources:     corev1.ResourceRequirements{Requests: fixture.Resources("cpu", cpu)},
+				Resources:     corev1.ResourceRequirements{Requests: enginetest.Resources("cpu", cpu)},
 			}},
 			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
 		}
@@ -63,10 +65,10 @@ func liveWorld() []client.Object {
 	waiting, ignored := pod("waiting", "", "3"), pod("not-looked-at-yet", "", "3")
 	waiting.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: secret}}
 	small := waiting.DeepCopy()
-	small.Name, small.Spec.Containers[0].Resources.Requests = "small", fixture.Resources("cpu", "500m")
+	small.Name, small.Spec.Containers[0].Resources.Requests = "small", enginetest.Resources("cpu", "500m")
 	node := &corev1.Node{ObjectMeta: meta("node-1")}
 	node.Labels = map[string]string{corev1.LabelHostname: "node-1", corev1.LabelTopologyZone: "z1"}
-	node.Status.Allocatable = fixture.Resources("cpu", "2", "memory", "8Gi", "pods", "10")
+	node.Status.Allocatable = enginetest.Resources("cpu", "2", "memory", "8Gi", "pods", "10")
 	daemons := &appsv1.DaemonSet{ObjectMeta: meta("agent")}
 	daemons.Namespace, daemons.Spec.Template.Spec = "shop", spec("250m")
 	daemons.Spec.Template.Annotations = map[string]string{"token": secret}
@@ -89,7 +91,7 @@ func liveWorld() []client.Object {
 func planOf(t *testing.T, c client.Client) string {
 	t.Helper()
 	s, err := cluster.NewState(cluster.Config{
-		Cache: c, Live: c, Types: stall{}, Now: fixture.Now, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Cache: c, Live: c, Types: stall{}, Now: enginetest.Now, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 	}).Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +110,9 @@ func printed(t *testing.T, r planner.Report) string {
 
 func dump(t *testing.T) (client.Client, string) {
 	t.Helper()
-	c := apitest.New(t, fixture.Now, liveWorld()...)
+	c := apitest.New(t, enginetest.Now, liveWorld()...)
 	var out bytes.Buffer
-	if err := manifest.Dump(t.Context(), c, fixture.Now(), &out); err != nil {
+	if err := manifest.Dump(t.Context(), c, enginetest.Now(), &out); err != nil {
 		t.Fatal(err)
 	}
 	return c, out.String()
@@ -122,8 +124,8 @@ func TestSnapshotReplaysThePlanOfTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !w.Now.Equal(fixture.Now()) {
-		t.Errorf("the snapshot is of %v, want %v", w.Now, fixture.Now())
+	if !w.Now.Equal(enginetest.Now()) {
+		t.Errorf("the snapshot is of %v, want %v", w.Now, enginetest.Now())
 	}
 	s, _, err := planner.Cut(w, planner.Config{Catalog: stall{}})
 	if err != nil {
@@ -179,7 +181,7 @@ func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) {
 	template := func(cpu string) corev1.PodTemplateSpec {
 		t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "7f9"}}}
-		t.Spec.Containers = []corev1.Container{{Name: "c", Image: "web", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: secret}}, Resources: corev1.ResourceRequirements{Requests: fixture.Resources("cpu", cpu)}}}
+		t.Spec.Containers = []corev1.Container{{Name: "c", Image: "web", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: secret}}, Resources: corev1.ResourceRequirements{Requests: enginetest.Resources("cpu", cpu)}}}
 		return t
 	}
 	owned := func(kind, name string) []metav1.OwnerReference {
@@ -196,7 +198,7 @@ func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) 
 		objects = append(objects, pod)
 	}
 	var out bytes.Buffer
-	if err := manifest.Dump(t.Context(), apitest.New(t, fixture.Now, objects...), fixture.Now(), &out); err != nil {
+	if err := manifest.Dump(t.Context(), apitest.New(t, enginetest.Now, objects...), enginetest.Now(), &out); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), secret) {

@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/access"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -95,11 +95,11 @@ func (p *pod) node() {
 
 // start begins as the controller does, and returns whom AWS takes it for: the role's name.
 func (p *pod) whoAmI() (string, error) {
-	cfg, err := access.Load(p.t.Context(), access.Options{AppID: "dovetail-test"})
+	cfg, err := session.Load(p.t.Context(), session.Options{AppID: "dovetail-test"})
 	if err != nil {
 		return "", err
 	}
-	if err := access.Authenticate(p.t.Context(), cfg, os.Getenv); err != nil {
+	if err := session.Authenticate(p.t.Context(), cfg, os.Getenv); err != nil {
 		return "", err
 	}
 	who, err := sts.NewFromConfig(cfg).GetCallerIdentity(p.t.Context(), &sts.GetCallerIdentityInput{})
@@ -244,7 +244,7 @@ func TestRegion(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPod(t)
 			tc.prepare(p)
-			cfg, err := access.Load(t.Context(), access.Options{})
+			cfg, err := session.Load(t.Context(), session.Options{})
 			if cfg.Region != tc.region || (err == nil) != (tc.region != "") {
 				t.Errorf("region %q, error %v", cfg.Region, err)
 			}
@@ -258,16 +258,16 @@ func TestRegion(t *testing.T) {
 // observed collects what an observer is told.
 type observed struct {
 	mu              sync.Mutex
-	calls, attempts []access.Seen
+	calls, attempts []session.Seen
 }
 
-func (o *observed) Call(s access.Seen) {
+func (o *observed) Call(s session.Seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls = append(o.calls, s)
 }
 
-func (o *observed) Attempt(s access.Seen) {
+func (o *observed) Attempt(s session.Seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.attempts = append(o.attempts, s)
@@ -277,7 +277,7 @@ func TestCallsAreObserved(t *testing.T) {
 	p := newPod(t)
 	p.set("AWS_ACCESS_KEY_ID", "test", "AWS_SECRET_ACCESS_KEY", "test")
 	o := &observed{}
-	cfg, err := access.Load(t.Context(), access.Options{Observer: o})
+	cfg, err := session.Load(t.Context(), session.Options{Observer: o})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestCallsAreObserved(t *testing.T) {
 	if _, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err == nil {
 		t.Fatal("a call that is refused succeeds")
 	}
-	show := func(all []access.Seen) (out []string) {
+	show := func(all []session.Seen) (out []string) {
 		for _, s := range all {
 			if s.Took <= 0 || s.Took > time.Minute {
 				t.Errorf("%+v", s)
@@ -309,7 +309,7 @@ func TestCallsAreObserved(t *testing.T) {
 
 // Explain is about the next step of whoever reads it.
 func TestExplain(t *testing.T) {
-	call := access.Call{Service: "eks", Action: "DescribeCluster", Otherwise: "set --cluster-endpoint"}
+	call := session.Call{Service: "eks", Action: "DescribeCluster", Otherwise: "set --cluster-endpoint"}
 	for _, tc := range []struct {
 		fault awsim.Fault
 		says  []string
@@ -325,7 +325,7 @@ func TestExplain(t *testing.T) {
 		tc.fault.Times = 9
 		w.Sim.Inject(tc.fault)
 		_, err := ec2.NewFromConfig(w.Config).DescribeSubnets(context.Background(), &ec2.DescribeSubnetsInput{})
-		got := access.Explain(call, "us-east-1", err)
+		got := session.Explain(call, "us-east-1", err)
 		if got == nil || !errors.Is(got, err) && !strings.Contains(got.Error(), "eks:DescribeCluster") {
 			t.Fatalf("got %v", got)
 		}
@@ -335,7 +335,7 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if err := access.Explain(call, "us-east-1", nil); err != nil {
+	if err := session.Explain(call, "us-east-1", nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // meter notes what is counted.
 type meter struct {
-	cloud.Unmeasured
+	cloudprovider.Unmeasured
 	mu      sync.Mutex
 	failed  []string // zone/zoneID/capacityType/reason
 	batched []string // batcher:size
@@ -69,7 +69,7 @@ func opened(t *testing.T, items int, change ...func(*awsv1.EC2NodeClass)) *shop 
 
 // bought is what a launch comes to.
 type bought struct {
-	cloud.Launched
+	cloudprovider.Launched
 	err error
 }
 
@@ -79,7 +79,7 @@ func (s *shop) together(claims ...*karpv1.NodeClaim) []bought {
 	var done sync.WaitGroup
 	for n, c := range claims {
 		if c.Annotations[karpv1.AnnotationLaunch] == "" {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
 		enrolled := c.DeepCopy()
 		done.Go(func() {
@@ -113,12 +113,12 @@ func alike(n int) (all []*karpv1.NodeClaim) {
 }
 
 func scarce(err error) bool {
-	var capacity *cloud.InsufficientCapacityError
+	var capacity *cloudprovider.InsufficientCapacityError
 	return errors.As(err, &capacity)
 }
 
 func reasonOf(err error) string {
-	var create *cloud.CreateError
+	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) {
 		return ""
 	}
@@ -132,7 +132,7 @@ func TestLaunchingTogether(t *testing.T) {
 		ids := map[string]bool{}
 		for n, b := range s.together(claims...) {
 			ids[b.ProviderID] = true
-			if ticket, ok := cloud.ParseTicket(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
+			if ticket, ok := cloudprovider.ParseTicket(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
 				t.Errorf("%s: %v, annotation %v", claims[n].Name, b.err, claims[n].Annotations)
 			}
 		}
@@ -283,7 +283,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 		before := s.called("DescribeInstances")
 		both(func(n int) {
 			i, err := c.Get(t.Context(), ids[n])
-			if n == 0 && (err != nil || i.ProviderID != ids[0]) || n == 1 && !errors.Is(err, cloud.ErrNotFound) {
+			if n == 0 && (err != nil || i.ProviderID != ids[0]) || n == 1 && !errors.Is(err, cloudprovider.ErrNotFound) {
 				t.Errorf("%s: %s, %v", ids[n], i.ProviderID, err)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -189,7 +189,7 @@ func TestDriftOfWhatWasSelected(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Clock.Advance(5 * time.Minute)
-		if got, err := c.Drift(t.Context(), class, node); got != "" || !errors.Is(err, cloud.ErrNotFound) {
+		if got, err := c.Drift(t.Context(), class, node); got != "" || !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("drift %q, %v", got, err)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -38,7 +38,7 @@ func poolOf(class string, requirements ...karpv1.Requirement) karpv1.NodePool {
 }
 
 // checked resolves a class, writes down what it comes to, and returns the verdict.
-func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloud.Condition, cloud.Resolution) {
+func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloudprovider.Condition, cloudprovider.Resolution) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
 	conditions := class.Status.Conditions

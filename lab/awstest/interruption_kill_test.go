@@ -18,9 +18,9 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
-	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
-	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metric"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
 // pulse is a process that dies when the API server has made so many deletions for it, in the midst of whatever else it does:
@@ -64,19 +64,19 @@ func process(t testing.TB, w *world, p *pulse) int {
 	cfg := w.config("uid-1")
 	cfg.AWS.HTTPClient = p
 	c := w.start(cfg)
-	metrics, err := metric.New(prometheus.NewRegistry())
+	metrics, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard, err := interrupt.NewMetrics(prometheus.NewRegistry())
+	heard, err := interruption.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log, events := slog.New(slog.DiscardHandler), event.NewRecorder(&record.FakeRecorder{}, w.Clock.Now)
-	queue := &interrupt.Queue{
+	queue := &interruption.Queue{
 		Source: c.InterruptionQueue(queueName), Metrics: heard, Log: log, Now: w.Clock.Now,
-		Actor:    &interrupt.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
-		Standing: &interrupt.Standing{Client: p, Events: events, Log: log, Now: w.Clock.Now},
+		Actor:    &interruption.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
+		Standing: &interruption.Standing{Client: p, Events: events, Log: log, Now: w.Clock.Now},
 	}
 	var readers sync.WaitGroup
 	for range 8 { // as many as the controller has while messages pile up
@@ -104,12 +104,12 @@ func killedHalfWay(t testing.TB, n int) time.Duration {
 	}
 	claims := make([]*karpv1.NodeClaim, n)
 	for i := range n {
-		claims[i] = fixture.Claim(fmt.Sprint("general-", i), fixture.Initialized)
+		claims[i] = controllertest.Claim(fmt.Sprint("general-", i), controllertest.Initialized)
 		if err := w.Sim.SQS().Send(queueName, eventBridge(spotWarning, `{"instance-id":"i-`+claims[i].Name+`","instance-action":"terminate"}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	api := fixture.NewCrowd(claims)
+	api := controllertest.NewCrowd(claims)
 	began := time.Now()
 	first := &pulse{Client: api, http: w.Config.HTTPClient}
 	first.left.Store(int64(n / 2))

@@ -13,7 +13,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -31,7 +31,7 @@ func (authMap) NodeWebhooks(context.Context) ([]join.Webhook, error) { return ni
 const nodeRoleARN = "arn:aws:iam::111122223333:role/KarpenterNodeRole-blue"
 
 // joining is the condition NodesCanJoin as the class is resolved now.
-func joining(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloud.Condition {
+func joining(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloudprovider.Condition {
 	t.Helper()
 	for _, condition := range c.ResolveNodeClass(t.Context(), class).Conditions {
 		if condition.Type == awsv1.ConditionNodesCanJoin {
@@ -39,7 +39,7 @@ func joining(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloud.Condit
 		}
 	}
 	t.Fatal("there is no condition NodesCanJoin")
-	return cloud.Condition{}
+	return cloudprovider.Condition{}
 }
 
 func unmapNodes(t *testing.T, w *world) *eks.Client {
@@ -143,24 +143,24 @@ func TestExplainJoin(t *testing.T) {
 	late.Status.ProviderID = launched.ProviderID
 	id := launched.ProviderID[strings.LastIndexByte(launched.ProviderID, '/')+1:]
 	w.Clock.Advance(time.Minute)
-	first := func() cloud.Finding {
+	first := func() cloudprovider.Finding {
 		t.Helper()
 		found, err := c.ExplainJoin(t.Context(), late, class)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, _ := cloud.First(found)
+		f, _ := cloudprovider.First(found)
 		return f
 	}
 	if f := first(); f.Cause != "" {
 		t.Errorf("nothing is wrong, and found is %+v", f)
 	}
 	w.Sim.AppendConsole(id, "kubelet: \"Unable to register node with API server\" err=\"Unauthorized\"\n")
-	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloud.Likely || f.Scope != "role/KarpenterNodeRole-blue" {
+	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Likely || f.Scope != "role/KarpenterNodeRole-blue" {
 		t.Errorf("by its console, and the role is mapped: %+v", f)
 	}
 	w.Sim.Inject(awsim.Fault{Service: "eks", Action: "ListAccessEntries", Error: &wire.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}})
-	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloud.Certain {
+	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Certain {
 		t.Errorf("by its console, and the mapping cannot be looked at: %+v", f)
 	}
 	unmapNodes(t, w)

@@ -19,7 +19,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -191,7 +191,7 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	c = w.start(w.config("uid-1"))
 	class.Status.Subnets = class.Status.Subnets[1:]
 	_, err := c.Launch(t.Context(), general, class)
-	var create *cloud.CreateError
+	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || create.Reason != "LaunchOutcomeUnknown" {
 		t.Fatalf("want to wait, got %v", err)
 	}
@@ -210,7 +210,7 @@ func TestRefusedLaunch(t *testing.T) {
 	resolve(t, c, class)
 	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
 	_, err := c.Launch(t.Context(), general, class)
-	var create *cloud.CreateError
+	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || create.Reason != "Unauthorized" {
 		t.Fatalf("want reason Unauthorized, got %v", err)
 	}
@@ -239,7 +239,7 @@ func TestFindByClaim(t *testing.T) {
 	if others, err := next.FindByClaim(t.Context(), other); err == nil {
 		t.Errorf("found %d for a claim that the process before may have launched just now", len(others))
 	}
-	other.Annotations = map[string]string{karpv1.AnnotationLaunch: cloud.Unlaunched}
+	other.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
 	if others, err := next.FindByClaim(t.Context(), other); err != nil || len(others) != 0 {
 		t.Errorf("found %d for a claim that nobody has launched, %v", len(others), err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func TestLifeOfAnInstance(t *testing.T) {
@@ -56,7 +56,7 @@ func TestLifeOfAnInstance(t *testing.T) {
 
 	t.Run("not shown by EC2 yet, and known all the same", func(t *testing.T) {
 		seen, err := c.Get(t.Context(), got.ProviderID)
-		if err != nil || seen.State != cloud.Pending || seen.Owner != cloud.Ours {
+		if err != nil || seen.State != cloudprovider.Pending || seen.Owner != cloudprovider.Ours {
 			t.Errorf("%+v, %v", seen, err)
 		}
 		if all, err := c.List(t.Context()); err != nil || len(all) != 1 {
@@ -70,7 +70,7 @@ func TestLifeOfAnInstance(t *testing.T) {
 			t.Fatalf("listed %d, %v", len(all), err)
 		}
 		seen := all[0]
-		if seen.State != cloud.Running || seen.ProviderID != got.ProviderID || seen.NodeClaim != "general-1" || seen.Owner != cloud.Ours ||
+		if seen.State != cloudprovider.Running || seen.ProviderID != got.ProviderID || seen.NodeClaim != "general-1" || seen.Owner != cloudprovider.Ours ||
 			seen.SubnetID != i.SubnetID || len(seen.SecurityGroupIDs) == 0 || seen.Tags["team"] != "a" || seen.CapacityType != "on-demand" {
 			t.Errorf("%+v", seen)
 		}
@@ -85,10 +85,10 @@ func TestLifeOfAnInstance(t *testing.T) {
 			t.Errorf("TerminateInstances was called %d times", n)
 		}
 		w.settle()
-		if err := c.Terminate(t.Context(), got.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+		if err := c.Terminate(t.Context(), got.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("terminating what is gone: %v", err)
 		}
-		if _, err := c.Get(t.Context(), got.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+		if _, err := c.Get(t.Context(), got.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("reading what is gone: %v", err)
 		}
 		if all, err := c.List(t.Context()); err != nil || len(all) != 0 {
@@ -102,14 +102,14 @@ func TestUnknownInstance(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	const id = "aws:///us-east-1a/i-0123456789abcdef0"
-	if _, err := c.Get(t.Context(), id); !errors.Is(err, instance.ErrNotVisible) || errors.Is(err, cloud.ErrNotFound) {
+	if _, err := c.Get(t.Context(), id); !errors.Is(err, instance.ErrNotVisible) || errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Errorf("right after the start: %v", err)
 	}
 	w.Clock.Advance(instance.VisibleWithin)
-	if _, err := c.Get(t.Context(), id); !errors.Is(err, cloud.ErrNotFound) {
+	if _, err := c.Get(t.Context(), id); !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Errorf("later: %v", err)
 	}
-	if err := c.Terminate(t.Context(), id); !errors.Is(err, cloud.ErrNotFound) {
+	if err := c.Terminate(t.Context(), id); !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Errorf("terminate: %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestSameClusterNameTwice(t *testing.T) {
 		t.Fatal("two clusters share an instance")
 	}
 	w.settle()
-	owners := map[string]cloud.Ownership{}
+	owners := map[string]cloudprovider.Ownership{}
 	all, err := green.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestSameClusterNameTwice(t *testing.T) {
 	for _, i := range all {
 		owners[i.ProviderID] = i.Owner
 	}
-	if owners[got.ProviderID] != cloud.Foreign || owners[other.ProviderID] != cloud.Ours {
+	if owners[got.ProviderID] != cloudprovider.Foreign || owners[other.ProviderID] != cloudprovider.Ours {
 		t.Errorf("the second cluster sees %v", owners)
 	}
 	if err := green.Terminate(t.Context(), got.ProviderID); !errors.Is(err, identity.ErrNotOurs) {

@@ -31,8 +31,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
@@ -159,7 +159,7 @@ func (s *story) startGathering(window batch.Window) {
 	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
 	s.now = launch.New(launch.Config{
 		EC2: api, Identity: s.who, Templates: launch.NewTemplates(api, s.who, s.Clock.Now), Instances: s.ends, Addresses: addresses,
-		Scarcity: scarcity.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		Scarcity: unavailableofferings.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -233,7 +233,7 @@ func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim,
 		}
 	}
 	for _, p := range providers {
-		over = over && errors.Is(s.ends.Terminate(ctx, p), cloud.ErrNotFound)
+		over = over && errors.Is(s.ends.Terminate(ctx, p), cloudprovider.ErrNotFound)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +295,7 @@ func (s *stage) tell(t *testing.T, seed uint64) {
 	for n := range 1 + dice.IntN(6) {
 		c := claim(fmt.Sprintf("seed-%d-%d", seed, n), onDemand, in(corev1.LabelTopologyZone, []string{"us-east-1a", "us-east-1b"}[dice.IntN(4)/3]))
 		if dice.IntN(8) > 0 {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
 		story.book = append(story.book, &entry{claim: c})
 	}
@@ -382,7 +382,7 @@ func TestDeletedAfterALostLaunch(t *testing.T) {
 		var launches sync.WaitGroup
 		for n, c := range []**karpv1.NodeClaim{&s.kept, &s.deleted} {
 			*c = claim(fmt.Sprintf("claim-%d", n), onDemand)
-			metav1.SetMetaDataAnnotation(&(*c).ObjectMeta, karpv1.AnnotationLaunch, cloud.Unlaunched)
+			metav1.SetMetaDataAnnotation(&(*c).ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 			launches.Go(func() {
 				order := launch.Order{Claim: (*c).DeepCopy(), Class: s.class, Types: s.types}
 				_, err := s.now.LaunchTogether(t.Context(), order, func(_ context.Context, mark string) error {

@@ -11,8 +11,8 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -97,7 +97,7 @@ func TestNoCapacity(t *testing.T) {
 	general := claim("general-1", onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"), in(corev1.LabelTopologyZone, "us-east-1a"))
 	w.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: "us-east-1a", Lifecycle: "on-demand"}, 0)
 	_, err := c.Launch(t.Context(), general, class)
-	var scarce *cloud.InsufficientCapacityError
+	var scarce *cloudprovider.InsufficientCapacityError
 	if !errors.As(err, &scarce) || !strings.Contains(err.Error(), "m5.large/us-east-1a") {
 		t.Fatalf("want insufficient capacity, got %v", err)
 	}
@@ -115,7 +115,7 @@ func TestNoCapacity(t *testing.T) {
 	if _, err := c.Launch(t.Context(), claim("general-2", general.Spec.Requirements...), class); !errors.As(err, &scarce) || w.called("CreateFleet") != calls {
 		t.Errorf("EC2 was asked again for what it does not have: %v", err)
 	}
-	w.Clock.Advance(scarcity.For)
+	w.Clock.Advance(unavailableofferings.For)
 	if !available("us-east-1a") {
 		t.Error("three minutes later the offering is not tried again")
 	}
@@ -139,7 +139,7 @@ func TestErrorsOfAFleet(t *testing.T) {
 			resolve(t, c, class)
 			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: tc.fault})
 			_, err := c.Launch(t.Context(), claim("general-1", onDemand), class)
-			var create *cloud.CreateError
+			var create *cloudprovider.CreateError
 			if !errors.As(err, &create) || create.Reason != tc.reason || !strings.Contains(create.Message, tc.fault.Message) {
 				t.Errorf("want reason %s, got %v", tc.reason, err)
 			}

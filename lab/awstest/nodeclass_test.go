@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
-func conditionOf(r cloud.Resolution, typ string) cloud.Condition {
+func conditionOf(r cloudprovider.Resolution, typ string) cloudprovider.Condition {
 	for _, c := range r.Conditions {
 		if c.Type == typ {
 			return c
 		}
 	}
-	return cloud.Condition{Type: typ, Status: "unchanged"}
+	return cloudprovider.Condition{Type: typ, Status: "unchanged"}
 }
 
 func TestWhatANodeClassComesTo(t *testing.T) {

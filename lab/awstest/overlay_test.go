@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
@@ -97,7 +97,7 @@ func TestLaunchOverlaid(t *testing.T) {
 		c.Spec.Resources.Requests = corev1.ResourceList{device: resource.MustParse("1")}
 		return c
 	}
-	launch := func(cfg aws.Config, w *world) (cloud.Launched, error) {
+	launch := func(cfg aws.Config, w *world) (cloudprovider.Launched, error) {
 		c := w.start(cfg)
 		class := nodeClass("default")
 		resolve(t, c, class)
@@ -105,7 +105,7 @@ func TestLaunchOverlaid(t *testing.T) {
 	}
 
 	w := newWorld(t)
-	var scarce *cloud.InsufficientCapacityError
+	var scarce *cloudprovider.InsufficientCapacityError
 	if _, err := launch(w.config("uid-1"), w); !errors.As(err, &scarce) {
 		t.Errorf("without the overlay: %v, want insufficient capacity", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -103,14 +103,14 @@ func TestInstancesOfKarpenterAreAdopted(t *testing.T) {
 	providerID, id := w.karpenters(before, class)
 	c := w.start(w.asKnown("uid-1"))
 	all, err := c.List(t.Context())
-	if err != nil || len(all) != 1 || all[0].Owner != cloud.Adoptable {
+	if err != nil || len(all) != 1 || all[0].Owner != cloudprovider.Adoptable {
 		t.Fatalf("listed %+v, %v; want one that is adoptable", all, err)
 	}
 	if err := c.Adopt(t.Context(), all[0]); err != nil {
 		t.Fatal(err)
 	}
 	adopted, err := c.Get(t.Context(), providerID)
-	if err != nil || adopted.Owner != cloud.Ours || adopted.NodeClaimUID != "uid-of-general-1" {
+	if err != nil || adopted.Owner != cloudprovider.Ours || adopted.NodeClaimUID != "uid-of-general-1" {
 		t.Fatalf("after adoption: %+v, %v", adopted, err)
 	}
 	other := w.start(w.asKnown("uid-2"))
@@ -159,7 +159,7 @@ func TestInstancesThatNobodyKnowsAreLeftAlone(t *testing.T) {
 		t.Errorf("tag: %v", err)
 	}
 	all, err := c.List(t.Context())
-	if err != nil || len(all) != 1 || all[0].Owner != cloud.Unknown {
+	if err != nil || len(all) != 1 || all[0].Owner != cloudprovider.Unknown {
 		t.Fatalf("listed %+v, %v", all, err)
 	}
 	if err := c.Adopt(t.Context(), all[0]); !errors.Is(err, identity.ErrNotOurs) {
@@ -265,7 +265,7 @@ func TestIdentityWhenEKSDoesNotSay(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = c.Preflight(t.Context(), local)
-			if (err == nil) != tc.starts || errors.Is(err, cloud.ErrIdentityMismatch) != tc.mismatched {
+			if (err == nil) != tc.starts || errors.Is(err, cloudprovider.ErrIdentityMismatch) != tc.mismatched {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -283,7 +283,7 @@ func TestNameThatComesToNameAnotherCluster(t *testing.T) {
 	if err := w.Sim.SeedCluster(takeOver); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.RefreshVersion(t.Context()); !errors.Is(err, cloud.ErrIdentityMismatch) || !strings.Contains(err.Error(), "https://new.example.com") {
+	if err := c.RefreshVersion(t.Context()); !errors.Is(err, cloudprovider.ErrIdentityMismatch) || !strings.Contains(err.Error(), "https://new.example.com") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -125,7 +125,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 			w.Sim.ClearFaults()
 			w.Sim.Inject(bad)
 			_, err := w.start(w.config("uid-1")).Launch(t.Context(), claim("near-3", onDemand), class)
-			var create *cloud.CreateError
+			var create *cloudprovider.CreateError
 			if !errors.As(err, &create) || create.Reason != "PlacementGroupResolutionFailed" {
 				t.Error(err)
 			}
@@ -136,7 +136,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 		lost := class.DeepCopy()
 		lost.Spec.PlacementGroupSelector.Name = "none"
 		_, err := c.Launch(t.Context(), claim("near-4", onDemand), lost)
-		var unready *cloud.NodeClassNotReadyError
+		var unready *cloudprovider.NodeClassNotReadyError
 		if !errors.As(err, &unready) {
 			t.Error(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -48,8 +48,8 @@ func (w *world) iamCalls() func() int {
 }
 
 // collected lets a controller look through the profiles, every half hour for so long.
-func (w *world) collected(c *aws.Cloud, d time.Duration, use cloud.ProfileUse) (gone []string, errs error) {
-	ask := func(context.Context) (cloud.ProfileUse, error) { return use, nil }
+func (w *world) collected(c *aws.Cloud, d time.Duration, use cloudprovider.ProfileUse) (gone []string, errs error) {
+	ask := func(context.Context) (cloudprovider.ProfileUse, error) { return use, nil }
 	for passed := time.Duration(0); ; passed += 30 * time.Minute {
 		names, err := c.CollectInstanceProfiles(context.Background(), ask)
 		gone, errs = append(gone, names...), errors.Join(errs, err)
@@ -60,8 +60,8 @@ func (w *world) collected(c *aws.Cloud, d time.Duration, use cloud.ProfileUse) (
 	}
 }
 
-func names(all ...string) cloud.ProfileUse {
-	use := cloud.ProfileUse{Names: map[string]bool{}}
+func names(all ...string) cloudprovider.ProfileUse {
+	use := cloudprovider.ProfileUse{Names: map[string]bool{}}
 	for _, n := range all {
 		use.Names[n] = true
 	}

@@ -12,7 +12,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // each does it for all claims, so many at a time, and one every pause as nodes join.
@@ -35,7 +35,7 @@ func each(t *testing.T, claims []*karpv1.NodeClaim, workers int, pause time.Dura
 func launchTogether(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) {
 	t.Helper()
 	each(t, claims, len(claims), 0, func(one *karpv1.NodeClaim) error {
-		one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloud.Unlaunched}
+		one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
 		got, err := c.LaunchTogether(context.Background(), one, class, func(context.Context, string) error { return nil })
 		one.Status.ProviderID, one.Status.ImageID = got.ProviderID, got.ImageID
 		for key, value := range got.Labels {

@@ -12,17 +12,17 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func ptr[T any](v T) *T { return &v }
 
-func gone(err error) bool { return errors.Is(err, cloud.ErrNotFound) }
+func gone(err error) bool { return errors.Is(err, cloudprovider.ErrNotFound) }
 
 // ordered is one launch: what was asked of EC2, and what came of it.
 type ordered struct {
 	fleet, template url.Values
-	got             cloud.Launched
+	got             cloudprovider.Launched
 	err             error
 }
 
@@ -175,7 +175,7 @@ func TestLaunchesThatAreNotMade(t *testing.T) {
 		s := opened(t, 1)
 		s.class.Spec.Tags["karpenter.sh/nodepool"] = "other"
 		b := s.buy("x", onDemand)
-		var unready *cloud.NodeClassNotReadyError
+		var unready *cloudprovider.NodeClassNotReadyError
 		if !errors.As(b.err, &unready) || s.called("CreateFleet") != 0 {
 			t.Errorf("%v, %d calls", b.err, s.called("CreateFleet"))
 		}

@@ -13,7 +13,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
@@ -217,7 +217,7 @@ func TestReservationIsUsedUpMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := mine.Launch(t.Context(), claim("mine", in(karpv1.LabelCapacityType, "reserved")), class)
-	var scarce *cloud.InsufficientCapacityError
+	var scarce *cloudprovider.InsufficientCapacityError
 	if !errors.As(err, &scarce) {
 		t.Fatalf("want insufficient capacity, got %v", err)
 	}
@@ -277,7 +277,7 @@ func TestOpenReservationUnasked(t *testing.T) {
 		}
 		w.settle()
 		seen, err := c.Get(t.Context(), got.ProviderID)
-		if err != nil || seen.CapacityType != "on-demand" || seen.Reservation != (cloud.Reservation{}) {
+		if err != nil || seen.CapacityType != "on-demand" || seen.Reservation != (cloudprovider.Reservation{}) {
 			t.Errorf("%s: read as %s, %+v, %v", name, seen.CapacityType, seen.Reservation, err)
 		}
 		in := w.Sim.Instances()[len(w.Sim.Instances())-1].CapacityReservationID

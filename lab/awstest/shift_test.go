@@ -14,7 +14,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -73,7 +73,7 @@ func TestZonalShift(t *testing.T) {
 	if got := sold(); got["us-east-1a"] || !got["us-east-1b"] || !slices.Equal(c.ShiftedZones(), []string{id}) {
 		t.Errorf("sold in %v, shifted %v", got, c.ShiftedZones())
 	}
-	var scarce *cloud.InsufficientCapacityError
+	var scarce *cloudprovider.InsufficientCapacityError
 	if _, err := c.Launch(t.Context(), claim("a", onDemand, in(corev1.LabelTopologyZone, "us-east-1a")), class); !errors.As(err, &scarce) {
 		t.Errorf("launched in the zone: %v", err)
 	}
@@ -153,12 +153,12 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 			"named":      func(id string) error { return c.Name(t.Context(), id, "node", "claim") },
 		} {
 			blind(4)
-			if err := ask(a); err == nil || errors.Is(err, cloud.ErrNotFound) || !strings.Contains(err.Error(), "keeps away") {
+			if err := ask(a); err == nil || errors.Is(err, cloudprovider.ErrNotFound) || !strings.Contains(err.Error(), "keeps away") {
 				t.Errorf("%s: %v", what, err)
 			}
 			w.Sim.ClearFaults()
 			blind(4)
-			if err := ask(b); !errors.Is(err, cloud.ErrNotFound) {
+			if err := ask(b); !errors.Is(err, cloudprovider.ErrNotFound) {
 				t.Errorf("%s in another zone: %v", what, err)
 			}
 			w.Sim.ClearFaults()
@@ -172,7 +172,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 			t.Error(err)
 		}
 		w.Clock.Advance(time.Minute)
-		if err := c.Terminate(t.Context(), a); !errors.Is(err, cloud.ErrNotFound) {
+		if err := c.Terminate(t.Context(), a); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("once it is terminated: %v", err)
 		}
 		if got := listed(); !slices.Equal(got, sorted(a2, b)) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -205,7 +205,7 @@ func TestIsolatedVPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle()
-	if err := c.Terminate(t.Context(), got.ProviderID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
+	if err := c.Terminate(t.Context(), got.ProviderID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := c.DeleteNodeClassResources(t.Context(), class); err != nil {

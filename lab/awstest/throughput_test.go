@@ -13,7 +13,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // BenchmarkLaunch launches a thousand claims, a hundred at a time as the controller does, and prints how many come to be a
@@ -44,7 +44,7 @@ func BenchmarkLaunch(b *testing.B) {
 							_, err := c.Launch(context.Background(), one, class)
 							return err
 						}
-						one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloud.Unlaunched}
+						one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
 						_, err := c.LaunchTogether(context.Background(), one, class, func(context.Context, string) error { return nil })
 						return err
 					})

@@ -12,7 +12,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -50,7 +50,7 @@ func TestUserDataOfInstances(t *testing.T) {
 		cfg := w.config("uid-1")
 		cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), "1.32"
 		_, err := w.start(cfg).Launch(t.Context(), claim("general-1", onDemand), class)
-		var notReady *cloud.NodeClassNotReadyError
+		var notReady *cloudprovider.NodeClassNotReadyError
 		if !errors.As(err, &notReady) || w.called("CreateLaunchTemplate") != 0 || w.called("CreateFleet") != 0 {
 			t.Errorf("%d launch templates, %d fleets, error %v", w.called("CreateLaunchTemplate"), w.called("CreateFleet"), err)
 		}
@@ -63,7 +63,7 @@ func TestUserDataOfInstances(t *testing.T) {
 			c, claim := w.start(w.config("uid-1")), claim("general-1", onDemand, in("example.com/team", "x'$(touch /tmp/pwn)'"))
 			resolve(t, c, class)
 			_, err := c.Launch(t.Context(), claim, class)
-			var failed *cloud.CreateError
+			var failed *cloudprovider.CreateError
 			if !errors.As(err, &failed) || failed.Reason != "UserDataNotEncodable" || !strings.Contains(failed.Message, `label "example.com/team"`) {
 				t.Errorf("%s: %v", family, err)
 			}
@@ -86,7 +86,7 @@ func TestUserDataOfInstances(t *testing.T) {
 		class.Spec.UserData = "echo hello"
 		resolve(t, c, class)
 		_, err := c.Launch(t.Context(), claim("general-1", onDemand), class)
-		var failed *cloud.CreateError
+		var failed *cloudprovider.CreateError
 		if !errors.As(err, &failed) || !strings.Contains(err.Error(), "spec.userData: parse TOML") || w.called("CreateLaunchTemplate") != 0 {
 			t.Errorf("%d launch templates, error %v", w.called("CreateLaunchTemplate"), err)
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
-	"github.com/dovetail-k8s/dovetail/internal/controller/fixture"
-	"github.com/dovetail-k8s/dovetail/internal/controller/interrupt"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
 const queueName = "interruptions"
@@ -28,11 +28,11 @@ const queueName = "interruptions"
 // ward is an account with instances of claims, and the controllers that follow what is said of them.
 type ward struct {
 	*world
-	*fixture.Fixture
+	*controllertest.Fixture
 	cloud   *aws.Cloud
-	queue   *interrupt.Queue
-	status  *interrupt.Status
-	metrics *interrupt.Metrics
+	queue   *interruption.Queue
+	status  *interruption.Status
+	metrics *interruption.Metrics
 	log     *strings.Builder
 }
 
@@ -44,7 +44,7 @@ func newWard(t *testing.T, names ...string) *ward {
 		t.Fatal(err)
 	}
 	w.cloud = w.start(w.config("uid-1"))
-	w.Fixture = fixture.New(t, fixture.Pool("general"))
+	w.Fixture = controllertest.New(t, controllertest.Pool("general"))
 	w.Fixture.Clock = w.world.Clock.Now()
 	class := nodeClass("default")
 	resolve(t, w.cloud, class)
@@ -82,18 +82,18 @@ func (w *ward) launch(name string, class *awsv1.EC2NodeClass) {
 func (w *ward) restart() {
 	w.world.t.Helper()
 	var err error
-	if w.metrics, err = interrupt.NewMetrics(prometheus.NewRegistry()); err != nil {
+	if w.metrics, err = interruption.NewMetrics(prometheus.NewRegistry()); err != nil {
 		w.world.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	actor := &interrupt.Actor{
+	actor := &interruption.Actor{
 		Client: w.API, Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: w.Fixture.Metrics, Log: log, Now: w.world.Clock.Now,
 	}
-	w.queue = &interrupt.Queue{
+	w.queue = &interruption.Queue{
 		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,
-		Standing: &interrupt.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
+		Standing: &interruption.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
 	}
-	w.status = &interrupt.Status{Clinic: w.cloud, Actor: actor, Standing: w.queue.Standing, Metrics: w.metrics, Log: log}
+	w.status = &interruption.Status{Clinic: w.cloud, Actor: actor, Standing: w.queue.Standing, Metrics: w.metrics, Log: log}
 }
 
 // instance is the ID of a claim's instance.
@@ -218,7 +218,7 @@ func reasons(said []string) map[string]int {
 
 // pool is what the NodePool says of the queue.
 func (w *ward) pool() (metav1.Condition, bool) {
-	pool := fixture.Pool("general")
+	pool := controllertest.Pool("general")
 	w.Get(pool)
 	return condition.Get(pool, karpv1.ConditionInterruptionQueueUnavailable)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
@@ -156,7 +156,7 @@ var onDemand = in(karpv1.LabelCapacityType, "on-demand")
 func (w *world) living() []awsim.Instance {
 	var out []awsim.Instance
 	for _, i := range w.Sim.Instances() {
-		if i.State == string(cloud.Pending) || i.State == string(cloud.Running) {
+		if i.State == string(cloudprovider.Pending) || i.State == string(cloudprovider.Running) {
 			out = append(out, i)
 		}
 	}

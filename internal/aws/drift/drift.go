@@ -11,7 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // The reasons, in the order in which they are looked for.
@@ -50,7 +50,7 @@ func Image(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, mapped string) (b
 type Facts struct {
 	Class    *awsv1.EC2NodeClass
 	Claim    *karpv1.NodeClaim
-	Instance cloud.Instance
+	Instance cloudprovider.Instance
 	// GroupID is the placement group that the class asks for now; empty if none.
 	GroupID string
 }

@@ -8,7 +8,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // stamps are hash and version of an object; empty ones are missing.
@@ -87,7 +87,7 @@ func TestDynamic(t *testing.T) {
 		{"aws row 149: as many groups, another one", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-3"} }}, SecurityGroup, false},
 		{"another subnet", []func(*Facts){subnet}, Subnet, false},
 		{"another reservation", []func(*Facts){reservation}, CapacityReservation, false},
-		{"no reservation, though the class has some", []func(*Facts){func(f *Facts) { f.Instance.Reservation = cloud.Reservation{} }}, "", false},
+		{"no reservation, though the class has some", []func(*Facts){func(f *Facts) { f.Instance.Reservation = cloudprovider.Reservation{} }}, "", false},
 		{"another placement group", []func(*Facts){placed}, PlacementGroup, false},
 		{"no placement group any more", []func(*Facts){func(f *Facts) { f.GroupID = "" }}, PlacementGroup, false},
 		{"in no placement group yet", []func(*Facts){func(f *Facts) { f.Claim.Labels = nil }}, PlacementGroup, false},
@@ -108,7 +108,7 @@ func TestDynamic(t *testing.T) {
 					CapacityReservations: []awsv1.CapacityReservation{{ID: "cr-1"}},
 				}},
 				Claim:    &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{awsv1.LabelPlacementGroupID: "pg-1"}}},
-				Instance: cloud.Instance{ID: "i-1", SecurityGroupIDs: []string{"sg-1", "sg-2"}, SubnetID: "subnet-2", Reservation: cloud.Reservation{ID: "cr-1"}},
+				Instance: cloudprovider.Instance{ID: "i-1", SecurityGroupIDs: []string{"sg-1", "sg-2"}, SubnetID: "subnet-2", Reservation: cloudprovider.Reservation{ID: "cr-1"}},
 				GroupID:  "pg-1",
 			}
 			before := slices.Clone(f.Instance.SecurityGroupIDs)

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
 // The reasons of a no.
@@ -61,19 +61,19 @@ type Verdict struct {
 func Check(ctx context.Context, api API, q Question) (Verdict, error) {
 	r, err := q.Prepare(ctx)
 	switch {
-	case fault.Is(err, fault.Unauthorized):
+	case awserrors.Is(err, awserrors.Unauthorized):
 		return refused(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
-	case fault.Is(err, fault.UserDataTooLarge):
-		return Verdict{UserDataTooLarge, "spec.userData and what is added to it exceed what EC2 takes: " + fault.Plain(err).Error()}, nil
+	case awserrors.Is(err, awserrors.UserDataTooLarge):
+		return Verdict{UserDataTooLarge, "spec.userData and what is added to it exceed what EC2 takes: " + awserrors.Plain(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
 	r.Fleet.DryRun = aws.Bool(true)
 	_, err = api.CreateFleet(ctx, r.Fleet, once)
 	switch {
-	case fault.Is(err, fault.Unauthorized):
+	case awserrors.Is(err, awserrors.Unauthorized):
 		return refused(CreateFleet, "ec2:CreateFleet", err), nil
-	case !fault.Is(err, fault.DryRun):
+	case !awserrors.Is(err, awserrors.DryRun):
 		return Verdict{}, fmt.Errorf("dry run of CreateFleet: %w", orNoAnswer(err))
 	}
 	return q.run(ctx, api, r.Runs)
@@ -87,8 +87,8 @@ func orNoAnswer(err error) error {
 }
 
 func refused(reason, action string, err error) Verdict {
-	hint := fault.ReasonOf(err.Error()).Hint
-	return Verdict{reason, fmt.Sprintf("the controller may not call %s: %s: %s", action, hint, fault.Plain(err))}
+	hint := awserrors.ReasonOf(err.Error()).Hint
+	return Verdict{reason, fmt.Sprintf("the controller may not call %s: %s: %s", action, hint, awserrors.Plain(err))}
 }
 
 // run asks for an instance in one subnet after the other, until one takes it. A no is one only if no subnet has failed to answer:
@@ -98,7 +98,7 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 	for _, in := range runs {
 		in.DryRun = aws.Bool(true)
 		_, err := api.RunInstances(ctx, in, once)
-		if fault.Is(err, fault.DryRun) {
+		if awserrors.Is(err, awserrors.DryRun) {
 			return Verdict{}, nil
 		}
 		errs = append(errs, orNoAnswer(err))
@@ -112,16 +112,16 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 		}
 		return nil
 	}
-	if err := find(fault.Passing); err != nil {
+	if err := find(awserrors.Passing); err != nil {
 		return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", err)
 	}
-	if err := find(func(err error) bool { return fault.Is(err, fault.Unauthorized) }); err != nil {
+	if err := find(func(err error) bool { return awserrors.Is(err, awserrors.Unauthorized) }); err != nil {
 		return refused(RunInstances, "ec2:RunInstances", err), nil
 	}
-	err := find(func(err error) bool { return fault.Is(err, fault.InstanceProfileNotFound) })
+	err := find(func(err error) bool { return awserrors.Is(err, awserrors.InstanceProfileNotFound) })
 	switch {
 	case err != nil && q.UsersProfile:
-		return Verdict{InstanceProfileNotFound, "spec.instanceProfile does not exist, or EC2 does not know it yet: " + fault.Plain(err).Error()}, nil
+		return Verdict{InstanceProfileNotFound, "spec.instanceProfile does not exist, or EC2 does not know it yet: " + awserrors.Plain(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, fmt.Errorf("%w: %w", ErrProfileNotSeen, err)
 	case len(errs) == 0:

@@ -5,7 +5,7 @@
 // created in AWS, and a resource without it is never ended or tagged.
 //
 // Calls that end or change a resource take a proof: Owned, or Adoption for the one call that makes a
-// resource ours. Only this package makes proofs, and internal/lattice fails when such a call is added to a
+// resource ours. Only this package makes proofs, and internal/archtest fails when such a call is added to a
 // function that takes none.
 package identity
 
@@ -14,7 +14,7 @@ import (
 	"maps"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // TagNodeClaimUID is the tag with the UID of the NodeClaim that an instance was launched for. Names of
@@ -80,17 +80,17 @@ func (i Identity) LaunchTags(nodeClass, nodePool string, user map[string]string)
 type Match struct{ ClaimName, ClaimUID string }
 
 // Owner says whose an instance with these tags is. match only matters where the UID tag is missing.
-func (i Identity) Owner(tags map[string]string, match Match) cloud.Ownership {
+func (i Identity) Owner(tags map[string]string, match Match) cloudprovider.Ownership {
 	uid := tags[awsv1.TagClusterUID]
 	switch {
 	case uid != "" && uid == i.ClusterUID:
-		return cloud.Ours
+		return cloudprovider.Ours
 	case uid != "":
-		return cloud.Foreign
+		return cloudprovider.Foreign
 	case match != Match{} && i.named(tags) && claims(tags, match):
-		return cloud.Adoptable
+		return cloudprovider.Adoptable
 	default:
-		return cloud.Unknown
+		return cloudprovider.Unknown
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 var blue = Identity{ClusterUID: "uid-blue", ClusterName: "prod", AccountID: "111122223333", Region: "eu-west-1"}
@@ -30,23 +30,23 @@ func TestOwner(t *testing.T) {
 		name  string
 		tags  map[string]string
 		match Match
-		want  cloud.Ownership
+		want  cloudprovider.Ownership
 	}{
-		{"launched by this cluster", launched, none, cloud.Ours},
-		{"launched by this cluster and renamed since", with(launched, "eks:eks-cluster-name", "other"), none, cloud.Ours},
-		{"another cluster of the same name", with(launched, "dovetail.sh/cluster-uid", "uid-green"), none, cloud.Foreign},
-		{"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), here, cloud.Foreign},
-		{"no identity, node and claim here", byName, here, cloud.Adoptable},
-		{"no identity, node and claim here, cluster tag only", byClusterTag, here, cloud.Adoptable},
-		{"no identity, node and claim here, tagged with the claim's name", with(byName, "karpenter.sh/nodeclaim", "general-abc"), here, cloud.Adoptable},
-		{"no identity, tagged for a claim of another name", with(byName, "karpenter.sh/nodeclaim", "general-xyz"), here, cloud.Unknown},
-		{"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here, cloud.Unknown},
-		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), here, cloud.Adoptable},
-		{"no identity, nobody here knows it", byName, none, cloud.Unknown},
-		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), here, cloud.Unknown},
-		{"no identity, two names", with(byClusterTag, "eks:eks-cluster-name", "other"), here, cloud.Unknown},
-		{"no identity, made by no autoscaler", map[string]string{"eks:eks-cluster-name": "prod"}, here, cloud.Unknown},
-		{"no tags", nil, here, cloud.Unknown},
+		{"launched by this cluster", launched, none, cloudprovider.Ours},
+		{"launched by this cluster and renamed since", with(launched, "eks:eks-cluster-name", "other"), none, cloudprovider.Ours},
+		{"another cluster of the same name", with(launched, "dovetail.sh/cluster-uid", "uid-green"), none, cloudprovider.Foreign},
+		{"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), here, cloudprovider.Foreign},
+		{"no identity, node and claim here", byName, here, cloudprovider.Adoptable},
+		{"no identity, node and claim here, cluster tag only", byClusterTag, here, cloudprovider.Adoptable},
+		{"no identity, node and claim here, tagged with the claim's name", with(byName, "karpenter.sh/nodeclaim", "general-abc"), here, cloudprovider.Adoptable},
+		{"no identity, tagged for a claim of another name", with(byName, "karpenter.sh/nodeclaim", "general-xyz"), here, cloudprovider.Unknown},
+		{"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here, cloudprovider.Unknown},
+		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), here, cloudprovider.Adoptable},
+		{"no identity, nobody here knows it", byName, none, cloudprovider.Unknown},
+		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), here, cloudprovider.Unknown},
+		{"no identity, two names", with(byClusterTag, "eks:eks-cluster-name", "other"), here, cloudprovider.Unknown},
+		{"no identity, made by no autoscaler", map[string]string{"eks:eks-cluster-name": "prod"}, here, cloudprovider.Unknown},
+		{"no tags", nil, here, cloudprovider.Unknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := blue.Owner(tc.tags, tc.match); got != tc.want {
@@ -58,7 +58,7 @@ func TestOwner(t *testing.T) {
 
 func TestNothingIsOursWithoutIdentity(t *testing.T) {
 	var none Identity
-	if got := none.Owner(map[string]string{"dovetail.sh/cluster-uid": ""}, Match{}); got != cloud.Unknown {
+	if got := none.Owner(map[string]string{"dovetail.sh/cluster-uid": ""}, Match{}); got != cloudprovider.Unknown {
 		t.Errorf("an identity without UID owns an instance: %s", got)
 	}
 	if err := none.Validate(); err == nil {
@@ -98,12 +98,12 @@ func TestAdoption(t *testing.T) {
 	named := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general"}
 	foreign := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general", "dovetail.sh/cluster-uid": "uid-green"}
 	ours := blue.LaunchTags("default", "general", nil)
-	byMatch := func(m Match) func(cloud.Instance) (Adoption, error) {
-		return func(i cloud.Instance) (Adoption, error) { return blue.Adopt(i, m) }
+	byMatch := func(m Match) func(cloudprovider.Instance) (Adoption, error) {
+		return func(i cloudprovider.Instance) (Adoption, error) { return blue.Adopt(i, m) }
 	}
 	for _, tc := range []struct {
 		name  string
-		adopt func(cloud.Instance) (Adoption, error)
+		adopt func(cloudprovider.Instance) (Adoption, error)
 		tags  map[string]string
 		want  map[string]string
 	}{
@@ -120,7 +120,7 @@ func TestAdoption(t *testing.T) {
 		{"a person says so of any instance", blue.Release, map[string]string{"Name": "bastion"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			may, err := tc.adopt(cloud.Instance{ID: "i-1", Tags: tc.tags})
+			may, err := tc.adopt(cloudprovider.Instance{ID: "i-1", Tags: tc.tags})
 			id, tags, of := may.Tags(Instance)
 			if tc.want == nil {
 				if err == nil || of == nil || id != "" {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // ErrNotOurs means that a resource does not carry this cluster's identity, so nothing may be done to it.
@@ -40,9 +40,9 @@ func (o Owned) ID(kind Kind) (string, error) {
 func (i Identity) Prove(kind Kind, id string, tags map[string]string) (Owned, error) {
 	owner := i.Owner(tags, Match{})
 	switch {
-	case owner == cloud.Ours && id != "":
+	case owner == cloudprovider.Ours && id != "":
 		return Owned{kind: kind, id: id}, nil
-	case owner == cloud.Foreign:
+	case owner == cloudprovider.Foreign:
 		return Owned{}, fmt.Errorf("%s %s is %w: it belongs to the cluster with UID %s, this is %s", kind, id, ErrNotOurs, tags[awsv1.TagClusterUID], i.ClusterUID)
 	case kind == Instance:
 		return Owned{}, fmt.Errorf("instance %s is %w: it has no tag %s, and no Node and NodeClaim here to go by; look at it and release it by `dovetail adopt %s`",
@@ -70,8 +70,8 @@ func (a Adoption) Tags(kind Kind) (id string, tags map[string]string, err error)
 }
 
 // Adopt decides about an instance that an autoscaler before this one has launched.
-func (i Identity) Adopt(instance cloud.Instance, match Match) (Adoption, error) {
-	if owner := i.Owner(instance.Tags, match); owner != cloud.Adoptable || instance.ID == "" {
+func (i Identity) Adopt(instance cloudprovider.Instance, match Match) (Adoption, error) {
+	if owner := i.Owner(instance.Tags, match); owner != cloudprovider.Adoptable || instance.ID == "" {
 		return Adoption{}, fmt.Errorf("adopt instance %s: it is %s, %w", instance.ID, owner, ErrNotOurs)
 	}
 	return Adoption{kind: Instance, id: instance.ID, tags: map[string]string{
@@ -81,11 +81,11 @@ func (i Identity) Adopt(instance cloud.Instance, match Match) (Adoption, error) 
 
 // Release decides about an instance that a person says is this cluster's. It must at least bear the
 // cluster's name, and nobody's identity.
-func (i Identity) Release(instance cloud.Instance) (Adoption, error) {
+func (i Identity) Release(instance cloudprovider.Instance) (Adoption, error) {
 	switch owner := i.Owner(instance.Tags, Match{}); {
-	case owner == cloud.Ours:
+	case owner == cloudprovider.Ours:
 		return Adoption{}, fmt.Errorf("instance %s is this cluster's already", instance.ID)
-	case owner == cloud.Foreign:
+	case owner == cloudprovider.Foreign:
 		_, err := i.Prove(Instance, instance.ID, instance.Tags)
 		return Adoption{}, err
 	case instance.ID == "" || !i.named(instance.Tags):

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
@@ -125,7 +125,7 @@ func (f *Finder) queries(ctx context.Context, terms []awsv1.AMISelectorTerm, ver
 			ids = append(ids, term.ID)
 		case term.SSMParameter != "":
 			id, err := f.parameter(ctx, term.SSMParameter, customKept)
-			if err != nil && !fault.Is(err, fault.NotFound) {
+			if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 				return nil, err
 			}
 			if strings.HasPrefix(id, "ami-") {
@@ -167,7 +167,7 @@ func (f *Finder) alias(ctx context.Context, alias, version string) (query, error
 	var missing error
 	for _, p := range parameters {
 		id, err := f.parameter(ctx, p.name, aliasKept)
-		if err != nil && (!fault.Definite(err) || fault.Is(err, fault.RateLimited)) {
+		if err != nil && (!awserrors.Definite(err) || awserrors.Is(err, awserrors.RateLimited)) {
 			return query{}, err
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func (f *Finder) alias(ctx context.Context, alias, version string) (query, error
 			q.parameters[id] = append(q.parameters[id], p.name)
 		}
 	}
-	if len(ids) == 0 && fault.Is(missing, fault.NotFound) {
+	if len(ids) == 0 && awserrors.Is(missing, awserrors.NotFound) {
 		// Without the words of AWS: they name the request, and a condition is to be written once.
 		return query{}, &UnsupportedAliasError{alias, version, "there are no images of this version; name one that exists, or latest"}
 	}

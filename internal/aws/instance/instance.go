@@ -20,13 +20,13 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // VisibleWithin is the time after which every instance that exists is visible to reads.
@@ -52,7 +52,7 @@ type Config struct {
 	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
 	Window batch.Window
 	// Meter is told what goes wrong; nil tells nobody.
-	Meter cloud.Meter
+	Meter cloudprovider.Meter
 	// Leading is closed when this process begins to act: until then another may launch. Nil means that it does from the start.
 	Leading <-chan struct{}
 	Now     func() time.Time
@@ -63,7 +63,7 @@ type Instances struct {
 	api      API
 	identity identity.Identity
 	match    func(providerID string) identity.Match
-	meter    cloud.Meter
+	meter    cloudprovider.Meter
 	now      func() time.Time
 	leading  <-chan struct{}
 
@@ -75,7 +75,7 @@ type Instances struct {
 	reading, unhurried reader
 	ending             *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
-	fresh *memo.Memo[string, cloud.Instance]
+	fresh *memo.Memo[string, cloudprovider.Instance]
 	shown *memo.Memo[string, struct{}]
 }
 
@@ -85,7 +85,7 @@ func New(cfg Config) *Instances {
 		cfg.Match = func(string) identity.Match { return identity.Match{} }
 	}
 	if cfg.Meter == nil {
-		cfg.Meter = cloud.Unmeasured{}
+		cfg.Meter = cloudprovider.Unmeasured{}
 	}
 	late := cfg.Window
 	if cfg.Window == (batch.Window{}) {
@@ -99,7 +99,7 @@ func New(cfg Config) *Instances {
 		meter:    cfg.Meter,
 		now:      cfg.Now,
 		leading:  cfg.Leading,
-		fresh:    memo.New[string, cloud.Instance](VisibleWithin, cfg.Now),
+		fresh:    memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
 		shown:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
 	}
 	if s.leading == nil {
@@ -132,21 +132,21 @@ func ParseProviderID(s string) (string, error) {
 }
 
 // Remember notes an instance that has just been launched.
-func (s *Instances) Remember(i cloud.Instance) { s.fresh.Put(i.ID, i) }
+func (s *Instances) Remember(i cloudprovider.Instance) { s.fresh.Put(i.ID, i) }
 
 // JustLaunched returns an instance that this process has launched so lately that EC2 may not show it yet, as it was launched. It
 // calls nobody; one that EC2 has reported to be gone is none.
-func (s *Instances) JustLaunched(providerID string) (cloud.Instance, bool) {
+func (s *Instances) JustLaunched(providerID string) (cloudprovider.Instance, bool) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
-		return cloud.Instance{}, false
+		return cloudprovider.Instance{}, false
 	}
 	return s.fresh.Get(id)
 }
 
 // Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
 // ErrNotVisible when that cannot be told yet.
-func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance, error) {
+func (s *Instances) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	return s.get(ctx, providerID, s.reading)
 }
 
@@ -154,37 +154,37 @@ func (s *Instances) Get(ctx context.Context, providerID string) (cloud.Instance,
 type reader = *batch.Batcher[struct{}, string, ec2types.Instance]
 
 // get is Get by the calls of one reader.
-func (s *Instances) get(ctx context.Context, providerID string, by reader) (cloud.Instance, error) {
+func (s *Instances) get(ctx context.Context, providerID string, by reader) (cloudprovider.Instance, error) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	described, err := by.Do(ctx, struct{}{}, id)
-	if fault.Is(err, fault.NotFound) {
+	if awserrors.Is(err, awserrors.NotFound) {
 		return s.unknown(id)
 	}
 	if err != nil {
-		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
+		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
 	found := s.read(described)
 	s.shown.Put(id, struct{}{})
-	if found.State == cloud.Terminated {
+	if found.State == cloudprovider.Terminated {
 		s.fresh.Drop(id)
-		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, cloud.ErrNotFound)
+		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
 }
 
 // unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
 // may still be invisible, so for a while after taking over nothing is believed to be gone.
-func (s *Instances) unknown(id string) (cloud.Instance, error) {
+func (s *Instances) unknown(id string) (cloudprovider.Instance, error) {
 	if i, ok := s.fresh.Get(id); ok {
 		return i, nil
 	}
 	if s.Young() {
-		return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
+		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
-	return cloud.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
+	return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
 }
 
 // alive are the states of an instance that is not gone.
@@ -192,7 +192,7 @@ var alive = network.Filter("instance-state-name", "pending", "running", "stoppin
 
 // List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
 // by ID. Those that are not ours are there to be named, not to be touched.
-func (s *Instances) List(ctx context.Context) ([]cloud.Instance, error) {
+func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
 	s.Young() // notices that this process leads: instances are listed all the time by then
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
@@ -206,13 +206,15 @@ func (s *Instances) List(ctx context.Context) ([]cloud.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
-	return s.withFresh(found, func(cloud.Instance) bool { return true }), nil
+	return s.withFresh(found, func(cloudprovider.Instance) bool { return true }), nil
 }
 
 // OfClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
 // since, as long as EC2 tells of them.
-func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Instance, error) {
-	mine := func(i cloud.Instance) bool { return i.NodeClaimUID == claimUID && i.Owner == cloud.Ours }
+func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
+	mine := func(i cloudprovider.Instance) bool {
+		return i.NodeClaimUID == claimUID && i.Owner == cloudprovider.Ours
+	}
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagNodeClaimUID, claimUID)},
 		MaxResults: aws.Int32(1000),
@@ -220,8 +222,8 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloud.Insta
 	if err != nil {
 		return nil, fmt.Errorf("find the instance of claim %s: %w", claimUID, err)
 	}
-	found = slices.DeleteFunc(s.withFresh(found, mine), func(i cloud.Instance) bool { return !mine(i) })
-	slices.SortFunc(found, func(a, b cloud.Instance) int {
+	found = slices.DeleteFunc(s.withFresh(found, mine), func(i cloudprovider.Instance) bool { return !mine(i) })
+	slices.SortFunc(found, func(a, b cloudprovider.Instance) int {
 		return cmp.Or(a.LaunchedAt.Compare(b.LaunchedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return found, nil
@@ -244,7 +246,7 @@ func (s *Instances) Young() bool {
 
 // OfLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
 // order that claims know theirs. EC2 tells of an ended instance for about an hour.
-func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloud.Instance, error) {
+func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagLaunch, launch)},
 		MaxResults: aws.Int32(1000),
@@ -252,14 +254,14 @@ func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloud.Instan
 	if err != nil {
 		return nil, fmt.Errorf("find the instances of launch %s: %w", launch, err)
 	}
-	found = slices.DeleteFunc(found, func(i cloud.Instance) bool { return i.Owner != cloud.Ours })
-	slices.SortFunc(found, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return i.Owner != cloudprovider.Ours })
+	slices.SortFunc(found, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return found, nil
 }
 
 // withFresh adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
 // and does not list any more is gone or on its way.
-func (s *Instances) withFresh(found []cloud.Instance, wanted func(cloud.Instance) bool) []cloud.Instance {
+func (s *Instances) withFresh(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
 	for _, i := range found {
 		s.shown.Put(i.ID, struct{}{})
 	}
@@ -268,13 +270,13 @@ func (s *Instances) withFresh(found []cloud.Instance, wanted func(cloud.Instance
 			found = append(found, i)
 		}
 	}
-	slices.SortFunc(found, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(found, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return found
 }
 
-func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloud.Instance, error) {
+func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloudprovider.Instance, error) {
 	found, err := s.pages(ctx, in)
-	out := make([]cloud.Instance, 0, len(found))
+	out := make([]cloudprovider.Instance, 0, len(found))
 	for _, i := range found {
 		out = append(out, s.read(i))
 	}
@@ -297,8 +299,8 @@ func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) (
 }
 
 // read is the instance as controllers know it.
-func (s *Instances) read(i ec2types.Instance) cloud.Instance {
-	out := cloud.Instance{
+func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
+	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),
 		Type:         string(i.InstanceType),
 		CapacityType: karpv1.CapacityTypeOnDemand,
@@ -309,13 +311,13 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 		Tags:         make(map[string]string, len(i.Tags)),
 	}
 	if i.State != nil {
-		out.State = cloud.State(i.State.Name)
+		out.State = cloudprovider.State(i.State.Name)
 	}
 	if i.Placement != nil {
 		out.Zone = aws.ToString(i.Placement.AvailabilityZone)
 		out.ZoneID = aws.ToString(i.Placement.AvailabilityZoneId)
 		out.Tenancy = cmp.Or(string(i.Placement.Tenancy), awsv1.TenancyDefault)
-		out.Placement = cloud.Placement{GroupID: aws.ToString(i.Placement.GroupId), Partition: int(aws.ToInt32(i.Placement.PartitionNumber))}
+		out.Placement = cloudprovider.Placement{GroupID: aws.ToString(i.Placement.GroupId), Partition: int(aws.ToInt32(i.Placement.PartitionNumber))}
 	}
 	if i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot
@@ -324,7 +326,7 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
 		// One that merely fell into an open reservation is not one that was asked for.
 		out.CapacityType = karpv1.CapacityTypeReserved
-		out.Reservation = cloud.Reservation{
+		out.Reservation = cloudprovider.Reservation{
 			ID: id, Type: reservation.Default, Interruptible: i.InstanceLifecycle == ec2types.InstanceLifecycleTypeInterruptibleCapacityReservation,
 		}
 		if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeCapacityBlock {
@@ -344,7 +346,7 @@ func (s *Instances) read(i ec2types.Instance) cloud.Instance {
 	out.Launch = out.Tags[identity.TagLaunch]
 	out.LeftOut = placesOf(out.Tags[identity.TagLeftOut])
 	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
-	if out.Owner == cloud.Unknown {
+	if out.Owner == cloudprovider.Unknown {
 		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))
 	}
 	return out

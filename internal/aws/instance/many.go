@@ -15,11 +15,11 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
@@ -51,7 +51,7 @@ func (s *Instances) readAll(ctx context.Context, _ struct{}, ids []string) []des
 			known[aws.ToString(i.InstanceId)] = i
 		}
 		for _, id := range some {
-			if err != nil && !fault.Definite(err) || fault.Is(err, fault.RateLimited) {
+			if err != nil && !awserrors.Definite(err) || awserrors.Is(err, awserrors.RateLimited) {
 				errs[id] = err
 			}
 			unseen[id] = err == nil && s.unshown(id)
@@ -106,7 +106,7 @@ func (s *Instances) unshown(id string) bool {
 func (s *Instances) endAll(ctx context.Context, _ struct{}, all []identity.Owned) []ended {
 	states, err := s.end(ctx, all)
 	out := make([]ended, len(all))
-	if err != nil && (len(all) == 1 || !fault.Definite(err) || fault.Is(err, fault.RateLimited)) {
+	if err != nil && (len(all) == 1 || !awserrors.Definite(err) || awserrors.Is(err, awserrors.RateLimited)) {
 		for n := range out {
 			out[n].Err = err
 		}
@@ -118,7 +118,7 @@ func (s *Instances) endAll(ctx context.Context, _ struct{}, all []identity.Owned
 	}
 	over := func(n int) bool {
 		id, err := all[n].ID(identity.Instance)
-		return err == nil && (states[id] == cloud.ShuttingDown || states[id] == cloud.Terminated)
+		return err == nil && (states[id] == cloudprovider.ShuttingDown || states[id] == cloudprovider.Terminated)
 	}
 	alone(numbers, func(n int) bool { return !over(n) }, func(n int) { out[n].Err = s.endOne(ctx, all[n]) })
 	return out
@@ -130,7 +130,7 @@ func (s *Instances) endOne(ctx context.Context, owned identity.Owned) error {
 		return err
 	}
 	for id, state := range states {
-		if state != cloud.ShuttingDown && state != cloud.Terminated {
+		if state != cloudprovider.ShuttingDown && state != cloudprovider.Terminated {
 			return fmt.Errorf("EC2 was told to end instance %s, and says that it is %s", id, state)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Instances) endOne(ctx context.Context, owned identity.Owned) error {
 }
 
 // end calls EC2, and returns the states into which it has brought the instances.
-func (s *Instances) end(ctx context.Context, all []identity.Owned) (map[string]cloud.State, error) {
+func (s *Instances) end(ctx context.Context, all []identity.Owned) (map[string]cloudprovider.State, error) {
 	var ids []string
 	for _, owned := range all {
 		id, err := owned.ID(identity.Instance)
@@ -156,10 +156,10 @@ func (s *Instances) end(ctx context.Context, all []identity.Owned) (map[string]c
 	if err != nil {
 		return nil, err
 	}
-	states := map[string]cloud.State{}
+	states := map[string]cloudprovider.State{}
 	for _, change := range answer.TerminatingInstances {
 		if change.CurrentState != nil {
-			states[aws.ToString(change.InstanceId)] = cloud.State(change.CurrentState.Name)
+			states[aws.ToString(change.InstanceId)] = cloudprovider.State(change.CurrentState.Name)
 		}
 	}
 	return states, nil

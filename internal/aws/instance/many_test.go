@@ -16,7 +16,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", Region: "us-east-1"}
@@ -65,7 +65,7 @@ func (r *region) CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2.
 }
 
 type failures struct {
-	cloud.Unmeasured
+	cloudprovider.Unmeasured
 	mu sync.Mutex
 	n  int
 }

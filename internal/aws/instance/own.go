@@ -13,9 +13,9 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // ErrAdopting means that an instance has just been given this cluster's identity, and EC2 does not show it
@@ -30,10 +30,10 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 	if err != nil {
 		return err
 	}
-	if i.State == cloud.ShuttingDown {
+	if i.State == cloudprovider.ShuttingDown {
 		return nil
 	}
-	if i.Owner == cloud.Adoptable {
+	if i.Owner == cloudprovider.Adoptable {
 		// Another cluster may adopt it at the same time: whose it has become is read, not assumed.
 		if err := s.Adopt(ctx, i); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		if i, err = s.Get(ctx, providerID); err != nil {
 			return err
 		}
-		if i.Owner == cloud.Adoptable {
+		if i.Owner == cloudprovider.Adoptable {
 			return fmt.Errorf("terminate instance %s: %w", i.ID, ErrAdopting)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		return fmt.Errorf("terminate: %w", err)
 	}
 	_, err = s.ending.Do(ctx, struct{}{}, owned)
-	if fault.Is(err, fault.NotFound) {
+	if awserrors.Is(err, awserrors.NotFound) {
 		_, err = s.unknown(i.ID)
 		return cmp.Or(err, ErrNotVisible)
 	}
@@ -64,7 +64,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 
 // Adopt gives an instance that is adoptable this cluster's identity. Whose it is afterwards is what EC2
 // shows then: another cluster may have done the same.
-func (s *Instances) Adopt(ctx context.Context, i cloud.Instance) error {
+func (s *Instances) Adopt(ctx context.Context, i cloudprovider.Instance) error {
 	may, err := s.identity.Adopt(i, s.match(i.ProviderID))
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Instances) Adopt(ctx context.Context, i cloud.Instance) error {
 }
 
 // Release gives an instance this cluster's identity because a person says that it is this cluster's.
-func (s *Instances) Release(ctx context.Context, i cloud.Instance) error {
+func (s *Instances) Release(ctx context.Context, i cloudprovider.Instance) error {
 	may, err := s.identity.Release(i)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Instances) Name(ctx context.Context, providerID, node, claim string) er
 	if err != nil {
 		return err
 	}
-	if i.Owner == cloud.Adoptable {
+	if i.Owner == cloudprovider.Adoptable {
 		if err := s.Adopt(ctx, i); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Instances) tag(ctx context.Context, owned identity.Owned, tags map[stri
 		return err
 	}
 	_, err = s.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: Tags(tags)})
-	if fault.Is(err, fault.NotFound) {
+	if awserrors.Is(err, awserrors.NotFound) {
 		_, err = s.unknown(id)
 		return cmp.Or(err, ErrNotVisible)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // late is EC2 that does not show an instance yet, which another process has launched.
@@ -40,5 +40,5 @@ func TestReplicaThatTakesOver(t *testing.T) {
 	now = now.Add(VisibleWithin - time.Second)
 	seen("just after it has taken over", ErrNotVisible)
 	now = now.Add(time.Second)
-	seen("when EC2 would show it", cloud.ErrNotFound)
+	seen("when EC2 would show it", cloudprovider.ErrNotFound)
 }

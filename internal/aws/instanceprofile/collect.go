@@ -12,7 +12,7 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Protected is how long a profile is kept after it was made, and after it was last seen in use: what has just named it may not be
@@ -27,7 +27,7 @@ func (p *Profiles) prefix() string {
 // Collect deletes the profiles of this cluster that nothing has used for as long as they are protected. What is used is asked after
 // the profiles have been listed, so that one which is made and used meanwhile is not among them. Failures do not keep other profiles
 // from being deleted. The names of those that went are returned.
-func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (cloud.ProfileUse, error)) ([]string, error) {
+func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
 	all, err := p.list(ctx, p.prefix())
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (c
 }
 
 // idle are the profiles that have not been in use for long enough.
-func (p *Profiles) idle(all []iamtypes.InstanceProfile, used cloud.ProfileUse) []iamtypes.InstanceProfile {
+func (p *Profiles) idle(all []iamtypes.InstanceProfile, used cloudprovider.ProfileUse) []iamtypes.InstanceProfile {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -81,7 +81,7 @@ func (p *Profiles) classUID(profile iamtypes.InstanceProfile) string {
 }
 
 // collect deletes one profile, if it is ours. One without identity is, if it was made for a node class that is there.
-func (p *Profiles) collect(ctx context.Context, profile iamtypes.InstanceProfile, used cloud.ProfileUse) (bool, error) {
+func (p *Profiles) collect(ctx context.Context, profile iamtypes.InstanceProfile, used cloudprovider.ProfileUse) (bool, error) {
 	name := aws.ToString(profile.InstanceProfileName)
 	found, err := p.get(ctx, name) // the list does not tell tags
 	if err != nil || found == nil {

@@ -22,10 +22,10 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // API is what Profiles calls of IAM.
@@ -147,7 +147,7 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 			Path:                aws.String(p.path(class.UID)),
 			Tags:                p.tags(class),
 		})
-		if err != nil && !fault.Is(err, fault.AlreadyExists) {
+		if err != nil && !awserrors.Is(err, awserrors.AlreadyExists) {
 			return fmt.Errorf("create: %w", err)
 		}
 		found = &iamtypes.InstanceProfile{}
@@ -165,7 +165,7 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 		}
 	}
 	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
-	if fault.Is(err, fault.RoleNotFound) {
+	if awserrors.Is(err, awserrors.RoleNotFound) {
 		p.missing.Put(role, struct{}{})
 		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
 	}
@@ -192,7 +192,7 @@ func sortedTags(tags map[string]string) []iamtypes.Tag {
 // get returns nil for a profile that does not exist.
 func (p *Profiles) get(ctx context.Context, name string) (*iamtypes.InstanceProfile, error) {
 	out, err := p.api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: aws.String(name)})
-	if fault.Is(err, fault.NotFound) {
+	if awserrors.Is(err, awserrors.NotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -207,7 +207,7 @@ func holds(profile *iamtypes.InstanceProfile, role string) bool {
 
 // foreign reports whether another cluster of the same name made the profile.
 func (p *Profiles) foreign(profile *iamtypes.InstanceProfile) bool {
-	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloud.Foreign
+	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloudprovider.Foreign
 }
 
 func tagsOf(profile *iamtypes.InstanceProfile) map[string]string {
@@ -258,7 +258,7 @@ func (p *Profiles) removeRoles(ctx context.Context, owned identity.Owned, roles 
 	}
 	for _, r := range roles {
 		_, err := p.api.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: r.RoleName})
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 			return fmt.Errorf("remove role %s: %w", aws.ToString(r.RoleName), err)
 		}
 	}
@@ -287,7 +287,7 @@ func (p *Profiles) delete(ctx context.Context, owned identity.Owned) error {
 		return err
 	}
 	_, err = p.api.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String(name)})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 		return fmt.Errorf("delete instance profile %s: %w", name, err)
 	}
 	p.ensured.Drop(name)

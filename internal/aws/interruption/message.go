@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // envelope is an event of EventBridge.
@@ -24,18 +24,18 @@ type envelope struct {
 type route struct{ source, detailType string }
 
 // readers know the details of the events that we act on. Any other event is none of our business.
-var readers = map[route]func(detail json.RawMessage) (cloud.InterruptionKind, []string, error){
-	{"aws.ec2", "EC2 Spot Instance Interruption Warning"}:                 always(cloud.SpotInterrupted),
-	{"aws.ec2", "EC2 Instance Rebalance Recommendation"}:                  always(cloud.RebalanceRecommended),
-	{"aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"}: always(cloud.ReservationInterrupted),
+var readers = map[route]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
+	{"aws.ec2", "EC2 Spot Instance Interruption Warning"}:                 always(cloudprovider.SpotInterrupted),
+	{"aws.ec2", "EC2 Instance Rebalance Recommendation"}:                  always(cloudprovider.RebalanceRecommended),
+	{"aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"}: always(cloudprovider.ReservationInterrupted),
 	{"aws.ec2", "EC2 Instance State-change Notification"}:                 stateChange,
 	{"aws.health", "AWS Health Event"}:                                    health,
 }
 
 // Parse reads the body of a message. Empty bodies and events of other kinds are NoInterruption; an error means that the body
 // is no event, or one of a kind that we know with details that we do not.
-func Parse(body string) (cloud.Message, error) {
-	none := cloud.Message{Kind: cloud.NoInterruption}
+func Parse(body string) (cloudprovider.Message, error) {
+	none := cloudprovider.Message{Kind: cloudprovider.NoInterruption}
 	if strings.TrimSpace(body) == "" {
 		return none, nil
 	}
@@ -43,7 +43,7 @@ func Parse(body string) (cloud.Message, error) {
 	if err := json.Unmarshal([]byte(body), &e); err != nil {
 		return none, fmt.Errorf("read an event: %w", err)
 	}
-	out := cloud.Message{Kind: cloud.NoInterruption}
+	out := cloudprovider.Message{Kind: cloudprovider.NoInterruption}
 	if at, err := time.Parse(time.RFC3339, e.Time); err == nil {
 		out.At = at
 	}
@@ -72,30 +72,30 @@ func (d ec2Detail) ids() []string {
 }
 
 // always reads events that mean the same whatever their details.
-func always(kind cloud.InterruptionKind) func(json.RawMessage) (cloud.InterruptionKind, []string, error) {
-	return func(detail json.RawMessage) (cloud.InterruptionKind, []string, error) {
+func always(kind cloudprovider.InterruptionKind) func(json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
+	return func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 		var d ec2Detail
 		err := json.Unmarshal(detail, &d)
 		return kind, d.ids(), err
 	}
 }
 
-func stateChange(detail json.RawMessage) (cloud.InterruptionKind, []string, error) {
+func stateChange(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	var d ec2Detail
 	if err := json.Unmarshal(detail, &d); err != nil {
 		return "", nil, err
 	}
 	switch strings.ToLower(d.State) {
 	case "stopping", "stopped":
-		return cloud.InstanceStopped, d.ids(), nil
+		return cloudprovider.InstanceStopped, d.ids(), nil
 	case "shutting-down", "terminated":
-		return cloud.InstanceTerminated, d.ids(), nil
+		return cloudprovider.InstanceTerminated, d.ids(), nil
 	}
-	return cloud.NoInterruption, nil, nil
+	return cloudprovider.NoInterruption, nil, nil
 }
 
 // health reads events of AWS Health: changes that are scheduled for instances. One that is closed is over, or was called off.
-func health(detail json.RawMessage) (cloud.InterruptionKind, []string, error) {
+func health(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	var d struct {
 		Service  string `json:"service"`
 		Category string `json:"eventTypeCategory"`
@@ -108,7 +108,7 @@ func health(detail json.RawMessage) (cloud.InterruptionKind, []string, error) {
 		return "", nil, err
 	}
 	if d.Service != "EC2" || d.Category != "scheduledChange" || d.Status == "closed" {
-		return cloud.NoInterruption, nil, nil
+		return cloudprovider.NoInterruption, nil, nil
 	}
 	var ids []string
 	for _, a := range d.Affected {
@@ -116,5 +116,5 @@ func health(detail json.RawMessage) (cloud.InterruptionKind, []string, error) {
 			ids = append(ids, a.Value)
 		}
 	}
-	return cloud.ScheduledChange, ids, nil
+	return cloudprovider.ScheduledChange, ids, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
@@ -49,7 +49,7 @@ func (q *Queue) Name() string { return q.name }
 
 // Receive returns the next messages, at most Batch, and hides them for the time Visibility. It waits for the first one as
 // long as wait says, and may return none. A queue that is not there, or may not be read, is a cloud.UnavailableError.
-func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloud.Message, error) {
+func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovider.Message, error) {
 	url, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloud.Messag
 	if err != nil {
 		return nil, q.failed("receive messages", err)
 	}
-	messages := make([]cloud.Message, len(out.Messages))
+	messages := make([]cloudprovider.Message, len(out.Messages))
 	for i, m := range out.Messages {
 		messages[i] = read(m)
 	}
@@ -71,7 +71,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloud.Messag
 }
 
 // read is a message with what its body says.
-func read(m sqstypes.Message) cloud.Message {
+func read(m sqstypes.Message) cloudprovider.Message {
 	out, err := Parse(aws.ToString(m.Body))
 	out.Unreadable = err
 	out.ID, out.Receipt = aws.ToString(m.MessageId), aws.ToString(m.ReceiptHandle)
@@ -85,7 +85,7 @@ func read(m sqstypes.Message) cloud.Message {
 }
 
 // Delete removes messages for good, at most Batch at once, and returns how many of them.
-func (q *Queue) Delete(ctx context.Context, messages []cloud.Message) (int, error) {
+func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (int, error) {
 	if len(messages) == 0 {
 		return 0, nil
 	}
@@ -134,15 +134,15 @@ func (q *Queue) failed(what string, err error) error {
 		q.mu.Lock()
 		q.url = "" // it may be made again
 		q.mu.Unlock()
-		return &cloud.UnavailableError{
+		return &cloudprovider.UnavailableError{
 			Reason: "QueueDoesNotExist", Err: err,
 			Message: fmt.Sprintf("the interruption queue %q does not exist in this account and region: create it, or correct settings.interruptionQueue", q.name),
 		}
-	case fault.Is(err, fault.Unauthorized):
-		return &cloud.UnavailableError{
+	case awserrors.Is(err, awserrors.Unauthorized):
+		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the interruption queue %q may not be used: the controller's role needs sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage on it, and no policy of the queue may deny them: %s", q.name, fault.Plain(err)),
+			Message: fmt.Sprintf("the interruption queue %q may not be used: the controller's role needs sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage on it, and no policy of the queue may deny them: %s", q.name, awserrors.Plain(err)),
 		}
 	}
-	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, fault.Plain(err))
+	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.Plain(err))
 }

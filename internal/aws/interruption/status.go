@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // ImpairedFor is how long a status check must have failed to be believed.
@@ -30,9 +30,9 @@ var queries = []ec2types.Filter{
 // Ailments returns the running instances of the account and region with which something is wrong that will not pass, by ID, and
 // those with a status check that has begun to fail.
 // Not being allowed to ask is a cloud.UnavailableError.
-func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloud.Ailment, error) {
+func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Ailment, error) {
 	seen := map[string]bool{}
-	var out []cloud.Ailment
+	var out []cloudprovider.Ailment
 	for _, filter := range queries {
 		pages := ec2.NewDescribeInstanceStatusPaginator(api, &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{filter}})
 		for pages.HasMorePages() {
@@ -52,31 +52,31 @@ func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now 
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b cloud.Ailment) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	slices.SortFunc(out, func(a, b cloudprovider.Ailment) int { return strings.Compare(a.InstanceID, b.InstanceID) })
 	return out, nil
 }
 
 func statusFailed(err error) error {
-	if fault.Is(err, fault.Unauthorized) {
-		return &cloud.UnavailableError{
+	if awserrors.Is(err, awserrors.Unauthorized) {
+		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the status of instances may not be read: the controller's role needs ec2:DescribeInstanceStatus: %s", fault.Plain(err)),
+			Message: fmt.Sprintf("the status of instances may not be read: the controller's role needs ec2:DescribeInstanceStatus: %s", awserrors.Plain(err)),
 		}
 	}
-	return fmt.Errorf("describe the status of instances: %w", fault.Plain(err))
+	return fmt.Errorf("describe the status of instances: %w", awserrors.Plain(err))
 }
 
 // diagnose tells what is wrong with an instance.
-func diagnose(s ec2types.InstanceStatus, now time.Time) cloud.Ailment {
-	out := cloud.Ailment{InstanceID: aws.ToString(s.InstanceId)}
+func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
+	out := cloudprovider.Ailment{InstanceID: aws.ToString(s.InstanceId)}
 	var seen []string
 	for _, check := range []struct {
-		kind cloud.InterruptionKind
+		kind cloudprovider.InterruptionKind
 		name string
 		sum  *ec2types.InstanceStatusSummary
 	}{
-		{cloud.InstanceStatusFailed, "instance status check", s.InstanceStatus},
-		{cloud.SystemStatusFailed, "system status check", s.SystemStatus},
+		{cloudprovider.InstanceStatusFailed, "instance status check", s.InstanceStatus},
+		{cloudprovider.SystemStatusFailed, "system status check", s.SystemStatus},
 	} {
 		since, failing := failedSince(check.sum)
 		out.Failing = out.Failing || failing
@@ -89,8 +89,8 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloud.Ailment {
 		if over(e) {
 			continue
 		}
-		if !slices.Contains(out.Kinds, cloud.EventScheduled) {
-			out.Kinds = append(out.Kinds, cloud.EventScheduled)
+		if !slices.Contains(out.Kinds, cloudprovider.EventScheduled) {
+			out.Kinds = append(out.Kinds, cloudprovider.EventScheduled)
 		}
 		text := "scheduled event " + string(e.Code)
 		if e.NotBefore != nil {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
@@ -126,11 +126,11 @@ func (s *Source) subject(ctx context.Context, class *awsv1.EC2NodeClass) (subjec
 	if s.cfg.Groups != nil {
 		group, err := s.cfg.Groups.Of(ctx, class)
 		if err != nil && group.ID == "" {
-			traits.Refused = "its placement group is not known: " + fault.Plain(err).Error()
+			traits.Refused = "its placement group is not known: " + awserrors.Plain(err).Error()
 		}
 		traits.Group = group
 	}
-	return subject{Class: traits, Images: observed.Images(class.Status.AMIs)}, nil
+	return subject{Class: traits, Images: discoveredmemory.Images(class.Status.AMIs)}, nil
 }
 
 func (s *Source) key(of subject, stock stock, users int) (composedKey, error) {
@@ -199,7 +199,7 @@ func (s *Source) market(stock stock, of subject, users map[string]float64) insta
 			return price, known
 		},
 		Unavailable: func(p instancetype.Pool) bool {
-			return s.cfg.Scarcity.Scarce(scarcity.Offering{
+			return s.cfg.Scarcity.Scarce(unavailableofferings.Offering{
 				CapacityType: p.CapacityType, InstanceType: p.InstanceType, Zone: p.Zone, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
 			}, subnets[p.Zone])
 		},

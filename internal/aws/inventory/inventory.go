@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
 // API is what Source calls of EC2.
@@ -42,8 +42,8 @@ type Config struct {
 	EC2      API
 	Resolver *instancetype.Resolver
 	Prices   *pricing.Prices
-	Scarcity *scarcity.Memory
-	Observed *observed.Memory
+	Scarcity *unavailableofferings.Memory
+	Observed *discoveredmemory.Memory
 	// Groups finds the placement groups of node classes.
 	Groups *placement.Finder
 	// Reservations are counted; nil where the feature is off: there are none then, whatever a class's status says.

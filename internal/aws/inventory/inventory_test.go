@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/inventory"
-	"github.com/dovetail-k8s/dovetail/internal/aws/observed"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
@@ -46,8 +46,8 @@ func (s *shop) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInsta
 type world struct {
 	*inventory.Source
 	shop     *shop
-	scarcity *scarcity.Memory
-	observed *observed.Memory
+	scarcity *unavailableofferings.Memory
+	observed *discoveredmemory.Memory
 	shifted  string
 	now      time.Time
 }
@@ -60,7 +60,7 @@ func newWorld(t testing.TB, sold ...string) *world {
 	}
 	w := &world{shop: &shop{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
-	w.scarcity, w.observed = scarcity.New(clock), observed.New(clock)
+	w.scarcity, w.observed = unavailableofferings.New(clock), discoveredmemory.New(clock)
 	for _, name := range sold {
 		typ, ok := data.Type(name)
 		if !ok {
@@ -191,7 +191,7 @@ func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
 		if again := w.list(t, c); &again[0] != &before[0] {
 			t.Error("the list is made anew though nothing has changed")
 		}
-		w.scarcity.MarkOffering(scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.scarcity.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		after := w.list(t, c)
 		for i := range after {
 			if same := after[i] == before[i]; same == (after[i].Name == "m5.large") {
@@ -204,7 +204,7 @@ func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
 		if got := available(before); len(got) != 12 {
 			t.Errorf("the list that was handed out before has changed: %q", got)
 		}
-		w.now = w.now.Add(scarcity.For)
+		w.now = w.now.Add(unavailableofferings.For)
 		if got := available(w.list(t, c)); len(got) != 12 {
 			t.Errorf("three minutes later: %q", got)
 		}
@@ -217,7 +217,7 @@ func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
 		one := class(func(c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[:1] })
 		w.list(t, both)
 		w.list(t, one)
-		w.scarcity.MarkOffering(scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.scarcity.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := available(w.list(t, one)); len(got) != 1 {
 			t.Errorf("one zone: %q", got)
 		}
@@ -259,7 +259,7 @@ func TestChangesShow(t *testing.T) {
 		{"instance store", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.InstanceStorePolicy = awsv1.InstanceStoreRAID0 }},
 		{"a zone that is shifted away from", func(w *world, _ *awsv1.EC2NodeClass) { w.shifted = "use1-az1" }},
 		{"memory that was seen", func(w *world, c *awsv1.EC2NodeClass) {
-			w.observed.Note("m4.large", observed.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
+			w.observed.Note("m4.large", discoveredmemory.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
 		}},
 		{"what is sold", func(w *world, _ *awsv1.EC2NodeClass) {
 			w.shop.offerings = w.shop.offerings[1:]
@@ -280,7 +280,7 @@ func TestChangesShow(t *testing.T) {
 	t.Run("aws row 103: other images, other memory", func(t *testing.T) {
 		w, c := newWorld(t, "m5.large"), class(amis)
 		estimate := w.list(t, c)[0].Capacity.Memory().DeepCopy()
-		w.observed.Note("m5.large", observed.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
+		w.observed.Note("m5.large", discoveredmemory.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
 		if got := w.list(t, c)[0].Capacity.Memory(); got.Cmp(resource.MustParse("7000Mi")) != 0 {
 			t.Errorf("seen: %s", got)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // mapRole is an item of mapRoles.
@@ -80,7 +80,7 @@ func (m AuthMap) with(line mapRole) (string, error) {
 
 // inAuthMap looks the role up in aws-auth. mapped tells that aws-auth decides about the role; the finding, if it has
 // a cause, what is wrong with what stands there. err says why aws-auth could not be read.
-func (a Access) inAuthMap(role string) (f cloud.Finding, mapped bool, err string) {
+func (a Access) inAuthMap(role string) (f cloudprovider.Finding, mapped bool, err string) {
 	if a.AuthMapErr != "" {
 		return f, false, a.AuthMapErr
 	}
@@ -104,7 +104,7 @@ func (a Access) inAuthMap(role string) (f cloud.Finding, mapped bool, err string
 				f = a.kubeProxyDenied("in ConfigMap kube-system/aws-auth "+wrong, f.Remedy)
 				f.Manifest = manifest
 			case a.mayWork(r, role):
-				f.Certainty = cloud.Likely
+				f.Certainty = cloudprovider.Likely
 			}
 		}
 		return f, true, ""
@@ -151,7 +151,7 @@ func (a Access) mayWork(r mapRole, role string) bool {
 }
 
 // malformed is a finding about one entry of aws-auth. Putting the entry right mends it in every mode.
-func (a Access) malformed(role, wrong string) cloud.Finding {
+func (a Access) malformed(role, wrong string) cloudprovider.Finding {
 	f := standing(AuthMapMalformed, RoleScope(role), "in ConfigMap kube-system/aws-auth "+wrong,
 		"kubectl -n kube-system edit configmap aws-auth, and let its entry in mapRoles be:\n"+a.lines(role))
 	if manifest, err := a.AuthMap.with(a.line(role)); err == nil {

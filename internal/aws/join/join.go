@@ -9,7 +9,7 @@ package join
 import (
 	"fmt"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Causes of nodes that do not join. They are reasons of conditions and values of a metric's label.
@@ -66,13 +66,13 @@ type Cluster struct {
 }
 
 // unchecked says what could not be looked at.
-func unchecked(cause, what, why string) cloud.Finding {
-	return cloud.Finding{Cause: cause, Certainty: cloud.Unchecked, Message: fmt.Sprintf("%s could not be checked: %s", what, why)}
+func unchecked(cause, what, why string) cloudprovider.Finding {
+	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("%s could not be checked: %s", what, why)}
 }
 
 // standing is a certain fault of the configuration.
-func standing(cause, scope, message, remedy string) cloud.Finding {
-	return cloud.Finding{Cause: cause, Certainty: cloud.Certain, Scope: scope, Standing: true, Message: message, Remedy: remedy}
+func standing(cause, scope, message, remedy string) cloudprovider.Finding {
+	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, Standing: true, Message: message, Remedy: remedy}
 }
 
 // RoleScope is that of findings about a role.

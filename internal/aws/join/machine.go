@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Image is an image that a class launches.
@@ -27,8 +27,8 @@ type Machine struct {
 const kubeletOlder = 3
 
 // Boot judges whether the images of a class suit its family, its user data and the cluster.
-func Boot(m Machine) []cloud.Finding {
-	var out []cloud.Finding
+func Boot(m Machine) []cloudprovider.Finding {
+	var out []cloudprovider.Finding
 	for _, i := range m.Images {
 		name := readName(i.Name)
 		if m.Family != awsv1.AMIFamilyCustom && name.family != "" && !sameFamily(name.family, m.Family) {
@@ -42,22 +42,22 @@ func Boot(m Machine) []cloud.Finding {
 	}
 	if len(out) > 0 && len(out) < len(m.Images) {
 		for n := range out { // instances of another architecture get another image
-			out[n].Certainty = cloud.Likely
+			out[n].Certainty = cloudprovider.Likely
 		}
 	}
 	if message, remedy := wrongFormat(m.Family, m.UserData); message != "" {
 		f := standing(UserDataWrongFormat, m.Class, message, remedy)
-		f.Certainty = cloud.Likely
+		f.Certainty = cloudprovider.Likely
 		out = append(out, f)
 	}
 	return out
 }
 
 // skew is a kubelet that Kubernetes does not support beside the API server. It mostly works, so it holds nothing back.
-func skew(m Machine, i Image, name imageName) (cloud.Finding, bool) {
+func skew(m Machine, i Image, name imageName) (cloudprovider.Finding, bool) {
 	kubelet, server := minor(name.version), minor(m.Cluster.Version)
 	if kubelet == 0 || server == 0 {
-		return cloud.Finding{}, false
+		return cloudprovider.Finding{}, false
 	}
 	cause, how := "", ""
 	switch {
@@ -66,11 +66,11 @@ func skew(m Machine, i Image, name imageName) (cloud.Finding, bool) {
 	case server-kubelet > kubeletOlder:
 		cause, how = KubeletTooOld, fmt.Sprintf("more than %d minor versions older than the API server's %s", kubeletOlder, m.Cluster.Version)
 	default:
-		return cloud.Finding{}, false
+		return cloudprovider.Finding{}, false
 	}
 	f := standing(cause, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, %s", i.ID, i.Name, name.version, how),
 		fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version))
-	f.Certainty = cloud.Likely
+	f.Certainty = cloudprovider.Likely
 	return f, true
 }
 
@@ -143,11 +143,11 @@ type Webhook struct {
 }
 
 // Webhooks finds those that refuse every node because nobody answers them.
-func Webhooks(hooks []Webhook, err string) []cloud.Finding {
+func Webhooks(hooks []Webhook, err string) []cloudprovider.Finding {
 	if err != "" {
-		return []cloud.Finding{unchecked(WebhooksUnchecked, "admission webhooks", err)}
+		return []cloudprovider.Finding{unchecked(WebhooksUnchecked, "admission webhooks", err)}
 	}
-	var out []cloud.Finding
+	var out []cloudprovider.Finding
 	for _, h := range hooks {
 		if h.Backend == "" {
 			continue
@@ -155,7 +155,7 @@ func Webhooks(hooks []Webhook, err string) []cloud.Finding {
 		f := standing(WebhookBlocksNodes, "cluster", fmt.Sprintf("webhook %s of %s must approve every Node, and %s", h.Name, h.Configuration, h.Backend),
 			fmt.Sprintf("make it answer again, or exclude nodes from its rules: kubectl edit %s", h.Configuration))
 		if h.Selective {
-			f.Certainty = cloud.Likely
+			f.Certainty = cloudprovider.Likely
 		}
 		out = append(out, f)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // httpsPort is where an EKS API server listens.
@@ -65,8 +65,8 @@ type Network struct {
 
 // Path judges whether instances can reach the API server. A fault of one subnet is certain for the class only if
 // all subnets have it; of the others, it is likely, since instances may be launched elsewhere.
-func Path(n Network) []cloud.Finding {
-	var out []cloud.Finding
+func Path(n Network) []cloudprovider.Finding {
+	var out []cloudprovider.Finding
 	for _, missed := range []struct{ what, why string }{
 		{"how the API server of cluster " + n.Cluster.Name + " can be reached", n.ClusterErr},
 		{"the routes of the subnets", n.SubnetsErr},
@@ -100,7 +100,7 @@ func (n Network) groupIDs() string {
 func (n Network) groupScope() string { return "securitygroup/" + n.groupIDs() }
 
 // egress finds that no group lets anything out to the API server's port.
-func (n Network) egress() []cloud.Finding {
+func (n Network) egress() []cloudprovider.Finding {
 	if len(n.Groups) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (n Network) egress() []cloud.Finding {
 			return nil
 		}
 	}
-	return []cloud.Finding{standing(NoEgress, n.groupScope(),
+	return []cloudprovider.Finding{standing(NoEgress, n.groupScope(),
 		fmt.Sprintf("no security group of the node class (%s) lets instances out on TCP port 443, so they cannot reach the API server", n.groupIDs()),
 		fmt.Sprintf("aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]", n.Cluster.Region, n.Groups[0].ID))}
 }
@@ -125,11 +125,11 @@ func (p Permission) https() bool {
 func (p Permission) peers() int { return len(p.CIDRs) + len(p.Groups) + len(p.PrefixLists) }
 
 // otherVPC finds security groups that no instance in the subnets can have.
-func (n Network) otherVPC() []cloud.Finding {
+func (n Network) otherVPC() []cloudprovider.Finding {
 	for _, g := range n.Groups {
 		for _, s := range n.Subnets {
 			if g.VPC != s.VPC {
-				return []cloud.Finding{standing(GroupsOfOtherVPC, n.groupScope(),
+				return []cloudprovider.Finding{standing(GroupsOfOtherVPC, n.groupScope(),
 					fmt.Sprintf("security group %s is of %s, subnet %s of %s: no instance can have both", g.ID, g.VPC, s.ID, s.VPC),
 					"narrow securityGroupSelectorTerms or subnetSelectorTerms of the EC2NodeClass to one VPC")}
 			}
@@ -142,7 +142,7 @@ func (n Network) otherVPC() []cloud.Finding {
 func (n Network) private(s Subnet) bool { return n.PrivateAccess && s.VPC == n.VPC }
 
 // admission finds that the API server's network interfaces admit no instance of the class.
-func (n Network) admission() []cloud.Finding {
+func (n Network) admission() []cloudprovider.Finding {
 	if len(n.ClusterGroups) == 0 || len(n.Groups) == 0 || len(n.Subnets) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (n Network) admission() []cloud.Finding {
 		}
 	}
 	group := n.ClusterGroups[0].ID
-	return []cloud.Finding{standing(ClusterRejectsNodes, n.groupScope(),
+	return []cloudprovider.Finding{standing(ClusterRejectsNodes, n.groupScope(),
 		fmt.Sprintf("security group %s of the API server admits TCP port 443 neither from the groups of the node class (%s) nor from its subnets", group, n.groupIDs()),
 		fmt.Sprintf("aws ec2 authorize-security-group-ingress --region %s --group-id %s --protocol tcp --port 443 --source-group %s", n.Cluster.Region, group, n.Groups[0].ID))}
 }
@@ -185,8 +185,8 @@ func (n Network) admits(p Permission, s Subnet) bool {
 }
 
 // routes finds subnets from which no packet reaches the API server.
-func (n Network) routes() []cloud.Finding {
-	var out []cloud.Finding
+func (n Network) routes() []cloudprovider.Finding {
+	var out []cloudprovider.Finding
 	for _, s := range n.Subnets {
 		if f, broken := n.route(s); broken {
 			out = append(out, f)
@@ -194,15 +194,15 @@ func (n Network) routes() []cloud.Finding {
 	}
 	if len(out) < len(n.Subnets) {
 		for i := range out {
-			out[i].Certainty = cloud.Likely
+			out[i].Certainty = cloudprovider.Likely
 		}
 	}
 	return out
 }
 
-func (n Network) route(s Subnet) (cloud.Finding, bool) {
+func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 	if n.private(s) {
-		return cloud.Finding{}, false // within a VPC every subnet reaches every other
+		return cloudprovider.Finding{}, false // within a VPC every subnet reaches every other
 	}
 	scope := "subnet/" + s.ID
 	if !n.Public {
@@ -223,19 +223,19 @@ func (n Network) route(s Subnet) (cloud.Finding, bool) {
 			fmt.Sprintf("the default route of subnet %s is the internet gateway %s, and instances get no public address: they cannot reach the public endpoint of cluster %s", s.ID, way.Target, n.Cluster.Name),
 			"set spec.associatePublicIPAddress: true in the EC2NodeClass, or use subnets behind a NAT gateway"), true
 	case len(n.PublicCIDRs) > 0 && !slices.Contains(n.PublicCIDRs, "0.0.0.0/0"):
-		return cloud.Finding{
-			Cause: PublicAccessRestricted, Certainty: cloud.Likely, Scope: scope, Standing: true,
+		return cloudprovider.Finding{
+			Cause: PublicAccessRestricted, Certainty: cloudprovider.Likely, Scope: scope, Standing: true,
 			Message: fmt.Sprintf("the public endpoint of cluster %s can be reached from %s only; the address of %s must be among them", n.Cluster.Name, strings.Join(n.PublicCIDRs, ", "), way.Target),
 			Remedy:  n.openPrivate(s),
 		}, true
 	}
-	return cloud.Finding{}, false
+	return cloudprovider.Finding{}, false
 }
 
 // routeToVPC judges a subnet in another VPC, where only a private endpoint exists.
-func (n Network) routeToVPC(s Subnet, scope string) (cloud.Finding, bool) {
+func (n Network) routeToVPC(s Subnet, scope string) (cloudprovider.Finding, bool) {
 	if slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Target != "local" && !r.Blackhole }) {
-		return cloud.Finding{}, false // peering or a transit gateway may lead there
+		return cloudprovider.Finding{}, false // peering or a transit gateway may lead there
 	}
 	return standing(SubnetWithoutRoute, scope,
 		fmt.Sprintf("subnet %s is in %s and has no route out of it; the API server of cluster %s has a private endpoint in %s only", s.ID, s.VPC, n.Cluster.Name, n.VPC),

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func dataOf(t *testing.T, manifest string) map[string]string {
@@ -47,7 +47,7 @@ func TestPath(t *testing.T) {
 		name            string
 		changes         []func(*Network)
 		cause           string
-		certainty       cloud.Certainty
+		certainty       cloudprovider.Certainty
 		message, remedy string
 	}{
 		{name: "nothing in the way"},
@@ -79,15 +79,15 @@ func TestPath(t *testing.T) {
 		{name: "cluster does not admit, but the public endpoint is used", changes: []func(*Network){publicOnly, func(n *Network) { n.ClusterGroups[0].Ingress = nil }}},
 		{name: "groups of another VPC", changes: []func(*Network){func(n *Network) { n.Groups[0].VPC = "vpc-2" }}, cause: GroupsOfOtherVPC, message: "vpc-2"},
 		{name: "public endpoint, no default route", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes = s.Routes[:1] })}, cause: SubnetWithoutRoute, message: "subnet-a", remedy: "endpointPrivateAccess=true"},
-		{name: "public endpoint, one subnet without default route", changes: []func(*Network){publicOnly, func(n *Network) { n.Subnets[1].Routes = nil }}, cause: SubnetWithoutRoute, certainty: cloud.Likely, message: "subnet-b"},
+		{name: "public endpoint, one subnet without default route", changes: []func(*Network){publicOnly, func(n *Network) { n.Subnets[1].Routes = nil }}, cause: SubnetWithoutRoute, certainty: cloudprovider.Likely, message: "subnet-b"},
 		{name: "public endpoint, route to a NAT gateway that is gone", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes = []Route{{Destination: "0.0.0.0/0", Target: "nat-9", Blackhole: true}} })}, cause: SubnetWithoutRoute, message: "nat-9"},
 		{name: "public endpoint, internet gateway, no public address", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes[1].Target = "igw-1" })}, cause: SubnetWithoutPublicIP, remedy: "associatePublicIPAddress: true"},
 		{name: "public endpoint, internet gateway, public address", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes[1].Target, s.PublicIP = "igw-1", true })}},
-		{name: "public endpoint for some addresses", changes: []func(*Network){publicOnly, func(n *Network) { n.PublicCIDRs = []string{"192.0.2.0/24"} }}, cause: PublicAccessRestricted, certainty: cloud.Likely, message: "192.0.2.0/24"},
+		{name: "public endpoint for some addresses", changes: []func(*Network){publicOnly, func(n *Network) { n.PublicCIDRs = []string{"192.0.2.0/24"} }}, cause: PublicAccessRestricted, certainty: cloudprovider.Likely, message: "192.0.2.0/24"},
 		{name: "private endpoint, subnets of another VPC without a way", changes: []func(*Network){func(n *Network) { n.Public = false }, eachSubnet(func(s *Subnet) { s.VPC, s.Routes = "vpc-2", s.Routes[:1] }), func(n *Network) { n.Groups[0].VPC = "vpc-2" }}, cause: SubnetWithoutRoute, message: "private endpoint in vpc-1 only"},
-		{name: "EKS may not be asked", changes: []func(*Network){func(n *Network) { n.ClusterErr = "AccessDenied" }}, cause: NetworkUnchecked, certainty: cloud.Unchecked, message: "AccessDenied"},
-		{name: "routes may not be read", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes = nil }), func(n *Network) { n.SubnetsErr = "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloud.Unchecked, message: "routes"},
-		{name: "security groups may not be read", changes: []func(*Network){func(n *Network) { n.Groups, n.GroupsErr = nil, "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloud.Unchecked, message: "security groups"},
+		{name: "EKS may not be asked", changes: []func(*Network){func(n *Network) { n.ClusterErr = "AccessDenied" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
+		{name: "routes may not be read", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes = nil }), func(n *Network) { n.SubnetsErr = "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "routes"},
+		{name: "security groups may not be read", changes: []func(*Network){func(n *Network) { n.Groups, n.GroupsErr = nil, "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "security groups"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestBoot(t *testing.T) {
 		name      string
 		machine   Machine
 		cause     string
-		certainty cloud.Certainty
+		certainty cloudprovider.Certainty
 		message   string
 	}{
 		{name: "as it should be", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", al2023}}}},
@@ -114,12 +114,12 @@ func TestBoot(t *testing.T) {
 		{name: "three minor versions older", machine: Machine{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.30-v20240703"}}}},
 		{name: "custom family", machine: Machine{Family: "Custom", Images: []Image{{"ami-1", al2023}}}},
 		{name: "image of another family", machine: Machine{Family: "Bottlerocket", Images: []Image{{"ami-1", al2023}}}, cause: ImageFamilyMismatch, message: "AL2023"},
-		{name: "image of another family for one architecture", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", "bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a"}, {"ami-2", arm}}}, cause: ImageFamilyMismatch, certainty: cloud.Likely},
-		{name: "kubelet four minor versions older", machine: Machine{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, certainty: cloud.Likely, message: "1.29"},
-		{name: "kubelet newer than the API server", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", strings.Replace(al2023, "1.33", "1.34", 1)}}}, cause: KubeletTooNew, certainty: cloud.Likely},
-		{name: "script for Bottlerocket", machine: Machine{Family: "Bottlerocket", UserData: "#!/bin/bash\necho"}, cause: UserDataWrongFormat, certainty: cloud.Likely, message: "TOML"},
+		{name: "image of another family for one architecture", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", "bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a"}, {"ami-2", arm}}}, cause: ImageFamilyMismatch, certainty: cloudprovider.Likely},
+		{name: "kubelet four minor versions older", machine: Machine{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, certainty: cloudprovider.Likely, message: "1.29"},
+		{name: "kubelet newer than the API server", machine: Machine{Family: "AL2023", Images: []Image{{"ami-1", strings.Replace(al2023, "1.33", "1.34", 1)}}}, cause: KubeletTooNew, certainty: cloudprovider.Likely},
+		{name: "script for Bottlerocket", machine: Machine{Family: "Bottlerocket", UserData: "#!/bin/bash\necho"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "TOML"},
 		{name: "settings for Bottlerocket", machine: Machine{Family: "Bottlerocket", UserData: "[settings.kubernetes]\n"}},
-		{name: "bootstrap.sh on AL2023", machine: Machine{Family: "AL2023", UserData: "#!/bin/bash\n/etc/eks/bootstrap.sh shop"}, cause: UserDataWrongFormat, certainty: cloud.Likely, message: "bootstrap.sh"},
+		{name: "bootstrap.sh on AL2023", machine: Machine{Family: "AL2023", UserData: "#!/bin/bash\n/etc/eks/bootstrap.sh shop"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "bootstrap.sh"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.machine.Cluster = Cluster{Name: "shop", Version: "1.33"}
@@ -134,26 +134,26 @@ func TestWebhooks(t *testing.T) {
 	hook.Backend = "its service ops/guard has no ready endpoint"
 	checkFirst(t, Webhooks([]Webhook{hook}, ""), WebhookBlocksNodes, "", "ops/guard", "kubectl edit validatingwebhookconfiguration guard")
 	hook.Selective = true
-	checkFirst(t, Webhooks([]Webhook{hook}, ""), WebhookBlocksNodes, cloud.Likely, "", "")
-	checkFirst(t, Webhooks(nil, "forbidden"), WebhooksUnchecked, cloud.Unchecked, "forbidden", "")
+	checkFirst(t, Webhooks([]Webhook{hook}, ""), WebhookBlocksNodes, cloudprovider.Likely, "", "")
+	checkFirst(t, Webhooks(nil, "forbidden"), WebhooksUnchecked, cloudprovider.Unchecked, "forbidden", "")
 }
 
 func TestEnd(t *testing.T) {
 	for _, tt := range []struct {
 		state, reason string
 		cause         string
-		certainty     cloud.Certainty
+		certainty     cloudprovider.Certainty
 		ended, shared bool
 	}{
 		{"running", "", "", "", false, false},
-		{"terminated", "Client.InternalError", VolumeKeyDenied, cloud.Likely, true, true},
-		{"terminated", "Client.VolumeLimitExceeded", VolumeLimitExceeded, cloud.Certain, true, true},
-		{"terminated", "Client.InvalidSnapshot.NotFound", SnapshotNotFound, cloud.Certain, true, true},
-		{"terminated", "Client.InstanceInitiatedShutdown", InstanceShutItselfDown, cloud.Certain, true, true},
-		{"terminated", "Server.SpotInstanceTermination", SpotInterrupted, cloud.Certain, true, false},
-		{"terminated", "Server.InternalError", InstanceFailed, cloud.Certain, true, false},
-		{"shutting-down", "Client.UserInitiatedShutdown", InstanceTerminatedByOthers, cloud.Certain, false, false},
-		{"stopped", "Server.Unheard", InstanceFailed, cloud.Likely, false, false},
+		{"terminated", "Client.InternalError", VolumeKeyDenied, cloudprovider.Likely, true, true},
+		{"terminated", "Client.VolumeLimitExceeded", VolumeLimitExceeded, cloudprovider.Certain, true, true},
+		{"terminated", "Client.InvalidSnapshot.NotFound", SnapshotNotFound, cloudprovider.Certain, true, true},
+		{"terminated", "Client.InstanceInitiatedShutdown", InstanceShutItselfDown, cloudprovider.Certain, true, true},
+		{"terminated", "Server.SpotInstanceTermination", SpotInterrupted, cloudprovider.Certain, true, false},
+		{"terminated", "Server.InternalError", InstanceFailed, cloudprovider.Certain, true, false},
+		{"shutting-down", "Client.UserInitiatedShutdown", InstanceTerminatedByOthers, cloudprovider.Certain, false, false},
+		{"stopped", "Server.Unheard", InstanceFailed, cloudprovider.Likely, false, false},
 	} {
 		found := End(Instance{ID: "i-1", State: tt.state, Reason: tt.reason, Class: "nodeclass/x"})
 		if tt.cause == "" {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/partition"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Mode says where a cluster looks for the identities of IAM principals.
@@ -139,11 +139,11 @@ func (a Access) wantedGroups() []string {
 }
 
 // Roles judges whether the instances of a class get the role that they should, and whether the cluster knows it.
-func Roles(a Access) []cloud.Finding {
-	var out []cloud.Finding
+func Roles(a Access) []cloudprovider.Finding {
+	var out []cloudprovider.Finding
 	profile, broken := a.judgeProfile()
 	if broken {
-		return []cloud.Finding{profile}
+		return []cloudprovider.Finding{profile}
 	}
 	if a.ProfileErr != "" {
 		out = append(out, unchecked(RoleMappingUnchecked, "the role in instance profile "+a.Profile.Name, a.ProfileErr))
@@ -158,10 +158,10 @@ func Roles(a Access) []cloud.Finding {
 	return append(out, a.judgeMapping(role)...)
 }
 
-func (a Access) judgeProfile() (cloud.Finding, bool) {
+func (a Access) judgeProfile() (cloudprovider.Finding, bool) {
 	switch p := a.Profile; {
 	case a.ProfileErr != "" || p.Name == "":
-		return cloud.Finding{}, false
+		return cloudprovider.Finding{}, false
 	case !p.Found:
 		return standing(InstanceProfileNotFound, "profile/"+p.Name, fmt.Sprintf("IAM has no instance profile %q", p.Name),
 			fmt.Sprintf("aws iam create-instance-profile --instance-profile-name %s", p.Name)), true
@@ -174,12 +174,12 @@ func (a Access) judgeProfile() (cloud.Finding, bool) {
 			fmt.Sprintf("aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
 				p.Name, RoleName(p.Roles[0]), RoleName(a.Role))), true
 	}
-	return cloud.Finding{}, false
+	return cloudprovider.Finding{}, false
 }
 
 // judgeMapping looks the role up where the mode says. An access entry wins over aws-auth.
-func (a Access) judgeMapping(role string) []cloud.Finding {
-	var missed []cloud.Finding
+func (a Access) judgeMapping(role string) []cloudprovider.Finding {
+	var missed []cloudprovider.Finding
 	if a.Mode.usesEntries() {
 		if a.EntriesErr != "" {
 			missed = append(missed, unchecked(RoleMappingUnchecked, "the access entries of cluster "+a.Cluster.Name, a.EntriesErr))
@@ -198,26 +198,26 @@ func (a Access) judgeMapping(role string) []cloud.Finding {
 		case mapped && found.Cause == "":
 			return nil
 		case mapped && len(missed) == 0:
-			return []cloud.Finding{found}
+			return []cloudprovider.Finding{found}
 		case mapped:
 			// An access entry that could not be read would win.
-			found.Certainty = cloud.Likely
-			return append([]cloud.Finding{found}, missed...)
+			found.Certainty = cloudprovider.Likely
+			return append([]cloudprovider.Finding{found}, missed...)
 		}
 	}
 	if len(missed) > 0 {
 		return missed
 	}
-	return []cloud.Finding{a.unmapped(role)}
+	return []cloudprovider.Finding{a.unmapped(role)}
 }
 
-func (a Access) judgeEntry(e Entry) []cloud.Finding {
+func (a Access) judgeEntry(e Entry) []cloudprovider.Finding {
 	want := a.wantedType()
 	switch {
 	case e.Type == want || (e.Type == entryWindows && !a.Windows):
 		return nil // the type for Windows gives all that Linux needs, and one group more
 	case e.Type == entryLinux:
-		return []cloud.Finding{a.kubeProxyDenied(
+		return []cloudprovider.Finding{a.kubeProxyDenied(
 			fmt.Sprintf("the access entry of node role %s has type %s, which lacks the group %s", e.PrincipalARN, e.Type, kubeProxyGroup),
 			fmt.Sprintf("leave this entry: its type cannot be changed, and %s with it. "+
 				"Give the Windows EC2NodeClass a node role of its own (spec.role), and map that role:\n%s",
@@ -233,20 +233,20 @@ func (a Access) judgeEntry(e Entry) []cloud.Finding {
 			"Give the EC2NodeClass a node role of its own (spec.role), and map that role:\n" + a.createEntry(ownRole(e.PrincipalARN))
 	}
 	if e.Type == entryAuto { // nodes of Auto Mode get their rights from an access policy, which may be there
-		f.Certainty = cloud.Likely
+		f.Certainty = cloudprovider.Likely
 	}
-	return []cloud.Finding{f}
+	return []cloudprovider.Finding{f}
 }
 
 // kubeProxyDenied is about Windows nodes that join as Linux nodes do. Their kube-proxy has their identity, other than on Linux, and
 // may not read what it needs, unless somebody has bound that to another group of theirs.
-func (a Access) kubeProxyDenied(why, remedy string) cloud.Finding {
+func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 	joined := "Windows nodes join"
 	if a.Running.Windows > 0 {
 		joined = fmt.Sprintf("Windows nodes join (%d run)", a.Running.Windows)
 	}
-	return cloud.Finding{
-		Cause: WindowsKubeProxyDenied, Certainty: cloud.Likely, Scope: RoleScope(a.nodeRole()), Standing: true, Joins: true,
+	return cloudprovider.Finding{
+		Cause: WindowsKubeProxyDenied, Certainty: cloudprovider.Likely, Scope: RoleScope(a.nodeRole()), Standing: true, Joins: true,
 		Message: joined + ", but their kube-proxy may not read Services, so that pods on them reach neither Services nor DNS: " + why,
 		Remedy:  remedy,
 	}
@@ -270,7 +270,7 @@ func ownRole(arn string) string {
 }
 
 // unmapped says that no place that counts has the role, and what is there instead.
-func (a Access) unmapped(role string) cloud.Finding {
+func (a Access) unmapped(role string) cloudprovider.Finding {
 	scope := RoleScope(role)
 	where := a.places()
 	if !a.Mode.usesConfigMap() && a.AuthMapErr == "" {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
@@ -45,7 +45,7 @@ func TestRoles(t *testing.T) {
 		change func(*Access)
 		// cause of the first finding, empty for none at all; certainty "" stands for certain.
 		cause     string
-		certainty cloud.Certainty
+		certainty cloudprovider.Certainty
 		// message and remedy contain these.
 		message, remedy string
 	}{
@@ -78,14 +78,14 @@ func TestRoles(t *testing.T) {
 		{name: "entry of type STANDARD", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "STANDARD") }, cause: AccessEntryWrongType, message: "STANDARD", remedy: "aws eks delete-access-entry --cluster-name shop --principal-arn " + nodeRole + " --region eu-west-1 && " + createEntry},
 		{name: "entry of type FARGATE_LINUX", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "FARGATE_LINUX") }, cause: AccessEntryWrongType},
 		{name: "entry of type HYBRID_LINUX", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "HYBRID_LINUX") }, cause: AccessEntryWrongType},
-		{name: "entry of type EC2, of Auto Mode", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2") }, cause: AccessEntryWrongType, certainty: cloud.Likely},
+		{name: "entry of type EC2, of Auto Mode", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2") }, cause: AccessEntryWrongType, certainty: cloudprovider.Likely},
 		{name: "a wrong entry wins over a right aws-auth", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.Entries, a.AuthMap = entries(nodeRole, "STANDARD"), authMap(goodLine(nodeRole))
 		}, cause: AccessEntryWrongType},
-		{name: "Windows, entry for Linux", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") }, cause: WindowsKubeProxyDenied, certainty: cloud.Likely, remedy: "--type EC2_WINDOWS"},
+		{name: "Windows, entry for Linux", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") }, cause: WindowsKubeProxyDenied, certainty: cloudprovider.Likely, remedy: "--type EC2_WINDOWS"},
 		{name: "Windows, entry for Windows", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_WINDOWS") }},
 		{name: "Windows, in neither place", mode: ModeAPI, change: func(a *Access) { a.Windows = true }, cause: NodeRoleNotMapped, remedy: "--type EC2_WINDOWS"},
-		{name: "Windows, aws-auth for Linux", mode: ModeConfigMap, change: func(a *Access) { a.Windows, a.AuthMap = true, authMap(goodLine(nodeRole)) }, cause: WindowsKubeProxyDenied, certainty: cloud.Likely, remedy: "- eks:kube-proxy-windows"},
+		{name: "Windows, aws-auth for Linux", mode: ModeConfigMap, change: func(a *Access) { a.Windows, a.AuthMap = true, authMap(goodLine(nodeRole)) }, cause: WindowsKubeProxyDenied, certainty: cloudprovider.Likely, remedy: "- eks:kube-proxy-windows"},
 		{name: "Windows, aws-auth lets nobody in", mode: ModeConfigMap, change: func(a *Access) {
 			a.Windows, a.AuthMap = true, authMap(strings.Replace(goodLine(nodeRole), "system:nodes", "x", 1))
 		}, cause: AuthMapMalformed},
@@ -103,7 +103,7 @@ func TestRoles(t *testing.T) {
 		}, cause: AuthMapMalformed, message: "lacks the groups system:nodes"},
 		{name: "aws-auth: no group of bootstrappers", mode: ModeConfigMap, change: func(a *Access) {
 			a.AuthMap = authMap(strings.Replace(goodLine(nodeRole), "  - system:bootstrappers\n", "", 1))
-		}, cause: AuthMapMalformed, certainty: cloud.Likely, message: "lacks the groups system:bootstrappers"},
+		}, cause: AuthMapMalformed, certainty: cloudprovider.Likely, message: "lacks the groups system:bootstrappers"},
 		{name: "aws-auth: username of a person", mode: ModeConfigMap, change: func(a *Access) {
 			a.AuthMap = authMap(strings.Replace(goodLine(nodeRole), "system:node:{{EC2PrivateDNSName}}", "nodes", 1))
 		}, cause: AuthMapMalformed, message: `username "nodes"`},
@@ -119,18 +119,18 @@ func TestRoles(t *testing.T) {
 		{name: "profile holds no role", mode: ModeAPI, change: func(a *Access) { a.Profile.Roles = nil }, cause: InstanceProfileWrongRole, message: "holds no role"},
 		{name: "no such profile", mode: ModeAPI, change: func(a *Access) { a.Role, a.Profile = "", Profile{Name: "p"} }, cause: InstanceProfileNotFound},
 
-		{name: "EKS may not be asked", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloud.Unchecked, message: "AccessDenied"},
-		{name: "entries may not be listed", mode: ModeAPI, change: func(a *Access) { a.EntriesErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloud.Unchecked},
+		{name: "EKS may not be asked", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
+		{name: "entries may not be listed", mode: ModeAPI, change: func(a *Access) { a.EntriesErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked},
 		{name: "entries may not be listed, aws-auth is right", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.EntriesErr, a.AuthMap = "AccessDenied", authMap(goodLine(nodeRole))
 		}},
 		{name: "entries may not be listed, aws-auth is wrong", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.EntriesErr, a.AuthMap = "AccessDenied", authMap(strings.Replace(goodLine(nodeRole), "EC2PrivateDNSName", "AccountID", 1))
-		}, cause: AuthMapMalformed, certainty: cloud.Likely},
-		{name: "aws-auth may not be read", mode: ModeConfigMap, change: func(a *Access) { a.AuthMapErr = "forbidden" }, cause: RoleMappingUnchecked, certainty: cloud.Unchecked, message: "aws-auth could not be checked: forbidden"},
+		}, cause: AuthMapMalformed, certainty: cloudprovider.Likely},
+		{name: "aws-auth may not be read", mode: ModeConfigMap, change: func(a *Access) { a.AuthMapErr = "forbidden" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "aws-auth could not be checked: forbidden"},
 		{name: "profile may not be read, role is mapped", mode: ModeAPI, change: func(a *Access) {
 			a.Profile.Roles, a.ProfileErr, a.Entries = nil, "AccessDenied", entries(nodeRole, "EC2_LINUX")
-		}, cause: RoleMappingUnchecked, certainty: cloud.Unchecked},
+		}, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
 			a := blind
 			change(&a)
 			for _, f := range Roles(a) {
-				if f.Certainty != cloud.Unchecked {
+				if f.Certainty != cloudprovider.Unchecked {
 					t.Errorf("%s, %s: found %+v, but the role is mapped", region, name, f)
 				}
 			}
@@ -180,10 +180,10 @@ func TestAuthMapOfOtherPartitionIsNamed(t *testing.T) {
 	a := sound(ModeConfigMap)
 	a.Cluster.Region, a.AuthMap = "us-gov-west-1", authMap(goodLine(nodeRole))
 	a.Profile.Roles = []string{gov}
-	checkFirst(t, Roles(a), AuthMapMalformed, cloud.Certain, "is written with partition aws; the node role is "+gov, "rolearn: "+gov)
+	checkFirst(t, Roles(a), AuthMapMalformed, cloudprovider.Certain, "is written with partition aws; the node role is "+gov, "rolearn: "+gov)
 	a.Profile.Roles, a.RoleARN = nil, ""
 	a.ProfileErr = "AccessDenied"
-	if found := Roles(a); found[1].Cause != AuthMapMalformed || found[1].Certainty != cloud.Likely {
+	if found := Roles(a); found[1].Cause != AuthMapMalformed || found[1].Certainty != cloudprovider.Likely {
 		t.Errorf("without IAM: found %+v", found)
 	}
 }
@@ -192,7 +192,7 @@ func TestAuthMapOfOtherPartitionIsNamed(t *testing.T) {
 func TestUserOfTheRolesNameIsNotTheRole(t *testing.T) {
 	a := sound(ModeAPI)
 	a.Entries = entries("arn:aws:iam::111122223333:user/node", "STANDARD")
-	checkFirst(t, Roles(a), NodeRoleNotMapped, cloud.Certain, nodeRole, "")
+	checkFirst(t, Roles(a), NodeRoleNotMapped, cloudprovider.Certain, nodeRole, "")
 }
 
 // Windows nodes join with the access entry of Linux nodes, so nothing keeps them from being launched. What does not work on them is
@@ -205,7 +205,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	if len(found) != 1 || found[0].Cause != WindowsKubeProxyDenied || !found[0].Joins {
 		t.Fatalf("found %+v", found)
 	}
-	if f, any := cloud.First(found); any {
+	if f, any := cloudprovider.First(found); any {
 		t.Errorf("nodes do not join: %+v", f)
 	}
 	f := found[0]
@@ -277,7 +277,7 @@ func TestLastEntryOfARoleHolds(t *testing.T) {
 }
 
 // checkFirst compares the first finding with what is wanted.
-func checkFirst(t *testing.T, found []cloud.Finding, cause string, certainty cloud.Certainty, message, remedy string) {
+func checkFirst(t *testing.T, found []cloudprovider.Finding, cause string, certainty cloudprovider.Certainty, message, remedy string) {
 	t.Helper()
 	if cause == "" {
 		if len(found) > 0 {
@@ -286,7 +286,7 @@ func checkFirst(t *testing.T, found []cloud.Finding, cause string, certainty clo
 		return
 	}
 	if certainty == "" {
-		certainty = cloud.Certain
+		certainty = cloudprovider.Certain
 	}
 	if len(found) == 0 {
 		t.Fatalf("found nothing, want %s", cause)
@@ -295,7 +295,7 @@ func checkFirst(t *testing.T, found []cloud.Finding, cause string, certainty clo
 	if f.Cause != cause || f.Certainty != certainty || !strings.Contains(f.Message, message) || !strings.Contains(f.Remedy, remedy) {
 		t.Errorf("found %+v\nwant %s, %s, with %q and remedy %q", f, cause, certainty, message, remedy)
 	}
-	if certainty == cloud.Certain && f.Remedy == "" {
+	if certainty == cloudprovider.Certain && f.Remedy == "" {
 		t.Errorf("%s has no remedy", cause)
 	}
 }

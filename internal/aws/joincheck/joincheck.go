@@ -17,10 +17,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
@@ -92,7 +92,7 @@ type Config struct {
 // Checker looks for what keeps nodes from joining. It is safe for concurrent use.
 type Checker struct {
 	cfg      Config
-	verdicts *memo.Memo[string, []cloud.Finding]
+	verdicts *memo.Memo[string, []cloudprovider.Finding]
 	clusters *memo.Memo[string, *ekstypes.Cluster]
 	self     *memo.Memo[string, caller]
 	// roles are the names of the roles of instance profiles, by profile.
@@ -103,7 +103,7 @@ type Checker struct {
 func New(cfg Config) *Checker {
 	return &Checker{
 		cfg:      cfg,
-		verdicts: memo.New[string, []cloud.Finding](healthyFor, cfg.Now),
+		verdicts: memo.New[string, []cloudprovider.Finding](healthyFor, cfg.Now),
 		clusters: memo.New[string, *ekstypes.Cluster](clusterFor, cfg.Now),
 		self:     memo.New[string, caller](identityFor, cfg.Now),
 		roles:    memo.New[string, string](identityFor, cfg.Now),
@@ -121,13 +121,13 @@ type Class struct {
 
 // NodeClass says what keeps the instances of a class from joining, as far as that shows before one is launched. key
 // names the class and its generation; an answer is believed for a while, a fault not for long.
-func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloud.Finding {
+func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloudprovider.Finding {
 	if known, ok := c.verdicts.Get(key); ok {
 		return known
 	}
 	found := c.Look(ctx, class)
 	ttl := healthyFor
-	if f, ok := cloud.First(found); ok && f.Certainty == cloud.Certain {
+	if f, ok := cloudprovider.First(found); ok && f.Certainty == cloudprovider.Certain {
 		ttl = faultyFor
 	}
 	c.verdicts.PutFor(key, found, ttl)
@@ -138,10 +138,10 @@ func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []clou
 func (c *Checker) ForgetAll() { c.verdicts.Clear() }
 
 // Look says what keeps the instances of a class from joining, as of now.
-func (c *Checker) Look(ctx context.Context, class Class) []cloud.Finding {
+func (c *Checker) Look(ctx context.Context, class Class) []cloudprovider.Finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var out []cloud.Finding
+	var out []cloudprovider.Finding
 	out = append(out, join.Roles(c.access(ctx, class))...)
 	out = append(out, join.Path(c.network(ctx, class))...)
 	out = append(out, join.Boot(c.machine(class))...)
@@ -150,12 +150,12 @@ func (c *Checker) Look(ctx context.Context, class Class) []cloud.Finding {
 
 // Instance says why an instance of a class has not become a node: by what became of it, by its console, and by
 // everything that is asked before a launch, anew.
-func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloud.Finding {
+func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudprovider.Finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.Look(ctx, class), cloud.Finding{Cause: join.InstanceUnchecked, Certainty: cloud.Unchecked, Message: "instance " + id + " could not be looked at: " + plain(err)})
+		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be looked at: " + plain(err)})
 	}
 	if ended := join.End(instance); len(ended) > 0 {
 		return ended
@@ -164,12 +164,12 @@ func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloud.
 	out := append(roles[:len(roles):len(roles)], c.webhooks(ctx)...)
 	text, err := c.console(ctx, id)
 	if err != nil {
-		out = append(out, cloud.Finding{Cause: join.ConsoleUnchecked, Certainty: cloud.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
+		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
 	}
 	for _, f := range join.Console(instance, text) {
-		if !slices.ContainsFunc(roles, func(r cloud.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
+		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
 			// The role is mapped as it should be, as of now: the refusal may be over, or the API server's own trouble.
-			f.Certainty = cloud.Likely
+			f.Certainty = cloudprovider.Likely
 		}
 		out = append(out, f)
 	}
@@ -196,7 +196,7 @@ func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
 	return out
 }
 
-func (c *Checker) webhooks(ctx context.Context) []cloud.Finding {
+func (c *Checker) webhooks(ctx context.Context) []cloudprovider.Finding {
 	if c.cfg.APIServer == nil {
 		return join.Webhooks(nil, "the API server is not asked")
 	}
@@ -209,7 +209,7 @@ func plain(err error) string {
 	if err == nil {
 		return ""
 	}
-	return fault.Plain(err).Error()
+	return awserrors.Plain(err).Error()
 }
 
 func str(s *string) string { return aws.ToString(s) }

@@ -12,7 +12,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // account is EKS and STS of an account in a partition, with one access entry.
@@ -50,7 +50,7 @@ func TestNodeRoleIsMappedInIsolatedVPCsOfEveryPartition(t *testing.T) {
 		})
 		class := Class{EC2NodeClass: &awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{Role: "node"}}, Family: awsv1.AMIFamilyAL2023}
 		class.Status.InstanceProfile = "p"
-		if f, any := cloud.First(checker.Look(t.Context(), class)); any {
+		if f, any := cloudprovider.First(checker.Look(t.Context(), class)); any {
 			t.Errorf("%s: the class is blamed for %s: %s", region, f.Cause, f.Text())
 		}
 	}

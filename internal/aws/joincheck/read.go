@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
@@ -100,9 +100,9 @@ func (c *Checker) readProfile(ctx context.Context, a *join.Access) {
 	if a.Profile.Name != "" {
 		out, err := c.cfg.IAM.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &a.Profile.Name})
 		switch {
-		case fault.Is(err, fault.NotFound) && a.Role != "":
+		case awserrors.Is(err, awserrors.NotFound) && a.Role != "":
 			a.ProfileErr = "IAM does not show it yet"
-		case fault.Is(err, fault.NotFound):
+		case awserrors.Is(err, awserrors.NotFound):
 		case err != nil:
 			a.ProfileErr = plain(err)
 		case out.InstanceProfile != nil:
@@ -392,7 +392,7 @@ func (c *Checker) readInstance(i *ec2types.Instance, class Class) join.Instance 
 // has kept.
 func (c *Checker) console(ctx context.Context, id string) (string, error) {
 	out, err := c.cfg.EC2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id, Latest: aws.Bool(true)})
-	if fault.Code(err) == "UnsupportedOperation" {
+	if awserrors.Code(err) == "UnsupportedOperation" {
 		out, err = c.cfg.EC2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
 	}
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // answer is what is known after a call.
@@ -20,7 +20,7 @@ type answer struct {
 	// gone is true when EC2 does not know a launch template of the request.
 	gone bool
 	// bought are the new instances, by ID; failed says what else was asked for in vain.
-	bought []cloud.Instance
+	bought []cloudprovider.Instance
 	failed []Failure
 	// err says why there is no answer. EC2 refused the call then, or its outcome is not known.
 	err error
@@ -31,14 +31,14 @@ func (l *Launcher) ask(ctx context.Context, in *request) answer {
 	var tries attempts
 	out, err := l.cfg.EC2.CreateFleet(ctx, in.CreateFleetInput, tries.watch)
 	switch {
-	case fault.Is(err, fault.TokenMismatch):
+	case awserrors.Is(err, awserrors.TokenMismatch):
 		return answer{other: true, err: err}
-	case err != nil && (!fault.Definite(err) || tries.doubtful > 0):
+	case err != nil && (!awserrors.Definite(err) || tries.doubtful > 0):
 		return answer{err: err}
 	case err != nil:
 		refused := refusedWhole(in, err)
 		l.note(refused)
-		return answer{known: true, gone: fault.Is(err, fault.LaunchTemplateNotFound), failed: refused, err: err}
+		return answer{known: true, gone: awserrors.Is(err, awserrors.LaunchTemplateNotFound), failed: refused, err: err}
 	}
 	a := answer{known: true, bought: instancesOf(in, out), failed: failures(in, out)}
 	l.note(a.failed)
@@ -55,7 +55,7 @@ func (l *Launcher) note(failed []Failure) {
 	mark(failed, l.cfg.Scarcity, l.refusedReservation, l.cfg.Addresses.Exhausted)
 	for _, f := range failed {
 		if !f.implied {
-			l.cfg.Meter.LaunchFailed(f.Zone, f.ZoneID, f.CapacityType, fault.ReasonOf(f.Code+": "+f.Message).Code)
+			l.cfg.Meter.LaunchFailed(f.Zone, f.ZoneID, f.CapacityType, awserrors.ReasonOf(f.Code+": "+f.Message).Code)
 		}
 	}
 }
@@ -63,9 +63,9 @@ func (l *Launcher) note(failed []Failure) {
 // refusedWhole is what a refusal of the whole call says about offerings: where it speaks of a lack of capacity, that none of
 // those that were asked for can be had. The refusal itself is the first, and of no offering.
 func refusedWhole(in *request, err error) []Failure {
-	code := fault.Code(err)
-	all := []Failure{{Code: code, Message: fault.Plain(err).Error(), CapacityType: in.capacityType}}
-	if !fault.Unfulfillable(code) && code != fault.SpotRoleDenied {
+	code := awserrors.Code(err)
+	all := []Failure{{Code: code, Message: awserrors.Plain(err).Error(), CapacityType: in.capacityType}}
+	if !awserrors.Unfulfillable(code) && code != awserrors.SpotRoleDenied {
 		return all
 	}
 	return append(all, in.everywhere(Failure{Code: code, CapacityType: in.capacityType, Placement: in.placement})...)
@@ -78,7 +78,7 @@ type attempts struct{ doubtful int }
 func (a *attempts) watch(o *ec2.Options) {
 	watcher := middleware.FinalizeMiddlewareFunc("dovetail:attempts", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleFinalize(ctx, in)
-		if err != nil && !fault.Definite(err) {
+		if err != nil && !awserrors.Definite(err) {
 			a.doubtful++
 		}
 		return out, metadata, err

@@ -11,7 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -127,7 +127,7 @@ func TestSixtyCheapestTypes(t *testing.T) {
 		sixtyOne := 61
 		o.Claim.Spec.Requirements = append(o.Claim.Spec.Requirements, karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: &sixtyOne})
 		_, err := l.Launch(t.Context(), o)
-		var scarce *cloud.InsufficientCapacityError
+		var scarce *cloudprovider.InsufficientCapacityError
 		if !errors.As(err, &scarce) {
 			t.Errorf("want insufficient capacity, got %v", err)
 		}

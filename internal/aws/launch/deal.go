@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // deal says which instance of a launch of several belongs to the holder of a ticket, going only by what EC2 shows. It is how
@@ -15,7 +15,7 @@ import (
 // everybody who sees all instances of a launch deals alike, whatever order EC2 tells of them in; those that have ended since
 // count. The answer is final once all instances can be seen, be it that as many are there as were asked for, or that the
 // launch is long enough ago; since is when somebody first looked.
-func deal(t cloud.Ticket, found []cloud.Instance, since, now time.Time) (i cloud.Instance, dealt, final bool) {
+func deal(t cloudprovider.Ticket, found []cloudprovider.Instance, since, now time.Time) (i cloudprovider.Instance, dealt, final bool) {
 	var leftOut []int
 	last := since
 	if len(found) > 0 {
@@ -28,14 +28,14 @@ func deal(t cloud.Ticket, found []cloud.Instance, since, now time.Time) (i cloud
 	}
 	complete := len(found) > 0 && len(found) >= t.Of-len(leftOut)
 	if !complete && now.Sub(last) < instance.VisibleWithin {
-		return cloud.Instance{}, false, false
+		return cloudprovider.Instance{}, false, false
 	}
 	if slices.Contains(leftOut, t.Place) {
-		return cloud.Instance{}, false, true
+		return cloudprovider.Instance{}, false, true
 	}
 	at := rank(t.Place, leftOut)
 	if at >= len(found) || !living(found[at]) {
-		return cloud.Instance{}, false, true
+		return cloudprovider.Instance{}, false, true
 	}
 	return found[at], true, true
 }
@@ -51,6 +51,6 @@ func rank(place int, leftOut []int) int {
 	return at
 }
 
-func living(i cloud.Instance) bool {
-	return i.State != cloud.ShuttingDown && i.State != cloud.Terminated
+func living(i cloudprovider.Instance) bool {
+	return i.State != cloudprovider.ShuttingDown && i.State != cloudprovider.Terminated
 }

@@ -6,31 +6,31 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func TestDeal(t *testing.T) {
 	launchedAt := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	shown := func(ids ...string) (all []cloud.Instance) {
+	shown := func(ids ...string) (all []cloudprovider.Instance) {
 		for _, id := range ids {
-			all = append(all, cloud.Instance{ID: id, State: cloud.Running, LaunchedAt: launchedAt})
+			all = append(all, cloudprovider.Instance{ID: id, State: cloudprovider.Running, LaunchedAt: launchedAt})
 		}
 		return all
 	}
-	leaving := func(all []cloud.Instance, places ...int) []cloud.Instance {
+	leaving := func(all []cloudprovider.Instance, places ...int) []cloudprovider.Instance {
 		for n := range all {
 			all[n].LeftOut = places
 		}
 		return all
 	}
-	ended := func(all []cloud.Instance, at int) []cloud.Instance {
-		all[at].State = cloud.Terminated
+	ended := func(all []cloudprovider.Instance, at int) []cloudprovider.Instance {
+		all[at].State = cloudprovider.Terminated
 		return all
 	}
 	for _, tt := range []struct {
 		name  string
 		place int
-		found []cloud.Instance
+		found []cloudprovider.Instance
 		// after the launch, and after somebody first looked.
 		after time.Duration
 		want  string // "?" where it cannot be told yet
@@ -48,7 +48,7 @@ func TestDeal(t *testing.T) {
 		{"it has ended since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i, dealt, final := deal(cloud.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
+			i, dealt, final := deal(cloudprovider.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
 			got := i.ID
 			if !final {
 				got = "?"
@@ -71,13 +71,13 @@ func TestDealsAreDisjoint(t *testing.T) {
 					leftOut = append(leftOut, place)
 				}
 			}
-			var all []cloud.Instance
+			var all []cloudprovider.Instance
 			for n := range of - len(leftOut) {
-				all = append(all, cloud.Instance{ID: fmt.Sprintf("i-%d", n), State: cloud.Running, LaunchedAt: at, LeftOut: leftOut})
+				all = append(all, cloudprovider.Instance{ID: fmt.Sprintf("i-%d", n), State: cloudprovider.Running, LaunchedAt: at, LeftOut: leftOut})
 			}
 			seen := map[string]bool{}
 			for place := range of {
-				if i, dealt, _ := deal(cloud.Ticket{Launch: "x", Place: place, Of: of}, all, at, at.Add(time.Hour)); dealt {
+				if i, dealt, _ := deal(cloudprovider.Ticket{Launch: "x", Place: place, Of: of}, all, at, at.Add(time.Hour)); dealt {
 					if seen[i.ID] {
 						t.Fatalf("of %d, left out %v: %s is dealt twice", of, leftOut, i.ID)
 					}

@@ -13,10 +13,10 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // fleet is a request for instances.
@@ -32,19 +32,19 @@ type fleet struct {
 	instances int
 	// zones are the IDs of the zones that overrides are in, by name.
 	zones     map[string]string
-	placement cloud.Placement
+	placement cloudprovider.Placement
 	// places are where reservations are asked for; all are of one market, that of sample.
-	places map[place]cloud.Reservation
-	sample cloud.Reservation
+	places map[place]cloudprovider.Reservation
+	sample cloudprovider.Reservation
 }
 
 // request is a call to make, with what its answer does not tell.
 type request struct {
 	*ec2.CreateFleetInput
 	capacityType string
-	places       map[place]cloud.Reservation
+	places       map[place]cloudprovider.Reservation
 	zones        map[string]string // IDs by name
-	placement    cloud.Placement
+	placement    cloudprovider.Placement
 }
 
 func (f fleet) request() *request {
@@ -95,15 +95,15 @@ func (f fleet) input() *ec2.CreateFleetInput {
 }
 
 // instancesOf reads the instances that an answer tells of, by ID. What the answer leaves out is taken from the request.
-func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloud.Instance) {
+func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
 	for _, i := range out.Instances {
-		bought := cloud.Instance{
+		bought := cloudprovider.Instance{
 			Type:         string(i.InstanceType),
 			Zone:         aws.ToString(i.AvailabilityZone),
 			ZoneID:       aws.ToString(i.AvailabilityZoneId),
 			SubnetID:     aws.ToString(i.SubnetId),
 			CapacityType: in.capacityType,
-			State:        cloud.Pending,
+			State:        cloudprovider.Pending,
 		}
 		if o := overrideOf(i.LaunchTemplateAndOverrides); o != nil {
 			fill(&bought.Type, string(o.InstanceType))
@@ -118,7 +118,7 @@ func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloud.Instance)
 			all = append(all, bought)
 		}
 	}
-	slices.SortFunc(all, func(a, b cloud.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -128,7 +128,7 @@ func fill(field *string, value string) {
 	}
 }
 
-func fillFromRequest(i *cloud.Instance, in *ec2.CreateFleetInput) {
+func fillFromRequest(i *cloudprovider.Instance, in *ec2.CreateFleetInput) {
 	for _, config := range in.LaunchTemplateConfigs {
 		for _, o := range config.Overrides {
 			if string(o.InstanceType) == i.Type && (i.Zone == "" || i.Zone == aws.ToString(o.AvailabilityZone)) {
@@ -159,7 +159,7 @@ type Failure struct {
 	// Reservation that was asked for; empty if none was.
 	Reservation string
 	// Placement that was asked for.
-	Placement cloud.Placement
+	Placement cloudprovider.Placement
 	// implied by another failure.
 	implied bool
 }
@@ -212,8 +212,8 @@ func (in *request) everywhere(f Failure) (all []Failure) {
 }
 
 // offering is what a mark about the failure is about.
-func (f Failure) offering() scarcity.Offering {
-	o := scarcity.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, PlacementGroup: f.Placement.GroupID}
+func (f Failure) offering() unavailableofferings.Offering {
+	o := unavailableofferings.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, PlacementGroup: f.Placement.GroupID}
 	if f.Placement.Partition > 0 {
 		o.Partition = strconv.Itoa(f.Placement.Partition)
 	}
@@ -222,19 +222,19 @@ func (f Failure) offering() scarcity.Offering {
 
 // mark notes what the failures say about capacity. refused gets each reservation that EC2 launched nothing into, with the code;
 // exhausted gets each subnet without addresses.
-func mark(all []Failure, memory *scarcity.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
+func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
-		case f.Code == fault.SpotRoleDenied:
+		case f.Code == awserrors.SpotRoleDenied:
 			memory.MarkCapacityType(karpv1.CapacityTypeSpot)
-		case !fault.Unfulfillable(f.Code) && !f.implied:
+		case !awserrors.Unfulfillable(f.Code) && !f.implied:
 		default:
 			if f.Reservation != "" {
 				refused(f.Reservation, f.Code)
 			} else if f.InstanceType != "" && f.Zone != "" {
 				memory.MarkOffering(f.offering())
 			}
-			if f.Code == fault.SubnetFull && f.SubnetID != "" {
+			if f.Code == awserrors.SubnetFull && f.SubnetID != "" {
 				memory.MarkSubnet(f.SubnetID)
 				exhausted(f.SubnetID)
 			}
@@ -246,37 +246,37 @@ func mark(all []Failure, memory *scarcity.Memory, refused func(reservation, code
 // the failures say, else a CreateError.
 func refusal(all []Failure) error {
 	if len(all) == 0 {
-		return &cloud.CreateError{Reason: fault.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
+		return &cloudprovider.CreateError{Reason: awserrors.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
 	}
 	scarce := !slices.ContainsFunc(all, func(f Failure) bool {
-		return !fault.Unfulfillable(f.Code) && f.Code != fault.SpotRoleDenied
+		return !awserrors.Unfulfillable(f.Code) && f.Code != awserrors.SpotRoleDenied
 	})
 	text := describe(all)
 	if scarce {
-		if slices.ContainsFunc(all, func(f Failure) bool { return f.Code == fault.SpotRoleDenied }) {
-			text = fault.ReasonOf(fault.SpotRoleDenied).Hint + ": " + text
+		if slices.ContainsFunc(all, func(f Failure) bool { return f.Code == awserrors.SpotRoleDenied }) {
+			text = awserrors.ReasonOf(awserrors.SpotRoleDenied).Hint + ": " + text
 		}
-		return &cloud.InsufficientCapacityError{Err: errors.New(text)}
+		return &cloudprovider.InsufficientCapacityError{Err: errors.New(text)}
 	}
 	return createError(errors.New(text))
 }
 
 // whole is the error for a call that EC2 refused as a whole.
 func whole(a answer) error {
-	if code := fault.Code(a.err); fault.Unfulfillable(code) || code == fault.SpotRoleDenied {
-		return &cloud.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", fault.Plain(a.err))}
+	if code := awserrors.Code(a.err); awserrors.Unfulfillable(code) || code == awserrors.SpotRoleDenied {
+		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.Plain(a.err))}
 	}
 	return createError(fmt.Errorf("create fleet: %w", a.err))
 }
 
 // createError derives reason and message from an error's text.
-func createError(err error) *cloud.CreateError {
-	reason := fault.ReasonOf(err.Error())
-	message := fault.Plain(err).Error()
+func createError(err error) *cloudprovider.CreateError {
+	reason := awserrors.ReasonOf(err.Error())
+	message := awserrors.Plain(err).Error()
 	if reason.Hint != "" {
 		message = reason.Hint + ": " + message
 	}
-	return &cloud.CreateError{Reason: reason.Code, Message: message, Err: err}
+	return &cloudprovider.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
 // shownFailures is how many different failures a message names.

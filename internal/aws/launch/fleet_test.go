@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func failure(code string) Failure {
@@ -42,8 +42,8 @@ func TestRefusal(t *testing.T) {
 				all = append(all, failure(code))
 			}
 			err := refusal(all)
-			var scarce *cloud.InsufficientCapacityError
-			var create *cloud.CreateError
+			var scarce *cloudprovider.InsufficientCapacityError
+			var create *cloudprovider.CreateError
 			if errors.As(err, &scarce) != tc.scarce || (errors.As(err, &create) && create.Reason != tc.reason) || (create == nil) != tc.scarce {
 				t.Errorf("got %v", err)
 			}
@@ -52,8 +52,8 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	spot := scarcity.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
-	elsewhere := scarcity.Offering{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}
+	spot := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
+	elsewhere := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}
 	for _, tc := range []struct {
 		code                         string
 		offering, allSpot, exhausted bool
@@ -67,7 +67,7 @@ func TestMarks(t *testing.T) {
 	} {
 		t.Run(tc.code, func(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			m := scarcity.New(func() time.Time { return now })
+			m := unavailableofferings.New(func() time.Time { return now })
 			var exhausted []string
 			mark([]Failure{failure(tc.code)}, m, func(string, string) {}, func(id string) { exhausted = append(exhausted, id) })
 			if m.Scarce(spot, nil) != tc.offering || m.Scarce(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
@@ -82,7 +82,7 @@ func TestMarks(t *testing.T) {
 
 // counted notes what a Meter is told of launches.
 type counted struct {
-	cloud.Unmeasured
+	cloudprovider.Unmeasured
 	said []string
 }
 
@@ -120,7 +120,7 @@ func TestFailuresAreCounted(t *testing.T) {
 
 // EC2 may leave out which offering an error is about.
 func TestErrorWithoutOffering(t *testing.T) {
-	m := scarcity.New(time.Now)
+	m := unavailableofferings.New(time.Now)
 	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string, string) {}, func(string) {})
 	if m.Marks() != 0 {
 		t.Error("an offering without name was marked")

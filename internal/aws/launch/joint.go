@@ -7,7 +7,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // joint is a launch for several claims, as the process that makes it knows it.
@@ -34,27 +34,27 @@ type joint struct {
 	doubtful time.Time
 	// givenUp launches make no more calls, and stay as they are.
 	givenUp bool
-	bought  []cloud.Instance
+	bought  []cloudprovider.Instance
 	// err is what claims without an instance are told.
 	err error
 }
 
 // of returns what the launch has brought a claim. It is of no use before the launch is settled.
-func (j *joint) of(claimUID string) (cloud.Instance, error) {
+func (j *joint) of(claimUID string) (cloudprovider.Instance, error) {
 	for n, o := range j.orders {
 		if string(o.Claim.UID) == claimUID && n < len(j.bought) {
 			return j.bought[n], nil
 		}
 	}
-	return cloud.Instance{}, j.err
+	return cloudprovider.Instance{}, j.err
 }
 
 // known returns what the launch has brought a claim, if that is known.
-func (j *joint) known(claimUID string) (i cloud.Instance, err error, settled bool) {
+func (j *joint) known(claimUID string) (i cloudprovider.Instance, err error, settled bool) {
 	j.state.Lock()
 	defer j.state.Unlock()
 	if !j.settled {
-		return cloud.Instance{}, j.err, false
+		return cloudprovider.Instance{}, j.err, false
 	}
 	i, err = j.of(claimUID)
 	return i, err, true
@@ -163,7 +163,7 @@ func (l *Launcher) remake(ctx context.Context, j *joint) error {
 
 // recall finds what an earlier process, or this one, has launched for the holder of a ticket. The error says that it is not
 // known yet.
-func (l *Launcher) recall(ctx context.Context, claim *karpv1.NodeClaim, t cloud.Ticket) (i cloud.Instance, found bool, err error) {
+func (l *Launcher) recall(ctx context.Context, claim *karpv1.NodeClaim, t cloudprovider.Ticket) (i cloudprovider.Instance, found bool, err error) {
 	claimUID := string(claim.UID)
 	since, looked := l.doubts.Get(claimUID)
 	if !looked {
@@ -175,11 +175,11 @@ func (l *Launcher) recall(ctx context.Context, claim *karpv1.NodeClaim, t cloud.
 		return l.cfg.Instances.OfLaunch(context.WithoutCancel(ctx), t.Launch)
 	})
 	if err != nil {
-		return cloud.Instance{}, false, err
+		return cloudprovider.Instance{}, false, err
 	}
-	i, found, final := deal(t, shown.([]cloud.Instance), since, l.cfg.Now())
+	i, found, final := deal(t, shown.([]cloudprovider.Instance), since, l.cfg.Now())
 	if !final {
-		return cloud.Instance{}, false, inDoubt(nil)
+		return cloudprovider.Instance{}, false, inDoubt(nil)
 	}
 	i.NodeClaim, i.NodeClaimUID = claim.Name, claimUID
 	return i, found, nil

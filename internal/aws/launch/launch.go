@@ -17,16 +17,16 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	Templates *Templates
 	Instances *instance.Instances
 	Addresses *network.Addresses
-	Scarcity  *scarcity.Memory
+	Scarcity  *unavailableofferings.Memory
 	// Cluster is what nodes are told about the cluster they join.
 	Cluster func() bootstrap.Cluster
 	// StrictMinValues refuses a launch whose choice of types is narrower than the claim asks for.
@@ -52,7 +52,7 @@ type Config struct {
 	// Window is how long claims are gathered that can be launched together; zero means what EC2's limits call for.
 	Window batch.Window
 	// Meter is told what goes wrong; nil tells nobody.
-	Meter cloud.Meter
+	Meter cloudprovider.Meter
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -71,7 +71,7 @@ type Config struct {
 type Launcher struct {
 	cfg    Config
 	ledger *ledger
-	gather *batch.Batcher[string, *member, cloud.Instance]
+	gather *batch.Batcher[string, *member, cloudprovider.Instance]
 	// joints are the launches of several that this process has made, by the UID of each claim, the last one last. A claim may still
 	// have the ticket of an earlier one: a later attempt may have failed to write its own.
 	joints *memo.Memo[string, []*joint]
@@ -94,7 +94,7 @@ type Launcher struct {
 // New returns a Launcher.
 func New(cfg Config) *Launcher {
 	if cfg.Meter == nil {
-		cfg.Meter = cloud.Unmeasured{}
+		cfg.Meter = cloudprovider.Unmeasured{}
 	}
 	if cfg.Window == (batch.Window{}) {
 		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
@@ -105,7 +105,7 @@ func New(cfg Config) *Launcher {
 		doubts: memo.New[string, time.Time](remembered, cfg.Now),
 		told:   memo.New[string, struct{}](remembered, cfg.Now),
 	}
-	l.gather = batch.New(batch.Config[string, *member, cloud.Instance]{
+	l.gather = batch.New(batch.Config[string, *member, cloudprovider.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return l
@@ -170,7 +170,7 @@ var errTokenSpent = errors.New("client token was used by a call that EC2 has ref
 
 // Adopt returns the instance that was launched for a claim before, if there is one. The error is a CreateError with
 // ReasonInDoubt where that cannot be told yet.
-func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.Instance, bool, error) {
+func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Instance, bool, error) {
 	uid, mark := string(claim.UID), l.markOf(claim)
 	if j := l.jointOf(claim); j != nil {
 		if _, _, settled := j.known(uid); !settled {
@@ -178,22 +178,22 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloud.In
 		}
 		switch i, err, settled := j.known(uid); {
 		case !settled:
-			return cloud.Instance{}, false, err
+			return cloudprovider.Instance{}, false, err
 		case err == nil:
 			return i, true, nil
 		}
-		return cloud.Instance{}, false, nil
+		return cloudprovider.Instance{}, false, nil
 	}
-	if mark == cloud.Unlaunched {
-		return cloud.Instance{}, false, nil
+	if mark == cloudprovider.Unlaunched {
+		return cloudprovider.Instance{}, false, nil
 	}
-	if ticket, ok := cloud.ParseTicket(mark); ok {
+	if ticket, ok := cloudprovider.ParseTicket(mark); ok {
 		return l.recall(ctx, claim, ticket)
 	}
 	found, err := l.cfg.Instances.OfClaim(ctx, uid)
-	found = slices.DeleteFunc(found, func(i cloud.Instance) bool { return !living(i) })
+	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) })
 	if err != nil || len(found) == 0 {
-		return cloud.Instance{}, false, err
+		return cloudprovider.Instance{}, false, err
 	}
 	if len(found) > 1 {
 		l.cfg.Log.Error("a claim has more than one instance; the oldest is kept", "claim", claim.Name, "instances", len(found))
@@ -216,8 +216,8 @@ func (l *Launcher) markOf(claim *karpv1.NodeClaim) string {
 // which knows better.
 func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
 	mark := l.markOf(claim)
-	ticket, enrolled := cloud.ParseTicket(mark)
-	if !enrolled && mark != cloud.Unlaunched {
+	ticket, enrolled := cloudprovider.ParseTicket(mark)
+	if !enrolled && mark != cloudprovider.Unlaunched {
 		return nil
 	}
 	made, _ := l.joints.Get(string(claim.UID))
@@ -242,26 +242,26 @@ func (l *Launcher) made(claimUID string, j *joint) {
 
 // Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
 // making a call that could launch one. The error says that it is not known yet.
-func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.Instance, error) {
+func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error) {
 	uid, over := string(claim.UID), true
 	if j := l.jointOf(claim); j != nil {
 		over = j.giveUp(l.cfg.Now()) // before EC2 is asked, which then shows all that the calls have brought
 		switch i, err, settled := j.known(uid); {
 		case settled && err == nil:
 			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
-			if errors.Is(err, cloud.ErrNotFound) || err == nil && !living(i) {
+			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !living(i) {
 				return nil, nil
 			}
-			return []cloud.Instance{i}, err
+			return []cloudprovider.Instance{i}, err
 		case settled:
 			return nil, nil
 		}
 	}
 	mark := l.markOf(claim)
-	if mark == cloud.Unlaunched {
+	if mark == cloudprovider.Unlaunched {
 		return nil, nil
 	}
-	ticket, ok := cloud.ParseTicket(mark)
+	ticket, ok := cloudprovider.ParseTicket(mark)
 	if !ok {
 		return l.findAlone(ctx, uid)
 	}
@@ -270,7 +270,7 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.I
 	case err != nil:
 		return nil, err
 	case found:
-		return []cloud.Instance{i}, nil
+		return []cloudprovider.Instance{i}, nil
 	case !over:
 		return nil, inDoubt(nil) // another claim may ask EC2 once more, which then launches for this one, too
 	}
@@ -278,7 +278,7 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloud.I
 }
 
 // findAlone is Find for a claim that was launched alone, if at all.
-func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloud.Instance, error) {
+func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
 	found, err := l.cfg.Instances.OfClaim(ctx, claimUID)
 	if err != nil {
 		return nil, err
@@ -286,40 +286,40 @@ func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloud.Inst
 	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.Young()) {
 		return nil, inDoubt(nil)
 	}
-	return slices.DeleteFunc(found, func(i cloud.Instance) bool { return !living(i) }), nil
+	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) }), nil
 }
 
 // Launch buys an instance for the claim, alone. It must follow an Adopt that found none. Errors are those of package cloud.
-func (l *Launcher) Launch(ctx context.Context, o Order) (cloud.Instance, error) {
+func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance, error) {
 	bought, err := l.try(ctx, o)
 	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenSpent) {
 		bought, err = l.try(ctx, o)
 	}
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	l.ledger.bought(string(o.Claim.UID))
 	l.cfg.Instances.Remember(bought)
 	return bought, nil
 }
 
-func (l *Launcher) try(ctx context.Context, o Order) (cloud.Instance, error) {
+func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
 	state := l.ledger.settled(claim)
 	switch {
 	case state.replay != nil:
 		return l.call(ctx, o, state.replay, nil)
 	case !state.doubtful.IsZero():
-		return cloud.Instance{}, inDoubt(nil)
+		return cloudprovider.Instance{}, inDoubt(nil)
 	}
 	plan, err := l.plan(o)
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	defer plan.choice.Settle("") // of no effect once call has settled it
 	fleet, err := l.fleet(ctx, o, plan)
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	fleet.tags[awsv1.TagNodeClaim], fleet.tags[identity.TagNodeClaimUID] = o.Claim.Name, claim
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)
@@ -327,30 +327,30 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloud.Instance, error) {
 }
 
 // call asks EC2 and notes in the ledger what is known of the outcome afterwards.
-func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloud.Instance, error) {
+func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
 	a := l.ask(ctx, in)
 	switch {
 	case a.other:
 		if l.ledger.mismatched(claim) {
-			return cloud.Instance{}, errors.Join(errTokenSpent, createError(fmt.Errorf("create fleet: %w", a.err)))
+			return cloudprovider.Instance{}, errors.Join(errTokenSpent, createError(fmt.Errorf("create fleet: %w", a.err)))
 		}
-		return cloud.Instance{}, inDoubt(a.err)
+		return cloudprovider.Instance{}, inDoubt(a.err)
 	case !a.known:
 		l.ledger.lost(claim, in)
-		return cloud.Instance{}, lostError(a.err)
+		return cloudprovider.Instance{}, lostError(a.err)
 	case a.gone:
 		l.ledger.refused(claim)
-		return cloud.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
+		return cloudprovider.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
 	case a.err != nil:
 		// Nothing came of this call. What an earlier one did is as it was.
 		l.ledger.refused(claim)
-		return cloud.Instance{}, whole(a)
+		return cloudprovider.Instance{}, whole(a)
 	}
 	if len(a.bought) == 0 {
 		l.ledger.answered(claim)
 		l.tell(o, a, "")
-		return cloud.Instance{}, refusal(a.failed)
+		return cloudprovider.Instance{}, refusal(a.failed)
 	}
 	bought := a.bought[0]
 	if choice != nil {
@@ -372,7 +372,7 @@ func (l *Launcher) tell(o Order, a answer, launched string) {
 func (l *Launcher) refusedReservation(id, code string) {
 	switch {
 	case l.cfg.Reservations == nil:
-	case code == fault.ReservationFull:
+	case code == awserrors.ReservationFull:
 		l.cfg.Reservations.Full(id)
 	default:
 		l.cfg.Reservations.Unavailable(id)
@@ -380,11 +380,11 @@ func (l *Launcher) refusedReservation(id, code string) {
 }
 
 // complete adds what the answer does not say about an instance.
-func (l *Launcher) complete(i *cloud.Instance, o Order, in *request) {
+func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *request) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
 	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
-	i.Owner = cloud.Ours
+	i.Owner = cloudprovider.Ours
 	i.Tenancy = awsv1.TenancyDefault
 	if reqs, err := Requirements(o.Claim); err == nil {
 		i.Tenancy = tenancy(reqs)
@@ -413,7 +413,7 @@ func (l *Launcher) forgetTemplates(in *ec2.CreateFleetInput, err error) error {
 }
 
 func inDoubt(err error) error {
-	return &cloud.CreateError{
+	return &cloudprovider.CreateError{
 		Reason:  ReasonInDoubt,
 		Message: "an earlier call may have launched an instance that is not visible yet; waiting for it",
 		Err:     err,

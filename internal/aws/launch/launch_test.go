@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func pricedOrder(price float64) Order {
@@ -40,7 +40,7 @@ func TestOneInstancePerClaim(t *testing.T) {
 			}
 		}
 		w.fates = nil
-		var got cloud.Instance
+		var got cloudprovider.Instance
 		var err error
 		for range 40 { // each token that was used up may cost two minutes
 			if got, err = p.launch(context.Background()); err == nil {
@@ -97,7 +97,7 @@ func TestUnknownOutcomeIsWaitedFor(t *testing.T) {
 	p := w.start(pricedOrder(0.07))
 	for range 2 {
 		_, err := p.launch(t.Context())
-		var create *cloud.CreateError
+		var create *cloudprovider.CreateError
 		if !errors.As(err, &create) || create.Reason != ReasonInDoubt {
 			t.Fatalf("want reason %s, got %v", ReasonInDoubt, err)
 		}
@@ -134,7 +134,7 @@ func TestDeletedTemplateIsMadeAgain(t *testing.T) {
 	w = newEC2World()
 	w.fates = []fate{templateGone, templateGone}
 	_, err := w.start(pricedOrder(0.05)).launch(t.Context())
-	var create *cloud.CreateError
+	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || len(w.instances) != 0 {
 		t.Errorf("deleted twice: %d instances, %v", len(w.instances), err)
 	}
@@ -145,7 +145,7 @@ func TestScarcityIsRemembered(t *testing.T) {
 	w.fates = []fate{noCapacity}
 	p := w.start(pricedOrder(0.05))
 	_, err := p.launch(t.Context())
-	var scarce *cloud.InsufficientCapacityError
+	var scarce *cloudprovider.InsufficientCapacityError
 	if !errors.As(err, &scarce) {
 		t.Fatalf("want insufficient capacity, got %v", err)
 	}
@@ -162,7 +162,7 @@ func TestWhatIsKnownOfANewInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.ProviderID != "aws:///us-east-1a/i-0" || got.ZoneID != "use1-az1" || got.ImageID != "ami-1" || got.SubnetID != "subnet-a" ||
-		got.CapacityType != "spot" || got.Owner != cloud.Ours || got.NodeClaim != "general-x7k2p" || !got.LaunchedAt.Equal(w.time) {
+		got.CapacityType != "spot" || got.Owner != cloudprovider.Ours || got.NodeClaim != "general-x7k2p" || !got.LaunchedAt.Equal(w.time) {
 		t.Errorf("%+v", got)
 	}
 	for key, want := range map[string]string{

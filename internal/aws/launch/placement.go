@@ -9,15 +9,15 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // placement is where in the order's group its instance goes: into the lowest partition that the claim allows, if it names any,
 // and that has something to be had; else into the one that EC2 chooses.
-func (o Order) placement(reqs requirement.Set, all []candidate) cloud.Placement {
-	out := cloud.Placement{GroupID: o.Group.ID}
+func (o Order) placement(reqs requirement.Set, all []candidate) cloudprovider.Placement {
+	out := cloudprovider.Placement{GroupID: o.Group.ID}
 	if o.Group.Strategy != placement.Partition || !reqs.Defines(awsv1.LabelPlacementGroupPartition) {
 		return out
 	}

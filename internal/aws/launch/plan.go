@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -29,7 +29,7 @@ type plan struct {
 	tenancy      string
 	candidates   []candidate
 	// placement is where in the class's placement group to launch.
-	placement cloud.Placement
+	placement cloudprovider.Placement
 	// choice has the subnet of each zone that a candidate has an offering in.
 	choice *network.Choice
 }
@@ -40,11 +40,11 @@ func (l *Launcher) plan(o Order) (plan, error) {
 		return plan{}, createError(err)
 	}
 	if len(o.Class.Status.Subnets) == 0 {
-		return plan{}, &cloud.CreateError{Reason: "SubnetResolutionFailed", Message: "the node class has no subnets"}
+		return plan{}, &cloudprovider.CreateError{Reason: "SubnetResolutionFailed", Message: "the node class has no subnets"}
 	}
 	found, err := candidates(o.Types, reqs, o.Claim.Spec.Resources.Requests, l.cfg.StrictMinValues)
 	if err != nil {
-		return plan{}, &cloud.InsufficientCapacityError{Err: err}
+		return plan{}, &cloudprovider.InsufficientCapacityError{Err: err}
 	}
 	p := plan{requirements: reqs, capacityType: capacityType(found, reqs), tenancy: tenancy(reqs), candidates: found, placement: o.placement(reqs, found)}
 	subnets := make([]network.Subnet, len(o.Class.Status.Subnets))
@@ -80,7 +80,7 @@ type group struct {
 	// kubelet is the kubelet's settings, where they depend on the type; else empty, and those of the class hold.
 	kubelet string
 	// reservation is what they are launched into, zero if into none.
-	reservation cloud.Reservation
+	reservation cloudprovider.Reservation
 }
 
 // templatesAtATime is how many launch templates one launch makes sure of at a time.
@@ -103,7 +103,7 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	if err != nil {
 		return fleet{}, err
 	}
-	f.places = map[place]cloud.Reservation{}
+	f.places = map[place]cloudprovider.Reservation{}
 	for _, g := range order {
 		for _, override := range overrides[g] {
 			if g.reservation.ID != "" {
@@ -312,10 +312,10 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 	}
 	rendered, err := bootstrap.Render(family, in)
 	if errors.As(err, &bootstrap.MissingCIDRError{}) {
-		return "", &cloud.NodeClassNotReadyError{Err: err}
+		return "", &cloudprovider.NodeClassNotReadyError{Err: err}
 	}
 	if refused := (*bootstrap.NotEncodableError)(nil); errors.As(err, &refused) {
-		return "", &cloud.CreateError{Reason: "UserDataNotEncodable", Message: refused.Error(), Err: err}
+		return "", &cloudprovider.CreateError{Reason: "UserDataNotEncodable", Message: refused.Error(), Err: err}
 	}
 	if err != nil {
 		return "", createError(err)
@@ -328,7 +328,7 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 
 // nodeLabels are the labels that the node registers with: the claim's, what its requirements leave no
 // choice about, the capacity type, and the reservation.
-func nodeLabels(claim *karpv1.NodeClaim, p plan, r cloud.Reservation, family string) map[string]string {
+func nodeLabels(claim *karpv1.NodeClaim, p plan, r cloudprovider.Reservation, family string) map[string]string {
 	labels := map[string]string{}
 	for _, r := range p.requirements.All() {
 		if value, ok := r.Single(); ok {

@@ -12,7 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // claims are NodeClaims as the API server has them, with the annotation by which they are launched.
@@ -80,7 +80,7 @@ func (w *ec2World) gathering(n int, idle time.Duration) *Launcher {
 }
 
 func inDoubtAbout(err error) bool {
-	var create *cloud.CreateError
+	var create *cloudprovider.CreateError
 	return errors.As(err, &create) && create.Reason == ReasonInDoubt
 }
 
@@ -89,10 +89,10 @@ func inDoubtAbout(err error) bool {
 func TestRefusedClaimIsNotInDoubtAfterAConflict(t *testing.T) {
 	w := newEC2World()
 	l := w.gathering(2, time.Minute)
-	c := &claims{marks: map[types.UID]string{"a": cloud.Unlaunched, "b": cloud.Unlaunched}, conflict: map[types.UID]bool{}}
+	c := &claims{marks: map[types.UID]string{"a": cloudprovider.Unlaunched, "b": cloudprovider.Unlaunched}, conflict: map[types.UID]bool{}}
 	w.fates = []fate{refusedCall, refusedCall}
 	for uid, err := range c.attempt(t.Context(), l, 0.05, "a", "b") {
-		if err == nil || inDoubtAbout(err) || c.marks[uid] == cloud.Unlaunched {
+		if err == nil || inDoubtAbout(err) || c.marks[uid] == cloudprovider.Unlaunched {
 			t.Fatalf("claim %s says %q: %v", uid, c.marks[uid], err)
 		}
 	}
@@ -119,9 +119,9 @@ func TestRefusedClaimIsNotInDoubtAfterAConflict(t *testing.T) {
 func TestRefusedClaimIsNotInDoubtWithOtherPrices(t *testing.T) {
 	w := newEC2World()
 	l := w.gathering(1, time.Minute)
-	c := &claims{marks: map[types.UID]string{"a": cloud.Unlaunched}, conflict: map[types.UID]bool{}}
+	c := &claims{marks: map[types.UID]string{"a": cloudprovider.Unlaunched}, conflict: map[types.UID]bool{}}
 	stale := c.order("a", 0.06)
-	stale.Claim.Annotations[karpv1.AnnotationLaunch] = cloud.Ticket{Launch: "earlier", Place: 0, Of: 2}.String()
+	stale.Claim.Annotations[karpv1.AnnotationLaunch] = cloudprovider.Ticket{Launch: "earlier", Place: 0, Of: 2}.String()
 	w.fates = []fate{refusedKnown}
 	if err := c.attempt(t.Context(), l, 0.05, "a")["a"]; err == nil || inDoubtAbout(err) {
 		t.Fatalf("first attempt: %v", err)
@@ -144,7 +144,7 @@ func TestNoClaimIsInDoubtWhileEachCallIsAnswered(t *testing.T) {
 		all := []types.UID{"a", "b", "c"}
 		c := &claims{marks: map[types.UID]string{}, conflict: map[types.UID]bool{}}
 		for _, uid := range all {
-			c.marks[uid] = cloud.Unlaunched
+			c.marks[uid] = cloudprovider.Unlaunched
 		}
 		bad := []fate{refusedCall, refusedKnown, noCapacity, templateGone}
 		for range rapid.IntRange(1, 6).Draw(t, "attempts") {

@@ -9,7 +9,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -28,13 +28,13 @@ type Reservations interface {
 type place struct{ instanceType, zone string }
 
 // reservationOf reads the reservation that an offering takes from; zero if none.
-func reservationOf(o *catalog.Offering) cloud.Reservation {
+func reservationOf(o *catalog.Offering) cloudprovider.Reservation {
 	if o.ReservationID == "" {
-		return cloud.Reservation{}
+		return cloudprovider.Reservation{}
 	}
 	kind, _ := o.Requirements.Get(awsv1.LabelReservationType).Single()
 	interruptible, _ := o.Requirements.Get(awsv1.LabelReservationInterruptible).Single()
-	return cloud.Reservation{ID: o.ReservationID, Type: kind, Interruptible: interruptible == "true"}
+	return cloudprovider.Reservation{ID: o.ReservationID, Type: kind, Interruptible: interruptible == "true"}
 }
 
 // market is how reservations of a kind are bought from: a fleet can use one kind only.
@@ -47,7 +47,7 @@ const (
 	interruptibleReservations
 )
 
-func marketOf(r cloud.Reservation) market {
+func marketOf(r cloudprovider.Reservation) market {
 	switch {
 	case r.Type == reservation.Block:
 		return blocks
@@ -115,7 +115,7 @@ func hasReserved(all []candidate) bool {
 }
 
 // target is the kind of capacity that a fleet asks EC2 for.
-func target(capacityType string, r cloud.Reservation) ec2types.DefaultTargetCapacityType {
+func target(capacityType string, r cloudprovider.Reservation) ec2types.DefaultTargetCapacityType {
 	switch {
 	case capacityType != karpv1.CapacityTypeReserved:
 		return ec2types.DefaultTargetCapacityType(capacityType)
@@ -128,7 +128,7 @@ func target(capacityType string, r cloud.Reservation) ec2types.DefaultTargetCapa
 }
 
 // intoReservation makes a launch template one for a reservation, or, for none, one that leaves open reservations alone.
-func intoReservation(data *ec2types.RequestLaunchTemplateData, r cloud.Reservation) {
+func intoReservation(data *ec2types.RequestLaunchTemplateData, r cloudprovider.Reservation) {
 	spec := &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone}
 	data.CapacityReservationSpecification = spec
 	if r.ID == "" {

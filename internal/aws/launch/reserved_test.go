@@ -11,13 +11,13 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // within is an offering in a reservation with room for n.
-func within(r cloud.Reservation, price float64, zone string, n int) catalog.Offering {
+func within(r cloudprovider.Reservation, price float64, zone string, n int) catalog.Offering {
 	o := offer("reserved", price, zone)
 	o.ReservationID, o.Remaining = r.ID, n
 	o.Requirements = o.Requirements.With(requirement.In(awsv1.LabelReservationID, r.ID), requirement.In(awsv1.LabelReservationType, r.Type),
@@ -25,12 +25,16 @@ func within(r cloud.Reservation, price float64, zone string, n int) catalog.Offe
 	return o
 }
 
-func plain(id string) cloud.Reservation { return cloud.Reservation{ID: id, Type: reservation.Default} }
+func plain(id string) cloudprovider.Reservation {
+	return cloudprovider.Reservation{ID: id, Type: reservation.Default}
+}
 
-func block(id string) cloud.Reservation { return cloud.Reservation{ID: id, Type: reservation.Block} }
+func block(id string) cloudprovider.Reservation {
+	return cloudprovider.Reservation{ID: id, Type: reservation.Block}
+}
 
-func lent(id string) cloud.Reservation {
-	return cloud.Reservation{ID: id, Type: reservation.Default, Interruptible: true}
+func lent(id string) cloudprovider.Reservation {
+	return cloudprovider.Reservation{ID: id, Type: reservation.Default, Interruptible: true}
 }
 
 func TestWhichReservations(t *testing.T) {
@@ -102,7 +106,7 @@ func TestTemplatePerReservation(t *testing.T) {
 
 func TestFleetOfReservations(t *testing.T) {
 	for _, tc := range []struct {
-		r        cloud.Reservation
+		r        cloudprovider.Reservation
 		target   ec2types.DefaultTargetCapacityType
 		onDemand bool
 		reserved bool
@@ -137,7 +141,7 @@ func TestReservationIsFull(t *testing.T) {
 	} {
 		in := &request{
 			CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "reserved",
-			places: map[place]cloud.Reservation{{"m5.large", "a"}: plain("cr-1")},
+			places: map[place]cloudprovider.Reservation{{"m5.large", "a"}: plain("cr-1")},
 		}
 		out := &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{{
 			ErrorCode: aws.String(code), LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{

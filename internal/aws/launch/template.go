@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Blueprint is all that a launch template is made of.
@@ -28,7 +28,7 @@ type Blueprint struct {
 	CapacityType string
 	Tenancy      string
 	// Placement that instances are launched into; zero for none.
-	Placement cloud.Placement
+	Placement cloudprovider.Placement
 	// EFAs is the number of EFA interfaces to attach, 0 for a plain one.
 	EFAs int
 	// Enclave turns Nitro Enclaves on.
@@ -38,7 +38,7 @@ type Blueprint struct {
 	// Tags of the template and of what is made from it.
 	Tags map[string]string
 	// Reservation that instances are launched into; zero for none.
-	Reservation cloud.Reservation
+	Reservation cloudprovider.Reservation
 	// ReservedCapacity tells EC2 to leave open capacity reservations alone unless one is asked for.
 	ReservedCapacity bool
 }

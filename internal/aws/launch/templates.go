@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
@@ -56,11 +56,11 @@ func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 
 func (t *Templates) make(ctx context.Context, in *ec2.CreateLaunchTemplateInput) error {
 	_, err := t.api.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{aws.ToString(in.LaunchTemplateName)}})
-	if !fault.Is(err, fault.NotFound) {
+	if !awserrors.Is(err, awserrors.NotFound) {
 		return err
 	}
 	_, err = t.api.CreateLaunchTemplate(ctx, in)
-	if fault.Is(err, fault.AlreadyExists) {
+	if awserrors.Is(err, awserrors.AlreadyExists) {
 		return nil
 	}
 	return err
@@ -134,7 +134,7 @@ func (t *Templates) delete(ctx context.Context, owned identity.Owned) error {
 		return err
 	}
 	_, err = t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: aws.String(id)})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 		return fmt.Errorf("delete launch template %s: %w", id, err)
 	}
 	return nil

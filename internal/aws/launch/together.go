@@ -16,7 +16,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Enroll writes on a claim what its annotation karpv1.AnnotationLaunch is to say; empty removes it. It fails unless the claim
@@ -38,20 +38,20 @@ func (m *member) uid() string { return string(m.order.Claim.UID) }
 // LaunchTogether buys an instance for the claim, in one call with others that ask for the same at about the same time. It
 // must follow an Adopt that found none, and only claims may be launched so that say Unlaunched or bear a ticket: for no
 // other is it certain that no call was made before. Errors are those of package cloud, or of enroll.
-func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (cloud.Instance, error) {
+func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (cloudprovider.Instance, error) {
 	p, err := l.plan(o)
 	if err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	m := &member{ctx: ctx, order: o, plan: p, enroll: enroll}
 	if m.fleet, err = l.fleet(ctx, o, p); err != nil {
 		p.choice.Settle("")
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	key, err := m.fleet.key()
 	if err != nil {
 		p.choice.Settle("")
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	return l.gather.Do(ctx, key, m) // from here on the launch settles the choice
 }
@@ -66,7 +66,7 @@ func (f fleet) key() (string, error) {
 	return string(sum[:]), nil
 }
 
-type bought = batch.Result[cloud.Instance]
+type bought = batch.Result[cloudprovider.Instance]
 
 // together launches for claims that ask for the same.
 func (l *Launcher) together(ctx context.Context, _ string, members []*member) []bought {
@@ -99,13 +99,13 @@ func (l *Launcher) together(ctx context.Context, _ string, members []*member) []
 }
 
 // single launches for a claim that nobody shares its wishes with, alone.
-func (l *Launcher) single(ctx context.Context, m *member) (cloud.Instance, error) {
+func (l *Launcher) single(ctx context.Context, m *member) (cloudprovider.Instance, error) {
 	m.plan.choice.Settle("") // Launch makes its own
 	if err := m.ctx.Err(); err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	if err := m.enroll(ctx, ""); err != nil {
-		return cloud.Instance{}, err
+		return cloudprovider.Instance{}, err
 	}
 	l.alone.Put(m.uid(), struct{}{})
 	l.ledger.begin(m.uid())
@@ -142,7 +142,7 @@ func (l *Launcher) enrollAll(ctx context.Context, members []*member) enrollment 
 	for n, m := range sorted {
 		writing.Go(func() error {
 			if errs[n] = m.ctx.Err(); errs[n] == nil {
-				errs[n] = m.enroll(ctx, cloud.Ticket{Launch: e.launch, Place: n, Of: len(sorted)}.String())
+				errs[n] = m.enroll(ctx, cloudprovider.Ticket{Launch: e.launch, Place: n, Of: len(sorted)}.String())
 			}
 			return nil
 		})

@@ -13,7 +13,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // pair is two claims that are launched together, and what each launch returned.
@@ -31,7 +31,7 @@ func launchPair(ctx context.Context, w *ec2World, written func(n int)) *pair {
 		p.orders[n] = pricedOrder(0.05)
 		claim := p.orders[n].Claim
 		claim.Name, claim.UID = fmt.Sprint("claim-", n), types.UID(fmt.Sprint("uid-", n))
-		claim.Annotations = map[string]string{karpv1.AnnotationLaunch: cloud.Unlaunched}
+		claim.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
 		asRead := p.orders[n]
 		asRead.Claim = claim.DeepCopy()
 		launches.Go(func() {
@@ -112,7 +112,7 @@ func TestALaunchThatWasWrittenDownTooSlowlyIsNotMade(t *testing.T) {
 				if _, found, err := p.Adopt(t.Context(), p.orders[n].Claim); found || err != nil {
 					t.Errorf("claim %d cannot be launched anew: found %v, %v", n, found, err)
 				}
-				var create *cloud.CreateError
+				var create *cloudprovider.CreateError
 				if _, err := p.Launch(t.Context(), p.orders[n]); errors.As(err, &create) {
 					t.Errorf("claim %d is not launched anew: %v", n, err)
 				}

@@ -25,8 +25,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -197,7 +197,7 @@ func (w *ec2World) startGathering(o Order, window batch.Window) *process {
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
 		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{EC2: w, Identity: blue, Now: w.now}),
-		Addresses: addresses, Scarcity: scarcity.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{}, Window: window,
+		Addresses: addresses, Scarcity: unavailableofferings.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: noted{}, Window: window,
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -205,7 +205,7 @@ func (w *ec2World) startGathering(o Order, window batch.Window) *process {
 }
 
 // launch does what a reconciler does: adopt, or else buy.
-func (p *process) launch(ctx context.Context) (cloud.Instance, error) {
+func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
 	if i, ok, err := p.Adopt(ctx, p.order.Claim); err != nil || ok {
 		return i, err
 	}

@@ -15,7 +15,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
@@ -114,5 +114,5 @@ func query(selector awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsIn
 
 // unknown reports whether EC2 says that it has no such group: it does so with an error, not with an empty list.
 func unknown(err error) bool {
-	return err != nil && slices.Contains([]string{"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed"}, fault.Code(err))
+	return err != nil && slices.Contains([]string{"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed"}, awserrors.Code(err))
 }

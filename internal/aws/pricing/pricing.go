@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
@@ -209,13 +209,13 @@ func (p *Prices) Refresh(ctx context.Context) error {
 }
 
 // State says of each capacity type where its prices come from.
-func (p *Prices) State() []cloud.PriceState {
+func (p *Prices) State() []cloudprovider.PriceState {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	var out []cloud.PriceState
+	var out []cloudprovider.PriceState
 	for _, capacityType := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
 		r := p.read[capacityType]
-		state := cloud.PriceState{CapacityType: capacityType, Read: r.at, Err: fault.Plain(r.err)}
+		state := cloudprovider.PriceState{CapacityType: capacityType, Read: r.at, Err: awserrors.Plain(r.err)}
 		if capacityType == karpv1.CapacityTypeOnDemand {
 			state.Unasked, state.Basis = p.Unasked(), p.basis()
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
 // limit is a bucket: how many calls it holds, and how many flow in a second.
@@ -195,6 +195,6 @@ func (a attempt) HandleFinalize(ctx context.Context, in middleware.FinalizeInput
 	}
 	sent := time.Now()
 	out, metadata, err = next.HandleFinalize(ctx, in)
-	b.answered(sent, time.Now(), waited, fault.Is(err, fault.RateLimited))
+	b.answered(sent, time.Now(), waited, awserrors.Is(err, awserrors.RateLimited))
 	return out, metadata, err
 }

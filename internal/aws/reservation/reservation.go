@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/fault"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
-	"github.com/dovetail-k8s/dovetail/internal/aws/scarcity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
 const (
@@ -121,7 +121,7 @@ func (f *Finder) query(ctx context.Context, term awsv1.CapacityReservationSelect
 	pages := ec2.NewDescribeCapacityReservationsPaginator(f.api, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
-		if fault.Is(err, fault.NotFound) {
+		if awserrors.Is(err, awserrors.NotFound) {
 			return nil
 		}
 		if err != nil {
@@ -226,7 +226,7 @@ func (f *Finder) Full(id string) { f.mark(id, func(c *count) { c.full = true }) 
 // Unavailable notes that EC2 launches nothing into a reservation for a reason that its count does not show, such as an owner
 // who takes it back. No launch into it is tried for as long as with other offerings, and until EC2 has been queried again.
 func (f *Finder) Unavailable(id string) {
-	f.mark(id, func(c *count) { c.refused = f.now().Add(scarcity.For) })
+	f.mark(id, func(c *count) { c.refused = f.now().Add(unavailableofferings.For) })
 }
 
 func (f *Finder) mark(id string, change func(*count)) {

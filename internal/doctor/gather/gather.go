@@ -14,16 +14,16 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/cloud"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // Cloud is what is asked of AWS.
 type Cloud interface {
-	List(ctx context.Context) ([]cloud.Instance, error)
+	List(ctx context.Context) ([]cloudprovider.Instance, error)
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
-	CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloud.Finding
+	CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloudprovider.Finding
 	MissingPermissions(ctx context.Context) []string
 }
 
@@ -96,7 +96,7 @@ func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 		f.Miss(doctor.Instances, err.Error())
 	}
 	f.MissingPermissions = s.Cloud.MissingPermissions(ctx)
-	f.Types, f.Joining = map[string][]*catalog.InstanceType{}, map[string][]cloud.Finding{}
+	f.Types, f.Joining = map[string][]*catalog.InstanceType{}, map[string][]cloudprovider.Finding{}
 	for i := range f.NodeClasses {
 		class := &f.NodeClasses[i]
 		if class.Status.InstanceProfile != "" {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
 func TestAllocatable(t *testing.T) {

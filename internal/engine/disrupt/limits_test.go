@@ -7,20 +7,20 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 func TestOverLimits(t *testing.T) {
-	small, large := fixture.Type("small", 1, "cpu", "2"), fixture.Type("large", 4, "cpu", "8")
+	small, large := enginetest.Type("small", 1, "cpu", "2"), enginetest.Type("large", 4, "cpu", "8")
 	pool := func(name string, limits, used corev1.ResourceList) snapshot.Pool {
 		np := &karpv1.NodePool{}
 		np.Name, np.Spec.Limits = name, limits
 		return snapshot.Pool{NodePool: np, Used: used}
 	}
-	bound := pool("bound", fixture.Resources("cpu", "10", "nodes", "3"), fixture.Resources("cpu", "4", "nodes", "1"))
-	free := pool("free", nil, fixture.Resources("cpu", "1000"))
+	bound := pool("bound", enginetest.Resources("cpu", "10", "nodes", "3"), enginetest.Resources("cpu", "4", "nodes", "1"))
+	free := pool("free", nil, enginetest.Resources("cpu", "1000"))
 	s := &snapshot.Snapshot{Pools: []snapshot.Pool{bound, free}}
 	of := func(p snapshot.Pool, types ...*catalog.InstanceType) schedule.Launch {
 		return schedule.Launch{Pool: p.NodePool, InstanceTypes: types}

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -14,22 +14,22 @@ import (
 // the answer.
 func TestAskingForRoomAllocatesNothing(t *testing.T) {
 	kinds := map[string][]func(*corev1.Pod){
-		"plain":  {fixture.Labelled("app", "plain")},
-		"picky":  {fixture.Labelled("app", "picky"), fixture.Selects(fixture.Zone, "z1")},
-		"zonal":  {fixture.Labelled("app", "zonal"), fixture.Selects(fixture.Zone, "z1"), fixture.Spread(fixture.Zone, 50, "zonal")},
-		"apart":  {fixture.Labelled("app", "apart"), fixture.Apart(fixture.Host, "apart")},
-		"spread": {fixture.Labelled("app", "spread"), fixture.Spread(fixture.Host, 1, "spread")},
-		"port":   {fixture.Labelled("app", "port"), fixture.HostPort("", 8080, corev1.ProtocolTCP)},
-		"huge":   {fixture.Labelled("app", "huge"), fixture.Asks("cpu", "7")},
+		"plain":  {enginetest.Labelled("app", "plain")},
+		"picky":  {enginetest.Labelled("app", "picky"), enginetest.Selects(enginetest.Zone, "z1")},
+		"zonal":  {enginetest.Labelled("app", "zonal"), enginetest.Selects(enginetest.Zone, "z1"), enginetest.Spread(enginetest.Zone, 50, "zonal")},
+		"apart":  {enginetest.Labelled("app", "apart"), enginetest.Apart(enginetest.Host, "apart")},
+		"spread": {enginetest.Labelled("app", "spread"), enginetest.Spread(enginetest.Host, 1, "spread")},
+		"port":   {enginetest.Labelled("app", "port"), enginetest.HostPort("", 8080, corev1.ProtocolTCP)},
+		"huge":   {enginetest.Labelled("app", "huge"), enginetest.Asks("cpu", "7")},
 	}
 	var pods []*corev1.Pod
 	for name, edit := range kinds {
 		for i := range 4 {
-			pods = append(pods, fixture.Pod(fmt.Sprintf("%s-%d", name, i), edit...))
+			pods = append(pods, enginetest.Pod(fmt.Sprintf("%s-%d", name, i), edit...))
 		}
 	}
-	s := fixture.World([]snapshot.Pool{fixture.Pool("general", fixture.Types())}, pods...)
-	s.Nodes = append(s.Nodes, fixture.Node("n1", "general"), fixture.Node("n2", "general"))
+	s := enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...)
+	s.Nodes = append(s.Nodes, enginetest.Node("n1", "general"), enginetest.Node("n2", "general"))
 	sv := newSolver(s)
 	sv.placeAll(sv.begin(sv.compile(nil)))
 	if len(sv.bins) == 0 {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )

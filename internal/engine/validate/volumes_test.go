@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	. "github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"

@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -52,13 +52,13 @@ func (m machine) instanceType(capacityTypes []string) *catalog.InstanceType {
 	var offerings []catalog.Offering
 	for _, zone := range m.zones {
 		if m.onDemand > 0 && slices.Contains(capacityTypes, karpv1.CapacityTypeOnDemand) {
-			offerings = append(offerings, fixture.Offering(zone, karpv1.CapacityTypeOnDemand, m.onDemand))
+			offerings = append(offerings, enginetest.Offering(zone, karpv1.CapacityTypeOnDemand, m.onDemand))
 		}
 		if m.spot > 0 && slices.Contains(capacityTypes, karpv1.CapacityTypeSpot) {
-			offerings = append(offerings, fixture.Offering(zone, karpv1.CapacityTypeSpot, m.spot))
+			offerings = append(offerings, enginetest.Offering(zone, karpv1.CapacityTypeSpot, m.spot))
 		}
 	}
-	return fixture.WithOfferings(it, offerings...)
+	return enginetest.WithOfferings(it, offerings...)
 }
 
 // EC2 is what a region sells, by the offline catalog, in the capacity types given. Zones are named by their IDs.
@@ -108,7 +108,7 @@ func Synthetic(n int, capacityTypes ...string) []*catalog.InstanceType {
 		category, perCore := [...]string{"c", "m", "r"}[i/len(sizes)%3], [...]int64{2, 4, 8}[i/len(sizes)%3]
 		m := machine{
 			name: fmt.Sprintf("%s%d.s%02d", category, 3+i/27, sizes[i%len(sizes)]), category: category, generation: strconv.Itoa(3 + i/27), arch: [...]string{"amd64", "arm64"}[i/27%2],
-			cpus: sizes[i%len(sizes)], memoryMiB: sizes[i%len(sizes)] * perCore << 10, pods: 110, zones: fixture.Zones(),
+			cpus: sizes[i%len(sizes)], memoryMiB: sizes[i%len(sizes)] * perCore << 10, pods: 110, zones: enginetest.Zones(),
 		}
 		m.family, m.size = category+m.generation, fmt.Sprintf("s%02d", m.cpus)
 		m.onDemand = float64(m.cpus) * (0.030 + 0.003*float64(perCore)) * (1 + 0.004*float64(i*7%17))

@@ -9,7 +9,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -85,8 +85,8 @@ func fill(s *snapshot.Snapshot, draw *source, most int64, mean float64) {
 				i := draw.intn(len(s.Nodes))
 				if f := &free[i]; f.cpu >= cpu && f.memory >= mebi<<20 && f.pods >= 1 {
 					*f = room{f.cpu - cpu, f.memory - mebi<<20, f.pods - 1}
-					pod := fixture.Pod(fmt.Sprintf("%s-%03d", name, k), fixture.Labelled("app", name), asks(cpu, mebi), fixture.OwnedBy("apps/v1", "ReplicaSet"))
-					s.Nodes[i].Pods = append(s.Nodes[i].Pods, fixture.Bound(pod, s.Nodes[i].Name))
+					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labelled("app", name), asks(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
+					s.Nodes[i].Pods = append(s.Nodes[i].Pods, enginetest.Bound(pod, s.Nodes[i].Name))
 					asked += cpu
 					break
 				}

@@ -15,7 +15,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/fixture"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -60,18 +60,18 @@ func Diverse(n int, seed uint64) []*corev1.Pod {
 	out := make([]*corev1.Pod, n)
 	for i := range out {
 		app := fmt.Sprintf("%c%d", "gzhsa"[i%5], s.intn(7))
-		edit := []func(*corev1.Pod){fixture.Labelled("app", app), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labelled("app", app), small(&s)}
 		switch i % 5 {
 		case 1:
-			edit = append(edit, fixture.Spread(fixture.Zone, 1, app))
+			edit = append(edit, enginetest.Spread(enginetest.Zone, 1, app))
 		case 2:
-			edit = append(edit, fixture.Spread(fixture.Host, 1, app))
+			edit = append(edit, enginetest.Spread(enginetest.Host, 1, app))
 		case 3:
-			edit = append(edit, fixture.Near(fixture.Zone, app))
+			edit = append(edit, enginetest.Near(enginetest.Zone, app))
 		case 4:
-			edit = append(edit, fixture.Apart(fixture.Host, app))
+			edit = append(edit, enginetest.Apart(enginetest.Host, app))
 		}
-		out[i] = fixture.Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
+		out[i] = enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
 	}
 	return out
 }
@@ -91,7 +91,7 @@ func Replicas(n int, seed uint64) []*corev1.Pod {
 		edit := asks(cpu, cpu*pick[int64](&s, 1, 2, 3, 4, 6, 8)*1024/1000)
 		app := fmt.Sprintf("app-%02d", k)
 		for i := 0; i < count && len(out) < n; i++ {
-			out = append(out, fixture.Pod(fmt.Sprintf("%s-%06d", app, i), fixture.Labelled("app", app), edit))
+			out = append(out, enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), enginetest.Labelled("app", app), edit))
 		}
 	}
 	return out
@@ -105,7 +105,7 @@ func Batch(n int, seed uint64) []*corev1.Pod {
 		cpu := int64(100 * math.Pow(1-s.unit(), -0.9)) // Pareto
 		cpu = min(cpu, 16000)
 		perCore := 1 + 7*s.unit()
-		out[i] = fixture.Pod(fmt.Sprintf("job-%06d", i), asks(cpu, int64(float64(cpu)*perCore*1024/1000)))
+		out[i] = enginetest.Pod(fmt.Sprintf("job-%06d", i), asks(cpu, int64(float64(cpu)*perCore*1024/1000)))
 	}
 	return out
 }
@@ -116,18 +116,18 @@ func Prefs(n int, seed uint64) []*corev1.Pod {
 	out := make([]*corev1.Pod, n)
 	for i := range out {
 		app := fmt.Sprintf("app-%d", s.intn(20))
-		edit := []func(*corev1.Pod){fixture.Labelled("app", app), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labelled("app", app), small(&s)}
 		switch i % 4 {
 		case 0:
-			edit = append(edit, fixture.Prefers(10, fixture.Expr(fixture.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)), fixture.Prefers(1, fixture.Expr(fixture.Zone, corev1.NodeSelectorOpIn, "nowhere")))
+			edit = append(edit, enginetest.Prefers(10, enginetest.Expr(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)), enginetest.Prefers(1, enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, "nowhere")))
 		case 1:
-			edit = append(edit, fixture.PreferApart(10, fixture.Zone, app))
+			edit = append(edit, enginetest.PreferApart(10, enginetest.Zone, app))
 		case 2:
-			edit = append(edit, fixture.PreferNear(10, fixture.Zone, app))
+			edit = append(edit, enginetest.PreferNear(10, enginetest.Zone, app))
 		case 3:
-			edit = append(edit, fixture.Spread(fixture.Zone, 1, app, func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }))
+			edit = append(edit, enginetest.Spread(enginetest.Zone, 1, app, func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }))
 		}
-		out[i] = fixture.Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
+		out[i] = enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
 	}
 	return out
 }
@@ -145,14 +145,14 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{fixture.Expr(fixture.Zone, corev1.NodeSelectorOpIn, pick(&s, zones...))},
+			MatchExpressions: []corev1.NodeSelectorRequirement{enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, pick(&s, zones...))},
 		}}}}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
 		}}
 		claim.Spec.VolumeName, claim.Status.Phase = name, corev1.ClaimBound
 		v.Volumes[name], v.Claims[types.NamespacedName{Namespace: "default", Name: name}] = pv, claim
-		out[i] = fixture.Pod(fmt.Sprintf("db-%06d", i), fixture.Labelled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), fixture.Claims(name))
+		out[i] = enginetest.Pod(fmt.Sprintf("db-%06d", i), enginetest.Labelled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), enginetest.Claims(name))
 	}
 	return out, v
 }
@@ -161,41 +161,41 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]snapshot.Pool, []*corev1.Pod) {
 	s := source(seed)
 	pools := []snapshot.Pool{
-		General("general", instanceTypes, fixture.Require(fixture.Arch, corev1.NodeSelectorOpIn, "amd64"), fixture.Weight(10)),
-		General("arm", instanceTypes, fixture.Require(fixture.Arch, corev1.NodeSelectorOpIn, "arm64"), fixture.Weight(5)),
-		General("team", instanceTypes, fixture.PoolTaint("team", corev1.TaintEffectNoSchedule), fixture.TemplateLabel("team", "blue"), fixture.Weight(50)),
-		General("steady", instanceTypes, fixture.Require(fixture.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), fixture.Require(fixture.Arch, corev1.NodeSelectorOpIn, "amd64")),
+		General("general", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64"), enginetest.Weight(10)),
+		General("arm", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "arm64"), enginetest.Weight(5)),
+		General("team", instanceTypes, enginetest.PoolTaint("team", corev1.TaintEffectNoSchedule), enginetest.TemplateLabel("team", "blue"), enginetest.Weight(50)),
+		General("steady", instanceTypes, enginetest.Require(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64")),
 	}
 	out := make([]*corev1.Pod, n)
 	for i := range out {
-		edit := []func(*corev1.Pod){fixture.Labelled("app", fmt.Sprintf("app-%02d", s.intn(30))), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labelled("app", fmt.Sprintf("app-%02d", s.intn(30))), small(&s)}
 		switch i % 5 {
 		case 1:
-			edit = append(edit, fixture.Selects(fixture.Arch, "arm64"))
+			edit = append(edit, enginetest.Selects(enginetest.Arch, "arm64"))
 		case 2:
-			edit = append(edit, fixture.Tolerates("team"), fixture.Selects("team", "blue"))
+			edit = append(edit, enginetest.Tolerates("team"), enginetest.Selects("team", "blue"))
 		case 3:
-			edit = append(edit, fixture.Selects(fixture.Capacity, karpv1.CapacityTypeOnDemand), fixture.Selects(fixture.Arch, "amd64"))
+			edit = append(edit, enginetest.Selects(enginetest.Capacity, karpv1.CapacityTypeOnDemand), enginetest.Selects(enginetest.Arch, "amd64"))
 		case 4:
-			edit = append(edit, fixture.Selects(fixture.Arch, "amd64"))
+			edit = append(edit, enginetest.Selects(enginetest.Arch, "amd64"))
 		}
-		out[i] = fixture.Pod(fmt.Sprintf("pod-%06d", i), edit...)
+		out[i] = enginetest.Pod(fmt.Sprintf("pod-%06d", i), edit...)
 	}
 	return pools, out
 }
 
 // General is a pool over the types of categories c, m and r from generation 3 on.
 func General(name string, instanceTypes []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
-	return fixture.Pool(name, instanceTypes, append([]func(*karpv1.NodePool){
-		fixture.Require(awsv1.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r"),
-		fixture.Require(awsv1.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "2"),
+	return enginetest.Pool(name, instanceTypes, append([]func(*karpv1.NodePool){
+		enginetest.Require(awsv1.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r"),
+		enginetest.Require(awsv1.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "2"),
 	}, edit...)...)
 }
 
 // Cluster joins pools and pods into a snapshot on AWS; daemons adds agents of 300m CPU and 500 MiB to each node.
 func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{
-		Now: fixture.Now(), Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Pools: pools, Pods: pods,
+		Now: enginetest.Now(), Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Pools: pools, Pods: pods,
 		Namespaces: map[string]map[string]string{"default": nil},
 	}
 	if daemons {
@@ -203,8 +203,8 @@ func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
 		}
 		s.DaemonSets = []snapshot.DaemonSet{
-			{Namespace: "kube-system", Name: "agent", Pod: fixture.Pod("agent", asks(200, 300), everywhere)},
-			{Namespace: "kube-system", Name: "cni", Pod: fixture.Pod("cni", asks(100, 200), everywhere)},
+			{Namespace: "kube-system", Name: "agent", Pod: enginetest.Pod("agent", asks(200, 300), everywhere)},
+			{Namespace: "kube-system", Name: "cni", Pod: enginetest.Pod("cni", asks(100, 200), everywhere)},
 		}
 	}
 	return s

@@ -1,0 +1,205 @@
+package archtest
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dovetail-k8s/dovetail"
+
+// layer is what the packages in and below a directory may import. The longest matching dir wins.
+type layer struct {
+	dir string
+	// ours are directories of this repository (with all below them); a package may always import
+	// its own layer.
+	ours []string
+	// theirs are prefixes of import paths of other modules; empty means any.
+	theirs []string
+	// inTests are directories of this repository that only tests of the layer may import.
+	inTests []string
+}
+
+// The lattice is policy, not a record: when it stops a build, change the import, not the table. Widen
+// it in a change of its own that says why. Bottom up; the standard library is allowed everywhere, but see banned.
+var lattice = []layer{
+	{dir: "api", theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/mitchellh/hashstructure/v2"}},
+	{dir: "api/crds", ours: []string{"api"}, theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
+	{dir: "deploy", theirs: []string{"-"}},
+
+	{dir: "internal/engine", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/"}},
+	// Budgets of disruption are cron schedules.
+	{dir: "internal/engine/disrupt", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/robfig/cron/v3"}},
+	// Bulk data about EC2; reads its own file and nothing else.
+	{dir: "internal/engine/catalog/offline", theirs: []string{"-"}},
+
+	{dir: "internal/cloudprovider", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	{dir: "internal/aws", ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog"}},
+	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
+	{dir: "internal/controller", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster"}, inTests: []string{"internal/controllertest"}},
+	// What tests of reconcilers stand on; nothing that ships does.
+	{dir: "internal/controllertest", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"}},
+	// Files hold what a cluster would: the same objects, cut to a Snapshot by the same code.
+	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
+	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
+	// Lists of what can be launched, for people and programs.
+	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	// Checks judge what was read of cluster and cloud; the causes of nodes that do not join are the cloud adapter's words.
+	{dir: "internal/doctor", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling"}},
+	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},
+	// Words and their nearest: for whoever names a mistake.
+	{dir: "internal/spelling", theirs: []string{"-"}},
+	{dir: "internal/archtest"},
+	{dir: "cmd", ours: []string{"api", "internal"}},
+
+	// The lab sees the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
+	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}},
+	// The cloud adapter is proven at the wire, against the lab's AWS; what AWS says by itself, as far as the claims that end for it.
+	{dir: "lab/awstest", ours: []string{"api", "deploy", "internal/aws", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/controllertest", "internal/engine", "lab"}},
+
+	// Generators are modules of their own and may use what they like, but nothing of ours beyond the data format.
+	{dir: "tools", ours: []string{"internal/engine/catalog/offline"}},
+	// The chart has to reach every setting.
+	{dir: "tools/chart", ours: []string{"internal/settings"}},
+}
+
+// banned are imports that a layer's shipped code must do without, whoever they belong to.
+var banned = map[string][]string{
+	"internal/engine": {"context", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os"},
+	"api":             {"context", "log", "log/slog", "net/http"},
+}
+
+func TestImportsPointDown(t *testing.T) {
+	root := "../.."
+	seen := 0
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		seen++
+		checkFile(t, p, filepath.ToSlash(rel))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 20 {
+		t.Fatalf("looked at %d files only: is the root of the repository still %s?", seen, root)
+	}
+}
+
+func checkFile(t *testing.T, file, rel string) {
+	dir := path.Dir(rel)
+	l, ok := layerOf(dir)
+	if !ok {
+		t.Errorf("%s: directory %s has no place in the lattice", rel, dir)
+		return
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isTest := strings.HasSuffix(rel, "_test.go")
+	for _, spec := range f.Imports {
+		imp, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := refusal(l, dir, imp, isTest); why != "" {
+			t.Errorf("%s imports %s: %s", rel, imp, why)
+		}
+	}
+}
+
+// refusal says why a file of layer l in dir may not import imp; empty if it may.
+func refusal(l layer, dir, imp string, isTest bool) string {
+	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
+		if within(own, l.dir) || slices.ContainsFunc(l.ours, func(d string) bool { return within(own, d) }) {
+			return ""
+		}
+		if isTest && slices.ContainsFunc(l.inTests, func(d string) bool { return within(own, d) }) {
+			return ""
+		}
+		return l.dir + " may import of this repository only " + strings.Join(append([]string{l.dir}, l.ours...), ", ")
+	}
+	if strings.Contains(imp, "sigs.k8s.io/karpenter") || strings.Contains(imp, "karpenter-provider-aws") {
+		return "this is an independent implementation"
+	}
+	if isTest {
+		return ""
+	}
+	for layerDir, imports := range banned {
+		if within(dir, layerDir) && slices.Contains(imports, imp) {
+			return layerDir + " is pure: what it needs from there comes in as data"
+		}
+	}
+	if !strings.Contains(strings.Split(imp, "/")[0], ".") || len(l.theirs) == 0 {
+		return ""
+	}
+	if slices.ContainsFunc(l.theirs, func(p string) bool { return imp == p || strings.HasPrefix(imp, p) }) {
+		return ""
+	}
+	return l.dir + " may import of other modules only " + strings.Join(l.theirs, ", ")
+}
+
+func layerOf(dir string) (layer, bool) {
+	best, found := layer{}, false
+	for _, l := range lattice {
+		if within(dir, l.dir) && (!found || len(l.dir) > len(best.dir)) {
+			best, found = l, true
+		}
+	}
+	return best, found
+}
+
+func within(dir, parent string) bool {
+	return dir == parent || strings.HasPrefix(dir, parent+"/")
+}
+
+func TestRefusal(t *testing.T) {
+	tests := []struct {
+		name, dir, imp string
+		test, refused  bool
+	}{
+		{"engine reads the API types", "internal/engine/schedule", module + "/api/karpenter/v1", false, false},
+		{"engine knows no cloud", "internal/engine/schedule", module + "/internal/cloud", false, true},
+		{"engine has no clock-bound context", "internal/engine/schedule", "context", false, true},
+		{"engine has no client", "internal/engine/schedule", "k8s.io/client-go/kubernetes", false, true},
+		{"engine's tests may use test libraries", "internal/engine/schedule", "pgregory.net/rapid", true, false},
+		{"aws does not know controllers", "internal/aws/launch", module + "/internal/controller/launch", false, true},
+		{"controllers do not know AWS", "internal/controller/nodeclaim/launch", module + "/internal/aws", false, true},
+		{"the product does not know the lab", "internal/aws/launch", module + "/lab/awsim", false, true},
+		{"tests of controllers use their test support", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", true, false},
+		{"what ships does not", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", false, true},
+		{"the lab does not look inside", "lab/scenario", module + "/internal/cluster", false, true},
+		{"the lab reads EC2's data", "lab/awsim/ec2", module + "/internal/engine/catalog/offline", false, false},
+		{"nobody imports Karpenter", "cmd/dovetail", "sigs.k8s.io/karpenter/pkg/apis", true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l, ok := layerOf(tt.dir)
+			if !ok {
+				t.Fatalf("no layer for %s", tt.dir)
+			}
+			if got := refusal(l, tt.dir, tt.imp, tt.test); (got != "") != tt.refused {
+				t.Errorf("refusal = %q, want refused = %v", got, tt.refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+// Package session is how AWS is reached, and as whom: the region, the credentials, and what to do when either is missing
+// or AWS does not take them.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/ratelimit"
+)
+
+// patience is how long one call of AWS may take, answer included.
+const patience = 4 * time.Minute
+
+// Options are what the SDK is told beside what it finds in its usual places.
+type Options struct {
+	// AppID is this program in the user agent of calls.
+	AppID  string
+	Logger logging.Logger
+	// Region goes before what the usual places say; empty for none.
+	Region string
+	// Observer is told of every call; nil for none.
+	Observer Observer
+}
+
+// Load reads region and credentials from where the SDK's users say them: environment, shared files, and the instance's
+// metadata service, which is asked for the region if nothing else says it. No other call is made. Calls of EC2 keep to its limits.
+func Load(ctx context.Context, o Options) (aws.Config, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(patience)),
+		config.WithAppID(o.AppID),
+		config.WithLogger(o.Logger),
+	}
+	around := []func(*middleware.Stack) error{ratelimit.New().Add}
+	if o.Region != "" {
+		options = append(options, config.WithRegion(o.Region))
+	}
+	if o.Observer != nil {
+		around = append(around, observe(o.Observer))
+	}
+	options = append(options, config.WithAPIOptions(around))
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return cfg, fmt.Errorf("prepare the AWS SDK: %w", err)
+	}
+	if cfg.Region != "" {
+		return cfg, nil
+	}
+	cfg, err = config.LoadDefaultConfig(ctx, append(options, config.WithEC2IMDSRegion())...)
+	if err != nil {
+		return cfg, &advised{"find out the AWS region", err, "set AWS_REGION, " +
+			"or let this pod reach the instance metadata service (which needs a hop limit of 2, or the host's network)"}
+	}
+	return cfg, nil
+}
+
+// Authenticate makes sure that there are credentials. Its error says where they were looked for, and what to do.
+func Authenticate(ctx context.Context, cfg aws.Config, getenv func(string) string) error {
+	if cfg.Credentials == nil {
+		return errors.New("there are no AWS credentials")
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return explainCredentials(err, getenv)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// Package unavailableofferings remembers for a few minutes what EC2 could not give: an offering, an offering within a placement
+// group or one partition of it, a whole zone, a whole capacity type, or addresses in a subnet.
+//
+// What was worked out from the memory is told by sequence numbers when to work it out anew: the number of an instance
+// type changes with each mark that concerns it, and again when the mark has run out.
+package unavailableofferings
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// For is how long a mark is remembered.
+const For = 3 * time.Minute
+
+// Offering is what a mark is about, or what is asked for. In a mark an empty field stands for all: without an
+// InstanceType it is about a zone.
+type Offering struct {
+	CapacityType string
+	InstanceType string
+	Zone         string
+	// PlacementGroup is the ID of the group that was launched into, empty for none. A mark without one concerns launches
+	// into every group and into none, a mark with one only those into this group.
+	PlacementGroup string
+	// Partition of the placement group; a mark without one concerns the whole group.
+	Partition string
+}
+
+// Memory holds the marks. It is safe for concurrent use; nothing runs in the background.
+type Memory struct {
+	now func() time.Time
+
+	mu        sync.Mutex
+	offerings map[Offering]time.Time // until when
+	subnets   map[string]time.Time
+	// next is when the first mark runs out, zero if there is none.
+	next time.Time
+	// byType counts marks and ends of marks that concern one type, all those that concern every type.
+	byType map[string]uint64
+	all    uint64
+	marks  uint64
+}
+
+// New returns a Memory without marks.
+func New(now func() time.Time) *Memory {
+	return &Memory{now: now, offerings: map[Offering]time.Time{}, subnets: map[string]time.Time{}, byType: map[string]uint64{}}
+}
+
+// Marks counts the marks made so far.
+func (m *Memory) Marks() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks
+}
+
+// Sequence is a number that changes whenever Scarce may answer otherwise for offerings of the type than before.
+func (m *Memory) Sequence(instanceType string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	return m.all + m.byType[instanceType] // both only grow
+}
+
+// MarkOffering notes that an offering cannot be had. Marking again makes the mark last longer.
+func (m *Memory) MarkOffering(o Offering) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	m.offerings[o] = m.until()
+	m.changed(o)
+}
+
+// MarkCapacityType notes that nothing of a capacity type can be had.
+func (m *Memory) MarkCapacityType(capacityType string) {
+	m.MarkOffering(Offering{CapacityType: capacityType})
+}
+
+// MarkZone notes that nothing can be had in a zone.
+func (m *Memory) MarkZone(zone string) { m.MarkOffering(Offering{Zone: zone}) }
+
+// MarkSubnet notes that a subnet has no free address.
+func (m *Memory) MarkSubnet(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	m.subnets[id] = m.until()
+	m.changed(Offering{})
+}
+
+// until is when a mark of now runs out.
+func (m *Memory) until() time.Time {
+	m.marks++
+	until := m.now().Add(For)
+	if m.next.IsZero() || until.Before(m.next) {
+		m.next = until
+	}
+	return until
+}
+
+func (m *Memory) changed(o Offering) {
+	if o.InstanceType == "" {
+		m.all++
+		return
+	}
+	m.byType[o.InstanceType]++
+}
+
+// expire drops the marks that have run out, which is a change as well.
+func (m *Memory) expire() {
+	now := m.now()
+	if m.next.IsZero() || now.Before(m.next) {
+		return
+	}
+	m.next = time.Time{}
+	sooner := func(until time.Time) {
+		if m.next.IsZero() || until.Before(m.next) {
+			m.next = until
+		}
+	}
+	maps.DeleteFunc(m.offerings, func(o Offering, until time.Time) bool {
+		if now.Before(until) {
+			sooner(until)
+			return false
+		}
+		m.changed(o)
+		return true
+	})
+	maps.DeleteFunc(m.subnets, func(_ string, until time.Time) bool {
+		if now.Before(until) {
+			sooner(until)
+			return false
+		}
+		m.changed(Offering{})
+		return true
+	})
+}
+
+// Scarce reports whether an offering cannot be had: it is marked, or its zone or capacity type is, or every subnet
+// that the node class has in its zone. A class without a subnet there is none of the latter.
+func (m *Memory) Scarce(o Offering, subnets []string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	return m.marked(o) || m.full(subnets)
+}
+
+// marked looks for marks about the offering itself, and for those that leave out what it is one of.
+func (m *Memory) marked(o Offering) bool {
+	if len(m.offerings) == 0 {
+		return false
+	}
+	for _, group := range o.groups() {
+		for _, instanceType := range []string{o.InstanceType, ""} {
+			for _, capacityType := range []string{o.CapacityType, ""} {
+				for _, zone := range []string{o.Zone, ""} {
+					_, marked := m.offerings[Offering{capacityType, instanceType, zone, group.PlacementGroup, group.Partition}]
+					if marked {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// groups are the placement groups whose marks concern the offering.
+func (o Offering) groups() []Offering {
+	groups := append(make([]Offering, 0, 3), Offering{})
+	if o.PlacementGroup != "" {
+		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup})
+	}
+	if o.Partition != "" {
+		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup, Partition: o.Partition})
+	}
+	return groups
+}
+
+func (m *Memory) full(subnets []string) bool {
+	for _, id := range subnets {
+		if _, marked := m.subnets[id]; !marked {
+			return false
+		}
+	}
+	return len(subnets) > 0
+}

@@ -1,0 +1,229 @@
+// Package dynamicresources answers the engine's questions about dynamic resource allocation by asking the scheduler's own allocator:
+// what it would find is what the scheduler will find.
+//
+// The allocator wants a context and may search for long. It gets one that ends after so many steps, never by the clock, so
+// that equal worlds still make equal plans.
+package dynamicresources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Objects are what is known of devices. They are only read.
+type Objects struct {
+	Claims  []*resourcev1.ResourceClaim
+	Slices  []*resourcev1.ResourceSlice
+	Classes []*resourcev1.DeviceClass
+	// Up tells of nodes whether they are initialized and stay. The slices of others do not count: their drivers may not
+	// have published all, and will not take part when they go.
+	Up func(node string) bool
+}
+
+// Devices are all devices and claims at an instant. They implement snapshot.Devices.
+type Devices struct {
+	claims  map[types.NamespacedName]*resourcev1.ResourceClaim
+	byUID   map[types.UID]*resourcev1.ResourceClaim
+	classes classes
+	// shared are the slices of pools of which something can be used from several nodes, onNode those with what is on
+	// one node besides.
+	shared []*resourcev1.ResourceSlice
+	onNode map[string][]*resourcev1.ResourceSlice
+	labels []string
+	cel    *cel.Cache
+}
+
+var _ snapshot.Devices = (*Devices)(nil)
+
+// compiled bounds how many CEL expressions are kept compiled; there are a few per device class and claim template.
+const compiled = 1000
+
+// features are those of the API that are taken into account. Where an API server has one switched off, no object uses it.
+var features = structured.Features{
+	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true, PrioritizedList: true,
+}
+
+// NewExpressions is where compiled CEL expressions are kept. It may serve many Devices.
+func NewExpressions() *cel.Cache {
+	return cel.NewCache(compiled, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
+}
+
+// New brings the objects into the form in which questions are answered.
+func New(o Objects, expressions *cel.Cache) *Devices {
+	d := &Devices{
+		claims: make(map[types.NamespacedName]*resourcev1.ResourceClaim, len(o.Claims)), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
+		classes: classes{}, onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
+	}
+	for _, c := range o.Claims {
+		d.claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
+		d.byUID[c.UID] = c
+		if c.Status.Allocation != nil {
+			d.addLabels(c.Status.Allocation.NodeSelector)
+		}
+	}
+	for _, c := range o.Classes {
+		d.classes[c.Name] = c
+	}
+	d.addSlices(o)
+	slices.Sort(d.labels)
+	d.labels = slices.Compact(d.labels)
+	return d
+}
+
+type poolID struct{ driver, pool string }
+
+// addSlices sorts the slices by where they can be used. Pools stay whole: whether one is complete shows only there.
+func (d *Devices) addSlices(o Objects) {
+	all := slices.SortedFunc(slices.Values(o.Slices), func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+	all = slices.DeleteFunc(all, func(s *resourcev1.ResourceSlice) bool {
+		node := NodeOf(s)
+		return node != "" && !o.Up(node)
+	})
+	pools := map[poolID][]*resourcev1.ResourceSlice{}
+	places := map[string][]poolID{} // by node; "" is several
+	for _, s := range all {
+		id := poolID{s.Spec.Driver, s.Spec.Pool.Name}
+		pools[id] = append(pools[id], s)
+		node := ""
+		if s.Spec.NodeName != nil {
+			node = *s.Spec.NodeName
+		}
+		if !slices.Contains(places[node], id) {
+			places[node] = append(places[node], id)
+		}
+		d.addLabels(s.Spec.NodeSelector)
+		for i := range s.Spec.Devices {
+			d.addLabels(s.Spec.Devices[i].NodeSelector)
+		}
+	}
+	for _, id := range places[""] {
+		d.shared = append(d.shared, pools[id]...)
+	}
+	for node, ids := range places {
+		if node == "" {
+			continue
+		}
+		list := slices.Clone(d.shared)
+		for _, id := range ids {
+			if !slices.Contains(places[""], id) {
+				list = append(list, pools[id]...)
+			}
+		}
+		d.onNode[node] = list
+	}
+}
+
+// NodeOf is the node that a slice belongs to, by its devices or by its owner; empty if it belongs to none.
+func NodeOf(s *resourcev1.ResourceSlice) string {
+	if s.Spec.NodeName != nil && *s.Spec.NodeName != "" {
+		return *s.Spec.NodeName
+	}
+	for _, o := range s.OwnerReferences {
+		if o.Kind == "Node" {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+func (d *Devices) addLabels(s *corev1.NodeSelector) {
+	if s == nil {
+		return
+	}
+	for _, term := range s.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			d.labels = append(d.labels, e.Key)
+		}
+	}
+}
+
+// Labels implements snapshot.Devices.
+func (d *Devices) Labels() []string { return d.labels }
+
+// Claims implements snapshot.Devices.
+func (d *Devices) Claims(pod *corev1.Pod) ([]snapshot.DeviceClaim, error) {
+	var out []snapshot.DeviceClaim
+	for i := range pod.Spec.ResourceClaims {
+		ref := &pod.Spec.ResourceClaims[i]
+		name, err := claimName(pod, ref)
+		if err != nil {
+			return nil, err
+		}
+		if name == nil {
+			continue
+		}
+		claim := d.claims[types.NamespacedName{Namespace: pod.Namespace, Name: *name}]
+		own := ref.ResourceClaimName == nil
+		switch {
+		case claim == nil:
+			return nil, fmt.Errorf("resource claim %q does not exist", *name)
+		case claim.DeletionTimestamp != nil:
+			return nil, fmt.Errorf("resource claim %q is being deleted", *name)
+		case own && !ownedBy(claim, pod):
+			return nil, fmt.Errorf("resource claim %q was not made for this pod", *name)
+		case len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize && !reservedFor(claim, pod.UID):
+			return nil, fmt.Errorf("resource claim %q has %d users, which is the most that one can have", *name, len(claim.Status.ReservedFor))
+		}
+		if !slices.ContainsFunc(out, func(c snapshot.DeviceClaim) bool { return c.UID == claim.UID }) {
+			out = append(out, snapshot.DeviceClaim{Name: claim.Name, UID: claim.UID, Own: own})
+		}
+	}
+	return out, nil
+}
+
+// claimName is the name of the claim that a pod refers to; nil if it needs none.
+func claimName(pod *corev1.Pod, ref *corev1.PodResourceClaim) (*string, error) {
+	if ref.ResourceClaimName != nil {
+		return ref.ResourceClaimName, nil
+	}
+	if ref.ResourceClaimTemplateName == nil {
+		return nil, fmt.Errorf("resource claim %q of the pod names neither a claim nor a template", ref.Name)
+	}
+	i := slices.IndexFunc(pod.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool { return s.Name == ref.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("resource claim %q has not been made of template %q yet", ref.Name, *ref.ResourceClaimTemplateName)
+	}
+	return pod.Status.ResourceClaimStatuses[i].ResourceClaimName, nil
+}
+
+func ownedBy(claim *resourcev1.ResourceClaim, pod *corev1.Pod) bool {
+	for _, o := range claim.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return o.UID == pod.UID
+		}
+	}
+	return false
+}
+
+func reservedFor(claim *resourcev1.ResourceClaim, uid types.UID) bool {
+	return slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == uid })
+}
+
+// classes are device classes by name.
+type classes map[string]*resourcev1.DeviceClass
+
+// List and Get implement structured.DeviceClassLister.
+func (c classes) List() ([]*resourcev1.DeviceClass, error) {
+	out := make([]*resourcev1.DeviceClass, 0, len(c))
+	for _, class := range c {
+		out = append(out, class)
+	}
+	slices.SortFunc(out, func(a, b *resourcev1.DeviceClass) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := c[name]; class != nil {
+		return class, nil
+	}
+	return nil, fmt.Errorf("device class %q does not exist", name)
+}

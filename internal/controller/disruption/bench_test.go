@@ -1,0 +1,76 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
+)
+
+// still is a world that does not change.
+type still struct{ snap *snapshot.Snapshot }
+
+func (s still) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
+func (still) Buying() func()                                         { return func() {} }
+func (still) Condemn(types.UID)                                      {}
+func (still) Spare(types.UID)                                        {}
+func (still) Disrupt(types.UID, []string)                            {}
+func (still) Created(*karpv1.NodeClaim)                              {}
+func (still) Nominate(string)                                        {}
+func (still) Forget()                                                {}
+func (still) Release(string)                                         {}
+func (still) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
+	return 0, nil
+}
+
+// BenchmarkIdlePass is a pass over a fleet of which every node has pods, after one that has found nothing to do.
+func BenchmarkIdlePass(b *testing.B) {
+	for _, nodes := range []int{100, 2_000, 10_000} {
+		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
+			list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := workload.Fleet(nodes, 0.35, 1, list)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty
+			for i := range s.Nodes {
+				if n := &s.Nodes[i]; len(n.Pods) == 0 {
+					n.Pods = []*corev1.Pod{{}}
+				}
+			}
+			metrics, err := metrics.New(prometheus.NewRegistry())
+			if err != nil {
+				b.Fatal(err)
+			}
+			now := func() time.Time { return s.Now }
+			l := &Loop{
+				State: still{s}, Queue: &Queue{Now: now}, Metrics: metrics, Log: slog.New(slog.DiscardHandler), Now: now,
+				Events: event.NewRecorder(&record.FakeRecorder{}, now),
+			}
+			if acted, err := l.pass(b.Context()); acted || err != nil || len(l.proposals) > 0 || l.calm.at.IsZero() {
+				b.Fatalf("acted %v, error %v, %d proposals", acted, err, len(l.proposals))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := l.pass(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

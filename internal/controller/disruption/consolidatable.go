@@ -1,0 +1,101 @@
+package disruption
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+// Consolidatable keeps the condition of that name: the node has been left alone by pods for as long as its
+// pool wants.
+type Consolidatable struct {
+	Client client.Client
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Consolidatable) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.disruption").
+		For(&karpv1.NodeClaim{}).
+		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.claimsOf)).
+		Complete(patch.Retry(r))
+}
+
+func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []reconcile.Request {
+	var claims karpv1.NodeClaimList
+	if err := r.Client.List(ctx, &claims, client.MatchingLabels{karpv1.LabelNodePool: pool.GetName()}); err != nil {
+		r.Log.Error("listing the claims of a node pool", "NodePool", pool.GetName(), "error", err)
+		return nil
+	}
+	out := make([]reconcile.Request, 0, len(claims.Items))
+	for _, c := range claims.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+	}
+	return out
+}
+
+// Reconcile sets or clears the condition, and comes back when it would change by itself.
+func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
+	}
+	name := claim.Labels[karpv1.LabelNodePool]
+	if claim.DeletionTimestamp != nil || name == "" {
+		return reconcile.Result{}, nil
+	}
+	pool := &karpv1.NodePool{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	now := r.Now()
+	quiet, wait := leftAlone(claim, pool, now)
+	before := claim.DeepCopy()
+	changed := false
+	if quiet {
+		changed = condition.SetTrue(claim, karpv1.ConditionConsolidatable, now)
+	} else {
+		changed = condition.Clear(claim, karpv1.ConditionConsolidatable, now)
+	}
+	if !changed {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err = r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
+}
+
+// leftAlone reports whether the claim has been quiet for its pool's consolidateAfter, and if not, after how
+// long it may be; zero when time alone does not change it.
+func leftAlone(claim *karpv1.NodeClaim, pool *karpv1.NodePool, now time.Time) (quiet bool, wait time.Duration) {
+	after := pool.Spec.Disruption.ConsolidateAfter
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	if pool.Spec.Replicas != nil || after.IsNever() || initialized.Status != metav1.ConditionTrue {
+		return false, 0
+	}
+	since := initialized.LastTransitionTime.Time
+	if last := claim.Status.LastPodEventTime; !last.IsZero() {
+		since = last.Time
+	}
+	if after.Duration == nil || *after.Duration <= 0 {
+		return true, 0
+	}
+	if wait := since.Add(*after.Duration).Sub(now); wait > 0 {
+		return false, wait
+	}
+	return true, 0
+}

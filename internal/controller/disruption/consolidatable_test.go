@@ -1,0 +1,104 @@
+package disruption
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+func TestLeftAlone(t *testing.T) {
+	tests := []struct {
+		name        string
+		after       karpv1.NillableDuration
+		initialized bool
+		lastEvent   time.Duration // after start; 0 for none
+		now         time.Duration
+		quiet       bool
+		wait        time.Duration
+	}{
+		{"lifecycle row 80: last event now, one minute to go", karpv1.After(time.Minute), true, 5 * time.Minute, 5 * time.Minute, false, time.Minute},
+		{"lifecycle row 80: a minute later", karpv1.After(time.Minute), true, 5 * time.Minute, 6 * time.Minute, true, 0},
+		{"lifecycle row 81: no pod ever: from initialization", karpv1.After(time.Minute), true, 0, 30 * time.Second, false, 30 * time.Second},
+		{"not initialized", karpv1.After(0), false, 0, time.Hour, false, 0},
+		{"0s: as soon as initialized", karpv1.After(0), true, time.Second, time.Second, true, 0},
+		{"Never", karpv1.Never(), true, 0, time.Hour, false, 0},
+		{"unset is 0s", karpv1.NillableDuration{}, true, 0, 0, true, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			claim, pool := &karpv1.NodeClaim{}, &karpv1.NodePool{}
+			pool.Spec.Disruption.ConsolidateAfter = tt.after
+			if tt.initialized {
+				condition.SetTrue(claim, karpv1.ConditionInitialized, start)
+			}
+			if tt.lastEvent > 0 {
+				claim.Status.LastPodEventTime = metav1.Time{Time: start.Add(tt.lastEvent)}
+			}
+			quiet, wait := leftAlone(claim, pool, start.Add(tt.now))
+			if quiet != tt.quiet || wait != tt.wait {
+				t.Errorf("quiet %v, wait %v; want %v, %v", quiet, wait, tt.quiet, tt.wait)
+			}
+		})
+	}
+}
+
+// Row 85: a claim of a pool of fixed size is never consolidatable, however long its node was left alone.
+func TestFixedPoolIsNeverLeftAlone(t *testing.T) {
+	replicas := int64(1)
+	claim, pool := &karpv1.NodeClaim{}, &karpv1.NodePool{}
+	pool.Spec.Replicas = &replicas
+	condition.SetTrue(claim, karpv1.ConditionInitialized, start)
+	if quiet, wait := leftAlone(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
+		t.Errorf("quiet %v, wait %v", quiet, wait)
+	}
+}
+
+func TestLastEvent(t *testing.T) {
+	grace := int64(30)
+	tests := []struct {
+		name   string
+		change func(p *corev1.Pod)
+		want   time.Duration
+	}{
+		{"created", func(*corev1.Pod) {}, 0},
+		{
+			"bound",
+			func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Add(time.Minute)}}}
+			},
+			time.Minute,
+		},
+		{
+			"deleted: when it was asked to end, not when it must have ended",
+			func(p *corev1.Pod) {
+				p.DeletionTimestamp = &metav1.Time{Time: start.Add(5 * time.Minute)}
+				p.DeletionGracePeriodSeconds = &grace
+			},
+			5*time.Minute - 30*time.Second,
+		},
+		{
+			"ended by itself",
+			func(p *corev1.Pod) {
+				p.Status.Phase = corev1.PodSucceeded
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: start.Add(2 * time.Minute)}}}}}
+			},
+			2 * time.Minute,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: start}}}
+			tt.change(pod)
+			if got := lastEvent(pod).Sub(start); got != tt.want {
+				t.Errorf("last event %v after creation, want %v", got, tt.want)
+			}
+		})
+	}
+}

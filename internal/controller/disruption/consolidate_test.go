@@ -1,0 +1,270 @@
+package disruption
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+)
+
+func consolidates(p *karpv1.NodePool) {
+	p.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
+	p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmptyOrUnderutilized
+	p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+}
+
+// old nodes have been there for long enough.
+func old(c *karpv1.NodeClaim) {
+	quiet(c)
+	c.CreationTimestamp = metav1.NewTime(controllertest.Start.Add(-24 * time.Hour))
+}
+
+// oversized is a large node with a small pod.
+func oversized(pool ...func(*karpv1.NodePool)) []client.Object {
+	return []client.Object{
+		controllertest.Class(), controllertest.Pool("general", append([]func(*karpv1.NodePool){consolidates}, pool...)...),
+		controllertest.Claim("a", old), controllertest.Up("a", machine("m.large")), controllertest.Pod("web", "node-a", asks("1500m"), labelled),
+	}
+}
+
+func labelled(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
+
+// settle makes one pass, lets what it proposed come of age, and makes another.
+func settle(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhile func()) {
+	t.Helper()
+	l.Settle = SettleTime
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock = f.Clock.Add(SettleTime)
+	if meanwhile != nil {
+		meanwhile()
+	}
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConsolidation(t *testing.T) {
+	f := controllertest.New(t, oversized()...)
+	l := shopLoop(f)
+	l.Settle = SettleTime
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(replacements(f)) > 0 || closed(f, "node-a") {
+		t.Fatal("acts on a decision that has not settled")
+	}
+	if got := l.pause(false, nil); got != idle {
+		t.Errorf("pause %v", got)
+	}
+	f.Clock = f.Clock.Add(SettleTime - time.Second)
+	if got := l.pause(false, nil); got != time.Second {
+		t.Errorf("pause %v when a proposal is due in a second", got)
+	}
+	f.Clock = f.Clock.Add(time.Second)
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bought := replacements(f)
+	if len(bought) != 1 || bought[0].Annotations[karpv1.AnnotationLaunchReason] != "Underutilized" || !closed(f, "node-a") {
+		t.Fatalf("bought %v, closed %v", bought, closed(f, "node-a"))
+	}
+	said := strings.Join(f.Said(), "\n")
+	if want := "ConsolidationCandidate Consolidation candidate: replace: [node-a] -> [1 replacement] (savings: $0.37)"; !strings.Contains(said, want) {
+		t.Errorf("events\n%s\nwant %q", said, want)
+	}
+	f.Do(comeUp(t.Context(), f.API, &bought[0], f.Now()))
+	look(t, l)
+	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" {
+		t.Errorf("ending (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(l.Metrics.ClaimsDisrupted.WithLabelValues("underutilized", "general", "", "when_empty_or_underutilized", "graceful")); n != 1 {
+		t.Errorf("%v claims counted", n)
+	}
+}
+
+// wantRejected checks that the replacement of node-a was dropped, for a reason that begins so.
+func wantRejected(t *testing.T, f *controllertest.Fixture, l *Loop, reason string) {
+	t.Helper()
+	if len(replacements(f)) > 0 || closed(f, "node-a") {
+		t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
+	}
+	if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
+		t.Errorf("%v failed validations", n)
+	}
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason) {
+		t.Errorf("events\n%s", said)
+	}
+}
+
+func TestConsolidationDoesNotHold(t *testing.T) {
+	tests := []struct {
+		name      string
+		meanwhile func(f *controllertest.Fixture)
+		says      string
+	}{
+		{"lifecycle row 124: a pod comes", func(f *controllertest.Fixture) {
+			c := f.Claim("a")
+			condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
+			f.Do(f.API.Status().Update(f.Context(), c))
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("5"))))
+		}, ""},
+		{"lifecycle row 125: a pod becomes protected", func(f *controllertest.Fixture) {
+			p := &corev1.Pod{}
+			f.Do(f.API.Get(f.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, p))
+			p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+			f.Do(f.API.Update(f.Context(), p))
+		}, "churn"},
+		{"lifecycle row 125: a budget for its pods appears", func(f *controllertest.Fixture) {
+			zero := intstr.FromInt32(0)
+			f.Do(f.API.Create(f.Context(), &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			}))
+		}, "churn"},
+		{"the budget of the pool is gone", func(f *controllertest.Fixture) {
+			p := &karpv1.NodePool{}
+			f.Do(f.API.Get(f.Context(), client.ObjectKey{Name: "general"}, p))
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+			f.Do(f.API.Update(f.Context(), p))
+		}, "budget"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, oversized()...)
+			l := shopLoop(f)
+			settle(t, f, l, func() { tt.meanwhile(f) })
+			wantRejected(t, f, l, tt.says)
+		})
+	}
+}
+
+// While nothing changes nothing is searched for again, until a while has passed.
+func TestCalm(t *testing.T) {
+	f := controllertest.New(t, oversized(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })...)
+	l := shopLoop(f)
+	for range 3 {
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.calm.at != controllertest.Start {
+		t.Fatalf("calm since %v", l.calm.at)
+	}
+	f.Clock = f.Clock.Add(time.Minute)
+	if _, err := l.pass(t.Context()); err != nil || l.calm.at != controllertest.Start {
+		t.Errorf("searched again at %v, error %v", l.calm.at, err)
+	}
+	f.Do(f.API.Create(t.Context(), controllertest.Pod("more", "node-a", asks("1"))))
+	if _, err := l.pass(t.Context()); err != nil || l.calm.at != f.Clock {
+		t.Errorf("a pod has come: searched at %v, error %v", l.calm.at, err)
+	}
+	f.Clock = f.Clock.Add(again)
+	if _, err := l.pass(t.Context()); err != nil || l.calm.at != f.Clock {
+		t.Errorf("after a while: searched at %v, error %v", l.calm.at, err)
+	}
+}
+
+// A search that takes too long ends with what it has, and says so.
+func TestSearchOutOfTime(t *testing.T) {
+	f := controllertest.New(t, oversized()...)
+	l := shopLoop(f)
+	at := f.Now()
+	l.Now = func() time.Time { at = at.Add(searching + 1); return at }
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.ToFloat64(l.Metrics.Timeouts.WithLabelValues("multi")); n != 1 {
+		t.Errorf("%v searches are counted as cut short, want 1", n)
+	}
+	if l.calm.at != (time.Time{}) {
+		t.Error("rests though not everything was looked at")
+	}
+}
+
+// Killed at any write, a node that is too large is replaced by one, or stays.
+func TestConsolidationKilled(t *testing.T) {
+	kill.Run(t, kill.Story{
+		Objects: func() []client.Object { return oversized() },
+		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
+			return actors(newLoop(controllertest.New(t), c, shopState(c, w.Now), w.Now))
+		},
+		Others: bootReplacements("a"),
+		Check:  oneStays,
+	})
+}
+
+// Nodes whose pods have room elsewhere are ended without replacement; a process that dies over it leaves them as they were, or ended.
+func TestDeletionKilled(t *testing.T) {
+	kill.Run(t, kill.Story{
+		Objects: func() []client.Object {
+			objects := oversized(func(p *karpv1.NodePool) {
+				p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("1")}
+			})
+			return append(objects, controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("5")))
+		},
+		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
+			return actors(newLoop(controllertest.New(t), c, shopState(c, w.Now), w.Now))
+		},
+		Check: oneStays,
+	})
+}
+
+// A move that a pool of policy Balanced finds to disturb too much is counted and logged, and no event.
+func TestWhatBalancedWeighs(t *testing.T) {
+	for _, tt := range []struct {
+		name, outcome string
+		pods          int
+	}{{"little is disturbed", "approved", 1}, {"much is disturbed", "rejected", 40}} {
+		t.Run(tt.name, func(t *testing.T) {
+			stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+			objects := []client.Object{
+				controllertest.Class(), controllertest.Pool("general", consolidates, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
+				controllertest.Claim("a", old), controllertest.Up("a", machine("m.large")),
+				controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("db", "node-b", asks("8"), stays),
+			}
+			for i := range tt.pods {
+				objects = append(objects, controllertest.Pod(fmt.Sprint("web-", i), "node-a", asks("40m")))
+			}
+			f := controllertest.New(t, objects...)
+			l := shopLoop(f)
+			var log strings.Builder
+			l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			if _, err := l.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			approved := tt.outcome == "approved"
+			if n := testutil.ToFloat64(l.Metrics.Moves.WithLabelValues(tt.outcome, "general", "Balanced")); n != 1 || testutil.CollectAndCount(l.Metrics.Moves) != 1 {
+				t.Errorf("%v moves %s, %d series", n, tt.outcome, testutil.CollectAndCount(l.Metrics.Moves))
+			}
+			if n := testutil.CollectAndCount(l.Metrics.Score.MustCurryWith(prometheus.Labels{"decision": tt.outcome})); n != 1 {
+				t.Errorf("%d series of scores", n)
+			}
+			if said := strings.Contains(strings.Join(f.Said(), "\n"), "ConsolidationApproved"); said != approved {
+				t.Errorf("an event tells of approval: %v", said)
+			}
+			for _, want := range []string{`msg="consolidation score" nodepool=general`, "nodepool_total_cost=0.8", "disruption_cost=" + fmt.Sprint(tt.pods+1), fmt.Sprint("approved=", approved), "decision=replace"} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("log\n%s\nwant %q", log.String(), want)
+				}
+			}
+		})
+	}
+}

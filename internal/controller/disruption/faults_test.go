@@ -1,0 +1,450 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// blind is a world that nothing can be read of.
+type blind struct {
+	*cluster.State
+	asked func()
+}
+
+func (b blind) Snapshot(context.Context) (*snapshot.Snapshot, error) {
+	b.asked()
+	return nil, errors.New("the API server does not answer")
+}
+
+// What is due stays due while the API server does not answer. It is not asked without a pause.
+func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
+	f := controllertest.New(t)
+	state := stateOf(f.API, f.API, f.Now)
+	synctest.Test(t, func(t *testing.T) {
+		const lasts, most = 10 * time.Second, 11
+		ctx, cancel := context.WithTimeout(t.Context(), lasts)
+		defer cancel()
+		passes := 0
+		l := newLoop(f, f.API, state, time.Now)
+		l.State = blind{state, func() {
+			if passes++; passes > most {
+				cancel()
+			}
+		}}
+		l.proposals = []proposal{{cmd: &disrupt.Command{}, due: time.Now()}}
+		if err := l.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if passes < 2 || passes > most {
+			t.Errorf("%d passes in %v, want at most %d", passes, lasts, most)
+		}
+	})
+}
+
+// A node that cannot be opened keeps no other closed.
+func TestReopenPastANodeThatCannotBe(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.Up("b", tainted))
+	l, state := loop(f)
+	refused := errors.New("webhook says no")
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "node-a" {
+				return refused
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+	})
+	s, err := state.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cleanUp(t.Context(), s); !errors.Is(err, refused) {
+		t.Errorf("error %v", err)
+	}
+	if closed(f, "node-b") {
+		t.Error("node-b is still closed")
+	}
+}
+
+// free is a node that is out of date, with a pod, beside one that has nothing to do and has been so for long enough.
+func free() []client.Object {
+	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) {
+		p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Second)
+		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+	})}
+	return append(objects, controllertest.Claim("a", drifted), controllertest.Up("a", machine("m.small")), controllertest.Pod("web", "node-a", asks("1500m")),
+		controllertest.Claim("free", quiet), controllertest.Up("free", machine("m.small")))
+}
+
+// A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before they
+// have come.
+func TestRoomThatIsCountedOnStays(t *testing.T) {
+	f := controllertest.New(t, free()...)
+	l := shopLoop(f)
+	pass(t, l)
+	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" || len(replacements(f)) > 0 {
+		t.Errorf("%d replacements, ending (-want +got):\n%s", len(replacements(f)), diff)
+	}
+}
+
+// Nodes that have nothing to do are no room for others' pods in the pass that ends them.
+func TestRoomThatHasJustBeenEnded(t *testing.T) {
+	f := controllertest.New(t, free()...)
+	a := f.Claim("a")
+	condition.Clear(a, karpv1.ConditionDrifted, controllertest.Start)
+	f.Do(f.API.Status().Update(t.Context(), a))
+	l := shopLoop(f)
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a = f.Claim("a")
+	drifted(a)
+	f.Do(f.API.Status().Update(t.Context(), a))
+	if acted, err := l.pass(t.Context()); err != nil || !acted {
+		t.Fatalf("acted %v, error %v", acted, err)
+	}
+	if diff := cmp.Diff([]string{"free"}, ending(f)); diff != "" {
+		t.Errorf("ending (-want +got):\n%s", diff)
+	}
+	pass(t, l)
+	if len(replacements(f)) != 1 || !closed(f, "node-a") {
+		t.Errorf("later: %d replacements, closed %v", len(replacements(f)), closed(f, "node-a"))
+	}
+}
+
+// fixed makes a pool one of a fixed size.
+func fixed(p *karpv1.NodePool) {
+	replicas := int64(1)
+	p.Spec.Replicas = &replicas
+	p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+}
+
+// Nothing can be launched in the pool: no node of it is closed for a replacement that would not come.
+func TestFixedPoolThatLaunchesNothing(t *testing.T) {
+	tests := map[string]func(*karpv1.NodePool){
+		"it is not ready": func(p *karpv1.NodePool) {
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotReady", "", controllertest.Start)
+		},
+		"it is being deleted": func(p *karpv1.NodePool) {
+			at := after(0)
+			p.DeletionTimestamp, p.Finalizers = &at, []string{"foregroundDeletion"}
+		},
+	}
+	for name, pool := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := controllertest.New(t, drifting(1, 1, fixed, pool)...)
+			l := shopLoop(f)
+			pass(t, l)
+			if n := len(replacements(f)); n != 0 || closed(f, "node-n0") {
+				t.Errorf("%d replacements, closed %v", n, closed(f, "node-n0"))
+			}
+		})
+	}
+}
+
+// Replacing a node that cannot be replaced is not tried again and again, nor in place of others.
+func TestCommandsThatCannotBeStarted(t *testing.T) {
+	refused := errors.New("webhook says no")
+	tests := []struct {
+		name  string
+		pool  func(*karpv1.NodePool)
+		nodes []string // m fails, and goes first
+	}{
+		{"the only node of a fixed pool", fixed, []string{"m"}},
+		{"one of two nodes of a pool", budget("100%"), []string{"m", "o"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(outOfDate("n"), controllertest.Pool("bad", tt.pool))
+			for i, name := range tt.nodes {
+				objects = append(objects, controllertest.Claim(name, drifted, func(c *karpv1.NodeClaim) {
+					c.Labels[karpv1.LabelNodePool] = "bad"
+					condition.Clear(c, karpv1.ConditionDrifted, controllertest.Start)
+					condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start.Add(time.Duration(i-2)*time.Hour))
+				}), controllertest.Up(name, machine("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),
+					controllertest.Pod("pod-"+name, "node-"+name, asks("1500m")))
+			}
+			f := controllertest.New(t, objects...)
+			l := shopLoop(f)
+			tries := 0
+			l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if o.GetName() == "node-m" {
+						tries++
+						return refused
+					}
+					return api.Patch(ctx, o, patch, opts...)
+				},
+			})
+			for range 12 { // two minutes
+				if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
+					t.Fatal(err)
+				}
+				f.Clock = f.Clock.Add(idle)
+			}
+			for _, name := range append(tt.nodes[1:], "n") {
+				if !closed(f, "node-"+name) {
+					t.Errorf("node %s waits", name)
+				}
+			}
+			if tries > 3 {
+				t.Errorf("tried %d times in two minutes", tries)
+			}
+		})
+	}
+}
+
+// A replacement that pods have come to before its command is taken back is a node like any other from then on.
+func TestReplacementThatIsKept(t *testing.T) {
+	f := controllertest.New(t, two()...)
+	l := shopLoop(f)
+	pass(t, l)
+	bought := replacements(f)
+	f.Do(comeUp(t.Context(), f.API, &bought[0], f.Now()))
+	kept := bought[0].Name
+	guest := controllertest.Pod("new", "node-"+kept, asks("1"))
+	f.Do(f.API.Create(t.Context(), guest))
+	f.Do(f.API.Delete(t.Context(), &bought[1]))
+	look(t, l)
+	reopened(t, f, "a")
+	f.Do(f.API.Delete(t.Context(), guest))
+	if _, err := l.Queue.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: bought[0].Annotations[karpv1.AnnotationReplacementOf]}}); err != nil {
+		t.Fatal(err)
+	}
+	if f.Claim(kept).DeletionTimestamp != nil {
+		t.Error("ended beside all budgets when its last pod went")
+	}
+}
+
+// What protects a pod protects it from the taking back of its node, too, and from the ending of one that counts as empty.
+func TestProtectedPodThatCostsNothing(t *testing.T) {
+	protected := func(p *corev1.Pod) {
+		p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true", corev1.PodDeletionCost: "-2147483647"}
+	}
+	t.Run("on a replacement", func(t *testing.T) {
+		f := controllertest.New(t, outOfDate("a")...)
+		l := shopLoop(f)
+		pass(t, l)
+		bought := replacements(f)[0]
+		condition.SetTrue(&bought, karpv1.ConditionRegistered, f.Now())
+		bought.Status.NodeName = "node-" + bought.Name
+		f.Do(f.API.Status().Update(t.Context(), &bought))
+		f.Do(f.API.Create(t.Context(), controllertest.Pod("new", "node-"+bought.Name, asks("1"), protected)))
+		f.Clock = f.Clock.Add(time.Hour)
+		look(t, l)
+		reopened(t, f, "a")
+		if len(ending(f)) > 0 || f.Claim(bought.Name) == nil {
+			t.Error("its node is given back")
+		}
+	})
+	t.Run("bound to an empty node at the last moment", func(t *testing.T) {
+		f := controllertest.New(t, emptyNodes("a")...)
+		l, _ := loop(f)
+		l.Live = interceptor.NewClient(f.API, interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				list.(*corev1.PodList).Items = []corev1.Pod{*controllertest.Pod("web", "node-a", protected)}
+				return nil
+			},
+		})
+		pass(t, l)
+		if got := ending(f); len(got) > 0 || closed(f, "node-a") {
+			t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
+		}
+	})
+}
+
+// What pools say while a command settles counts, and so does that pods have come to its nodes or gone from them.
+func TestWhatChangesWhileACommandSettles(t *testing.T) {
+	pool := func(change func(*karpv1.NodePool)) func(f *controllertest.Fixture) {
+		return func(f *controllertest.Fixture) {
+			p := controllertest.Pool("general")
+			f.Get(p)
+			change(p)
+			f.Do(f.API.Update(f.Context(), p))
+		}
+	}
+	tests := []struct {
+		name      string
+		meanwhile func(f *controllertest.Fixture)
+	}{
+		{"the pool ends only what is empty", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })},
+		{"the pool ends nothing", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.Never() })},
+		{"lifecycle row 124: a pod comes for which there would be room", func(f *controllertest.Fixture) {
+			disturb(f, "a")
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("100m"))))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, oversized()...)
+			l := shopLoop(f)
+			settle(t, f, l, func() { tt.meanwhile(f) })
+			wantRejected(t, f, l, "churn")
+		})
+	}
+	t.Run("a pod comes to one of two nodes: the other goes", func(t *testing.T) {
+		stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+		objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("1500m")),
+			controllertest.Claim("room", old), controllertest.Up("room", machine("m.large")), controllertest.Pod("db", "node-room", asks("1"), stays))
+		f := controllertest.New(t, objects...)
+		l := shopLoop(f)
+		settle(t, f, l, func() {
+			disturb(f, "a")
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("100m"))))
+		})
+		if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
+			t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+		}
+		if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("multi")); n != 1 {
+			t.Errorf("%v failed validations", n)
+		}
+	})
+}
+
+// disturb has a claim's node not be left alone for long enough.
+func disturb(f *controllertest.Fixture, name string) {
+	c := f.Claim(name)
+	condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
+	f.Do(f.API.Status().Update(f.Context(), c))
+}
+
+// What the budgets of a pool allow is not told any more once the pool is gone.
+func TestGaugesOfAPoolThatIsGone(t *testing.T) {
+	f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pool("other"))...)
+	l, _ := loop(f)
+	for _, want := range []int{2 * 3, 3} { // pools by reasons
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, gauge := range map[string]*prometheus.GaugeVec{"allowed": l.Metrics.AllowedDisruptions, "consuming": l.Metrics.ConsumingBudgets} {
+			if n := testutil.CollectAndCount(gauge); n != want {
+				t.Errorf("%s: %d series, want %d", name, n, want)
+			}
+		}
+		f.Do(client.IgnoreNotFound(f.API.Delete(t.Context(), controllertest.Pool("other"))))
+	}
+}
+
+// The API server stops answering before a command has left any trace but in our own memory, and comes back.
+func TestCommandThatCouldNotBeTakenBack(t *testing.T) {
+	f := controllertest.New(t, outOfDate("a")...)
+	l := shopLoop(f)
+	down := true
+	away := func() error {
+		if down {
+			return errors.New("the API server does not answer")
+		}
+		return nil
+	}
+	server := interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := away(); err != nil {
+				return err
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := away(); err != nil {
+				return err
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+	})
+	l.Client, l.Queue.Live = server, server
+	if _, err := l.pass(t.Context()); err == nil {
+		t.Fatal("no error")
+	}
+	down = false
+	f.Clock = f.Clock.Add(10 * time.Minute)
+	pass(t, l)
+	if n := len(replacements(f)); n != 1 {
+		t.Errorf("%d replacements: the node counts as being disrupted for ever", n)
+	}
+}
+
+// Another process has closed the node, which the cache does not show. Its command goes on, and nothing is bought twice.
+func TestNodeOfAnothersCommand(t *testing.T) {
+	f := controllertest.New(t, outOfDate("a")...)
+	theirs := shopLoop(f)
+	stale := f.Claim("a")
+	pass(t, theirs)
+	if len(replacements(f)) != 1 {
+		t.Fatal("the other has bought nothing")
+	}
+	cache := interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if claim, ok := o.(*karpv1.NodeClaim); ok && key.Name == "a" {
+				stale.DeepCopyInto(claim)
+				return nil
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if claims, ok := list.(*karpv1.NodeClaimList); ok {
+				claims.Items = []karpv1.NodeClaim{*stale.DeepCopy()}
+				return nil
+			}
+			return api.List(ctx, list, opts...)
+		},
+	})
+	l := newLoop(f, cache, shopState(cache, f.Now), f.Now)
+	l.Live, l.Queue.Live = f.API, f.API
+	if _, err := l.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(replacements(f)); n != 1 || !closed(f, "node-a") {
+		t.Errorf("%d replacements, closed %v", n, closed(f, "node-a"))
+	}
+	bought := replacements(f)[0]
+	f.Do(comeUp(t.Context(), f.API, &bought, f.Now()))
+	look(t, theirs)
+	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" {
+		t.Errorf("the other's command, ending (-want +got):\n%s", diff)
+	}
+}
+
+// A node that cannot be closed keeps the others of its command from being ended once, not for ever.
+func TestNodeThatSpoilsCommands(t *testing.T) {
+	stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
+	objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("1500m")),
+		controllertest.Claim("room", old), controllertest.Up("room", machine("m.large")), controllertest.Pod("db", "node-room", asks("1"), stays))
+	f := controllertest.New(t, objects...)
+	l := shopLoop(f)
+	refused := errors.New("webhook says no")
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "node-a" {
+				return refused
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
+	})
+	for range 6 {
+		if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
+			t.Fatal(err)
+		}
+		f.Clock = f.Clock.Add(idle)
+	}
+	if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
+		t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+	}
+}

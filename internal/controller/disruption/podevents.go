@@ -1,0 +1,95 @@
+package disruption
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// podEventEvery is how close together two pod events on a node are told apart. It is shorter than the wait
+// before a disruption is validated, so that an event during it is seen.
+const podEventEvery = 10 * time.Second
+
+// PodEvents notes on a NodeClaim when a pod last came to its node or left it. The time is read off the pod,
+// not off the clock: a restart of the controller, which sees every pod anew, moves nothing.
+type PodEvents struct {
+	Client client.Client
+}
+
+// Register adds the reconciler to mgr.
+func (r *PodEvents) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(patch.Retry(r))
+}
+
+// Reconcile moves lastPodEventTime forward if the pod has done something since.
+func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if pod.Spec.NodeName == "" || snapshot.DaemonOwned(pod) {
+		return reconcile.Result{}, nil
+	}
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
+	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(r.note(ctx, &claims[0], lastEvent(pod)))
+}
+
+func (r *PodEvents) note(ctx context.Context, claim *karpv1.NodeClaim, at time.Time) error {
+	if last := claim.Status.LastPodEventTime; !last.IsZero() && at.Sub(last.Time) < podEventEvery {
+		return nil
+	}
+	before := claim.DeepCopy()
+	claim.Status.LastPodEventTime = metav1.Time{Time: at}
+	return r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// lastEvent is when the pod was last bound, began to terminate, or ended.
+func lastEvent(pod *corev1.Pod) time.Time {
+	at := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			at = latest(at, c.LastTransitionTime.Time)
+		}
+	}
+	if pod.DeletionTimestamp != nil {
+		var grace int64
+		if s := pod.DeletionGracePeriodSeconds; s != nil {
+			grace = *s
+		}
+		at = latest(at, pod.DeletionTimestamp.Add(-time.Duration(grace)*time.Second))
+	}
+	if snapshot.Terminal(pod) {
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Terminated != nil {
+				at = latest(at, c.State.Terminated.FinishedAt.Time)
+			}
+		}
+	}
+	return at
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

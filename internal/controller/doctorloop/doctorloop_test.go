@@ -1,0 +1,57 @@
+package doctorloop
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+)
+
+// The gauge shows what is found now; the log says each thing once an hour.
+func TestCheckup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := metrics.New(prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		finding := Finding{Check: "storage-immediate", Severity: "warning", Object: "StorageClass gp2", Seen: "volumeBindingMode is Immediate"}
+		found := []Finding{finding, finding}
+		found[1].Object = "StorageClass io2"
+		var log bytes.Buffer
+		l := &Loop{Look: func(context.Context) []Finding { return found }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = l.Start(ctx) }()
+		gauge := func() float64 {
+			synctest.Wait()
+			return testutil.ToFloat64(metrics.DoctorFindings.WithLabelValues("storage-immediate", "warning"))
+		}
+		time.Sleep(first)
+		if gauge() != 2 || strings.Count(log.String(), "gp2") != 1 {
+			t.Errorf("at first: gauge %v, log %s", gauge(), log.String())
+		}
+		found = found[:1]
+		time.Sleep(every)
+		if gauge() != 1 || strings.Count(log.String(), "gp2") != 1 {
+			t.Errorf("ten minutes later: gauge %v, log %s", gauge(), log.String())
+		}
+		time.Sleep(quiet)
+		if gauge() != 1 || strings.Count(log.String(), "gp2") != 2 {
+			t.Errorf("an hour later: gauge %v, log %s", gauge(), log.String())
+		}
+		found = nil
+		time.Sleep(every)
+		if gauge() != 0 {
+			t.Errorf("mended: gauge %v", gauge())
+		}
+		cancel()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,75 @@
+// Package memory tells the cloud how much memory nodes turn out to have, so that further nodes of their kind are planned with
+// what there is instead of an estimate.
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+)
+
+// cloud is told of a node: its type, the image it was launched from, and its memory.
+type cloud interface {
+	NodeSeen(ctx context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error
+}
+
+// Reconciler looks at each node of ours once it is registered; those that are, when the process starts.
+type Reconciler struct {
+	Client client.Client
+	Cloud  cloud
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("providers.instancetype.capacity").
+		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
+			CreateFunc:  func(e event.CreateEvent) bool { return telling(e.Object) },
+			UpdateFunc:  func(e event.UpdateEvent) bool { return telling(e.ObjectNew) && !telling(e.ObjectOld) },
+			DeleteFunc:  func(event.DeleteEvent) bool { return false },
+			GenericFunc: func(event.GenericEvent) bool { return false },
+		})).
+		Complete(r)
+}
+
+// telling tells whether the node is registered and says how much memory it has.
+func telling(o client.Object) bool {
+	node, ok := o.(*corev1.Node)
+	return ok && node.Labels[karpv1.LabelRegistered] == "true" && !node.Status.Capacity.Memory().IsZero()
+}
+
+// Reconcile reports the node's memory.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !telling(node) || node.Spec.ProviderID == "" {
+		return reconcile.Result{}, nil
+	}
+	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
+	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
+		return reconcile.Result{}, err
+	}
+	class := &awsv1.EC2NodeClass{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: claims[0].Spec.NodeClassRef.Name}, class); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	err = r.Cloud.NodeSeen(ctx, class, node.Labels[corev1.LabelInstanceTypeStable], claims[0].Status.ImageID, *node.Status.Capacity.Memory())
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("note the memory of node %q: %w", node.Name, err)
+	}
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,257 @@
+// Package repair replaces nodes that have been unhealthy for too long, unless so many are that the fault is likely not
+// theirs.
+package repair
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+const (
+	// lookAgain is when a node is looked at again that too many others share its fate with.
+	lookAgain = 5 * time.Minute
+	// remindEvery is how often people are told that nothing is repaired.
+	remindEvery = 15 * time.Minute
+	// SettleTime is how long a decision must hold before it is acted upon: of many nodes that fail at once, and of which
+	// somebody reports that they have done so for long, some show first.
+	SettleTime = 10 * time.Second
+	// reason of the deletion in metrics, and for the pods that are driven off.
+	reason, reasonUnhealthy = "unhealthy", "Unhealthy"
+)
+
+// Reconciler repairs Nodes.
+type Reconciler struct {
+	Client   client.Client
+	Policies []cloudprovider.RepairPolicy
+	Events   *event.Recorder
+	Metrics  *metrics.Metrics
+	Repairs  *Metrics
+	Log      *slog.Logger
+	Now      func() time.Time
+	// Settle is SettleTime in production.
+	Settle time.Duration
+
+	mu sync.Mutex
+	// decided is since when a node, by its name, has been found to be repaired.
+	decided map[string]time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("node.health").
+		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return changed(e.ObjectOld, e.ObjectNew) }})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
+		Complete(patch.Retry(r))
+}
+
+// changed reports whether two versions of a Node differ in what a repair depends on: kubelets write a heartbeat every few
+// seconds.
+func changed(before, after client.Object) bool {
+	type fact struct {
+		typ    corev1.NodeConditionType
+		status corev1.ConditionStatus
+		since  time.Time
+	}
+	facts := func(o client.Object) []fact {
+		var out []fact
+		if node, ok := o.(*corev1.Node); ok {
+			for _, c := range node.Status.Conditions {
+				out = append(out, fact{c.Type, c.Status, c.LastTransitionTime.Time.UTC()})
+			}
+		}
+		return out
+	}
+	return !slices.Equal(facts(before), facts(after))
+}
+
+// Reconcile ends the claim of a node that is unhealthy beyond toleration, or comes back when it would be.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		r.undecide(req.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed {
+		return reconcile.Result{}, nil
+	}
+	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
+	if err != nil || len(claims) != 1 {
+		return reconcile.Result{}, err
+	}
+	claim := &claims[0]
+	ill, due, found := diagnose(node, r.Policies)
+	if !found || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+		r.undecide(node.Name)
+		return reconcile.Result{}, nil
+	}
+	if wait := due.Sub(r.Now()); wait > 0 {
+		r.undecide(node.Name)
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	scope := blastradius.PoolOf(claim)
+	count, err := r.count(ctx, scope)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if count.Blocked() {
+		r.undecide(node.Name)
+		r.block(ctx, node, claim, count)
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	if wait := r.settling(node.Name); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(r.repair(ctx, node, claim, ill))
+}
+
+// settling notes that a node is to be repaired, and returns for how long that has to hold yet.
+func (r *Reconciler) settling(node string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Now()
+	since, noted := r.decided[node]
+	if !noted {
+		if r.decided == nil {
+			r.decided = map[string]time.Time{}
+		}
+		r.decided[node], since = now, now
+	}
+	return since.Add(r.Settle).Sub(now)
+}
+
+func (r *Reconciler) undecide(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.decided, node)
+}
+
+// diagnose returns the condition of a node that first calls for its repair, and when it does.
+func diagnose(node *corev1.Node, policies []cloudprovider.RepairPolicy) (ill corev1.NodeCondition, due time.Time, found bool) {
+	for _, c := range node.Status.Conditions {
+		for _, p := range policies {
+			if c.Type != p.Type || c.Status != p.Status {
+				continue
+			}
+			if at := c.LastTransitionTime.Add(p.Toleration); !found || at.Before(due) {
+				ill, due, found = c, at, true
+			}
+		}
+	}
+	return ill, due, found
+}
+
+// count counts the nodes of a scope: of many that fail at once, the cause is likely one that another node would suffer from, too.
+func (r *Reconciler) count(ctx context.Context, scope blastradius.Scope) (blastradius.Count, error) {
+	var count blastradius.Count
+	var opts []client.ListOption
+	if scope.NodePool != "" {
+		opts = append(opts, client.MatchingLabels{karpv1.LabelNodePool: scope.NodePool})
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		return count, err
+	}
+	count.Total = len(nodes.Items)
+	for i := range nodes.Items {
+		if _, _, ill := diagnose(&nodes.Items[i], r.Policies); ill {
+			count.Unhealthy++
+		}
+	}
+	return count, nil
+}
+
+// block says on node, claim and pool that nothing is repaired.
+func (r *Reconciler) block(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, count blastradius.Count) {
+	scope := blastradius.PoolOf(claim)
+	objects := []event.Object{node, claim}
+	if scope.NodePool != "" {
+		pool := &karpv1.NodePool{}
+		if r.Client.Get(ctx, client.ObjectKey{Name: scope.NodePool}, pool) == nil {
+			objects = append(objects, pool)
+		}
+	}
+	for _, o := range objects {
+		r.Events.WarnEvery(remindEvery, o, blastradius.EventBlocked, "more than %d%% nodes are unhealthy in the %s",
+			blastradius.UnhealthyPercent, scope.Kind())
+	}
+	r.Log.Warn("unhealthy node is not repaired, too many others are unhealthy", "Node", node.Name, "NodePool", scope.NodePool,
+		"unhealthy", count.Unhealthy, "nodes", count.Total)
+}
+
+// repair ends the claim. Nobody waits for its pods: a node that has been like this for so long will not let them go.
+func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, ill corev1.NodeCondition) error {
+	now := r.Now()
+	if !expired(claim, now) {
+		before := claim.DeepCopy()
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationTerminationTimestamp, now.UTC().Format(time.RFC3339))
+		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+	}
+	if claim.DeletionTimestamp != nil {
+		return nil
+	}
+	before := claim.DeepCopy()
+	if condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, reasonUnhealthy, reasonUnhealthy, now) {
+		if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+	}
+	pods := cluster.Reschedulable(ctx, r.Client, node.Name)
+	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+		return err
+	}
+	r.Log.Info("deleting unhealthy node", "Node", node.Name, "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID,
+		"condition", string(ill.Type), "status", string(ill.Status), "since", ill.LastTransitionTime.UTC().Format(time.RFC3339), "reason", ill.Reason)
+	for _, o := range []event.Object{node, claim} {
+		r.Events.Warn(o, "NodeRepaired", "Replacing Node %s: %s is %s since %s (%s)", node.Name, ill.Type, ill.Status, ill.LastTransitionTime.UTC().Format(time.RFC3339), ill.Reason)
+	}
+	r.Metrics.Disrupted(claim, reason)
+	r.Metrics.PodsDisrupted(claim, reason, pods)
+	r.Repairs.Unhealthy.WithLabelValues(snake(string(ill.Type)), claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], claim.Status.ImageID).Inc()
+	return nil
+}
+
+// expired reports whether the claim's time is over already.
+func expired(claim *karpv1.NodeClaim, now time.Time) bool {
+	at, err := claim.TerminationDeadline()
+	return err == nil && at != nil && at.Before(now)
+}
+
+// snake writes a condition's type as metrics do: ContainerRuntimeReady is container_runtime_ready.
+func snake(s string) string {
+	var out strings.Builder
+	for i, c := range s {
+		if unicode.IsUpper(c) && i > 0 {
+			out.WriteByte('_')
+		}
+		out.WriteRune(unicode.ToLower(c))
+	}
+	return out.String()
+}

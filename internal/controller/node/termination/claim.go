@@ -1,0 +1,214 @@
+// Package termination ends NodeClaims and their Nodes: drain, volumes, instance, and only then the finalizers.
+//
+// Whoever deletes the NodeClaim, or the Node, sets it in motion. The Node object outlives its instance and
+// the NodeClaim its Node, so whatever still exists can be seen.
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+// instancePoll is how often a terminating instance is asked after.
+const instancePoll = 5 * time.Second
+
+// terminator ends instances. Terminate returns cloud.ErrNotFound once the instance is gone for good,
+// and nil while it is on its way there.
+type terminator interface {
+	Terminate(ctx context.Context, providerID string) error
+	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
+	FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error)
+}
+
+// ClaimReconciler finalizes deleted NodeClaims.
+type ClaimReconciler struct {
+	Client  client.Client
+	Cloud   terminator
+	Events  *event.Recorder
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *ClaimReconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.termination").
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		WithOptions(r.options()).
+		Complete(patch.Retry(r))
+}
+
+func (r *ClaimReconciler) options() controller.Options {
+	return eventfilter.Options(100, time.Second, time.Minute)
+}
+
+// Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.
+func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
+	}
+	if claim.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
+		return reconcile.Result{}, nil
+	}
+	if annotated, err := r.setDeadline(ctx, claim); annotated || err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if waiting, err := r.deleteNodes(ctx, claim); waiting || err != nil {
+		return reconcile.Result{}, err
+	}
+	gone, err := r.terminate(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !gone {
+		return reconcile.Result{RequeueAfter: instancePoll}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(r.release(ctx, claim))
+}
+
+// invalidDeadline is the reason of events about a deadline that cannot be read.
+const invalidDeadline = "InvalidTerminationTimestamp"
+
+// setDeadline writes down until when the drain may take. A deadline that is there already stands, unless it cannot be read.
+func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim) (annotated bool, err error) {
+	stands, invalid := claim.TerminationDeadline()
+	if invalid != nil {
+		r.Events.Warn(claim, invalidDeadline, "The %v", invalid)
+	}
+	grace := claim.Spec.TerminationGracePeriod
+	if grace == nil || stands != nil {
+		return false, nil
+	}
+	deadline := claim.DeletionTimestamp.Add(grace.Duration).Format(time.RFC3339)
+	before := claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline)
+	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, err
+	}
+	r.Log.Info("annotated nodeclaim", "NodeClaim", claim.Name, karpv1.AnnotationTerminationTimestamp, deadline)
+	r.Events.Warn(claim, "TerminationGracePeriodExpiring", "All pods will be deleted by %s", deadline)
+	return true, nil
+}
+
+// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered bears
+// no finalizer of ours and is left to the cloud controller manager. One that bears it is drained, even if the
+// claim was deleted before it could say that it is registered.
+func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
+	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil {
+		return false, err
+	}
+	if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
+		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !controllerutil.ContainsFinalizer(&n, karpv1.FinalizerTermination) })
+	}
+	for i := range nodes {
+		if nodes[i].DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.Client.Delete(ctx, &nodes[i], client.Preconditions{UID: &nodes[i].UID}); client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+	}
+	return len(nodes) > 0, nil
+}
+
+// terminate ends the claim's instance and reports whether it is gone for good. A claim without a provider
+// ID may have an instance all the same: one whose launch took effect when the controller could not say so.
+func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
+	if claim.Status.ProviderID == "" {
+		return r.terminateStray(ctx, claim)
+	}
+	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
+	if err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
+		before := claim.DeepCopy()
+		if r.Events.Warn(claim, reasonNotEnded, "%s", notEnded(claim, err, r.Now())); !equality.Semantic.DeepEqual(before.Status, claim.Status) {
+			patchErr := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			err = errors.Join(err, client.IgnoreNotFound(patchErr))
+		}
+		return false, fmt.Errorf("terminate the instance of node claim %q: %w", claim.Name, err)
+	}
+	gone = err != nil
+	return gone, markTerminating(ctx, r.Client, claim, r.Now())
+}
+
+func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
+	instances, err := r.Cloud.FindByClaim(ctx, claim)
+	if err != nil {
+		return false, fmt.Errorf("look for an instance of node claim %q: %w", claim.Name, err)
+	}
+	gone = true
+	for _, i := range instances {
+		if err := r.Cloud.Terminate(ctx, i.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
+			if err != nil {
+				return false, err
+			}
+			gone = false
+		}
+	}
+	return gone, nil
+}
+
+// reasonNotEnded is the reason of InstanceTerminating=Unknown on a claim whose instance cannot be ended.
+const reasonNotEnded = "FailedTermination"
+
+// notEnded notes on a claim that its instance could not be ended, unless it is on its way out, and returns what is to be said.
+func notEnded(claim *karpv1.NodeClaim, err error, now time.Time) string {
+	message := fmt.Sprintf("The instance %s is not ended: %v", claim.Status.ProviderID, err)
+	if !condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {
+		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, reasonNotEnded, message, now)
+	}
+	return message
+}
+
+// markTerminating sets InstanceTerminating, with which the claim stops counting as a node of its pool.
+func markTerminating(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, now time.Time) error {
+	before := claim.DeepCopy()
+	if !condition.SetTrue(claim, karpv1.ConditionInstanceTerminating, now) {
+		return nil
+	}
+	return c.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// release lets the claim go.
+func (r *ClaimReconciler) release(ctx context.Context, claim *karpv1.NodeClaim) error {
+	before := claim.DeepCopy()
+	controllerutil.RemoveFinalizer(claim, karpv1.FinalizerTermination)
+	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	pool := claim.Labels[karpv1.LabelNodePool]
+	r.Log.Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	if c, ok := condition.Get(claim, karpv1.ConditionInstanceTerminating); ok && c.Status == metav1.ConditionTrue {
+		r.Metrics.InstanceTermination.WithLabelValues(pool).Observe(r.Now().Sub(c.LastTransitionTime.Time).Seconds())
+	}
+	r.Metrics.ClaimTermination.WithLabelValues(pool).Observe(r.Now().Sub(claim.DeletionTimestamp.Time).Seconds())
+	r.Metrics.ClaimsTerminated.WithLabelValues(pool, claim.Labels[karpv1.LabelCapacityType], claim.Labels[corev1.LabelTopologyZone]).Inc()
+	return nil
+}

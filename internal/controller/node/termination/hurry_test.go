@@ -1,0 +1,50 @@
+package termination
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// A spot notice: pods with volumes of every tier are asked to go at once, while the others wait for their turn.
+func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
+	critical := func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }
+	for _, tt := range []struct {
+		reason string
+		want   []string
+	}{
+		{"Drifted", []string{"db", "web"}},
+		{karpv1.ReasonSpotInterrupted, []string{"db", "queue", "store", "web"}},
+		{karpv1.ReasonReservationInterrupted, []string{"db", "queue", "store", "web"}},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, closed),
+				controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, func(c *karpv1.NodeClaim) {
+					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, tt.reason, tt.reason, controllertest.Start)
+				}),
+				controllertest.Pod("web", "node-a"), controllertest.Pod("db", "node-a", mounting("data")),
+				controllertest.Pod("queue", "node-a", mounting("more"), critical), controllertest.Pod("store", "node-a", mounting("most"), controllertest.Daemon),
+				controllertest.Pod("dns", "node-a", critical), controllertest.Pod("agent", "node-a", controllertest.Daemon))
+			r := nodeReconciler(f, &ec2{})
+			f.Reconcile(r, "node-a")
+			var got []string
+			for key := range r.Evictor.asked {
+				got = append(got, key.name)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("asked to go: %v, want %v", got, tt.want)
+			}
+		})
+	}
+	db, web := controllertest.Pod("z-db", "n", mounting("data")), controllertest.Pod("a-web", "n")
+	pods := []*corev1.Pod{web, db}
+	if got := names(hurry(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
+		t.Errorf("asked in the order %v", got)
+	}
+}

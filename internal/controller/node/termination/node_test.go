@@ -1,0 +1,372 @@
+package termination
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+func nodeReconciler(f *controllertest.Fixture, e *ec2) *NodeReconciler {
+	return &NodeReconciler{Client: f.API, Cloud: e, Evictor: evictor(f), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+}
+
+// leaving is a claim and its Node on their way out.
+func leaving(change ...func(*karpv1.NodeClaim)) []client.Object {
+	return []client.Object{
+		controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized, controllertest.Deleting}, change...)...),
+		controllertest.Up("a", controllertest.DeletingNode, closed),
+	}
+}
+
+// closed keeps new pods and load balancers away from a Node.
+func closed(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}}
+	n.Labels[corev1.LabelNodeExcludeBalancers] = "karpenter"
+}
+
+func drainedBefore(c *karpv1.NodeClaim) {
+	condition.SetTrue(c, karpv1.ConditionDrained, controllertest.Start.Add(-time.Minute))
+}
+
+func deadlineIn(d time.Duration) func(*karpv1.NodeClaim) {
+	return func(c *karpv1.NodeClaim) {
+		c.Annotations[karpv1.AnnotationTerminationTimestamp] = controllertest.Start.Add(d).Format(time.RFC3339)
+	}
+}
+
+func attachment(name, node, volume string) *storagev1.VolumeAttachment {
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	a.Spec.NodeName = node
+	if volume != "" {
+		a.Spec.Source.PersistentVolumeName = &volume
+	}
+	return a
+}
+
+func tolerating(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
+func mounting(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	}
+}
+
+func TestLeavingNode(t *testing.T) {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
+	pvc.Spec.VolumeName = "pv-1"
+	onlyNode := []client.Object{controllertest.Up("a", controllertest.DeletingNode, closed)}
+	silent := func(objects []client.Object) []client.Object {
+		controllertest.NotReady(objects[len(objects)-1].(*corev1.Node))
+		return objects
+	}
+	with := func(objects []client.Object, more ...client.Object) []client.Object { return append(objects, more...) }
+	tests := []struct {
+		name    string
+		objects []client.Object
+		cloud   ec2
+		gone    bool
+		ended   int
+		wait    time.Duration
+		// conditions of the claim, as type=status/reason
+		conditions []string
+		event      string
+	}{
+		{name: "pods are left", objects: with(leaving(), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
+		{name: "lifecycle row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{
+			name: "drained: the instance goes", objects: leaving(drainedBefore), ended: 1, wait: instancePoll,
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
+		},
+		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "lifecycle row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{
+			name: "lifecycle row 204: a volume of a pod that stays holds nothing up, that of another does", wait: poll,
+			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-a", "pv-2"), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"))),
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
+		},
+		{
+			name: "a volume is attached", objects: with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1")), wait: poll,
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
+		},
+		{
+			name: "lifecycle row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
+			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
+		},
+		{
+			name: "lifecycle row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
+			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
+		},
+		{name: "lifecycle row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "lifecycle row 188: no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
+		{name: "lifecycle row 188: two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
+		{name: "lifecycle row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
+		{name: "silent, but the instance is there", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "lifecycle row 191: Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, tt.objects...)
+			result := f.Reconcile(nodeReconciler(f, &tt.cloud), "node-a")
+			if gone := f.Node("node-a") == nil; gone != tt.gone || result.RequeueAfter != tt.wait {
+				t.Errorf("gone %v, comes back after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
+			}
+			if len(tt.cloud.ended) != tt.ended {
+				t.Errorf("instances ended: %v, want %d", tt.cloud.ended, tt.ended)
+			}
+			if diff := cmp.Diff(tt.conditions, drainConditions(f.Claim("a"))); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.event) {
+				t.Errorf("events %q, want %q", said, tt.event)
+			}
+		})
+	}
+}
+
+func drainConditions(c *karpv1.NodeClaim) []string {
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for _, typ := range []string{karpv1.ConditionDrained, karpv1.ConditionInstanceTerminating, karpv1.ConditionVolumesDetached} {
+		if got, ok := condition.Get(c, typ); ok {
+			out = append(out, typ+"="+string(got.Status)+"/"+got.Reason)
+		}
+	}
+	return out
+}
+
+func TestNodeOfNobody(t *testing.T) {
+	t.Run("lifecycle row 189: a Node that is not managed is not touched", func(t *testing.T) {
+		f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
+		before, e := f.Node("node-a"), &ec2{}
+		r := nodeReconciler(f, e)
+		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.ended)+len(r.Evictor.asked) > 0 {
+			t.Errorf("comes back after %v; instances ended %v, pods asked %v", result.RequeueAfter, e.ended, r.Evictor.asked)
+		}
+		if diff := cmp.Diff(before, f.Node("node-a")); diff != "" {
+			t.Errorf("Node (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestLeavingNodeIsClosedFirst(t *testing.T) {
+	t.Run("lifecycle row 195: nothing new comes before the first pod is asked to go", closedFirst)
+	t.Run("lifecycle row 195: nor when a budget lets no pod go", closedThoughHeld)
+}
+
+func closedThoughHeld(t *testing.T) {
+	objects := append(leaving(), controllertest.Pod("web", "node-a"))
+	node := objects[1].(*corev1.Node)
+	node.Spec.Taints = nil
+	delete(node.Labels, corev1.LabelNodeExcludeBalancers)
+	f := controllertest.New(t, objects...)
+	r := nodeReconciler(f, &ec2{})
+	var c calls
+	r.Evictor.Client = refusing(f, &c, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"))
+	f.Reconcile(r, "node-a")
+	n := f.Node("node-a")
+	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule"}, controllertest.Taints(n)); diff != "" || n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" || c.evictions > 0 {
+		t.Errorf("%d evictions, labels %v, taints (-want +got):\n%s", c.evictions, n.Labels, diff)
+	}
+	f.Reconcile(r, "node-a")
+	r.Evictor.work(t.Context())
+	if c.evictions != 1 || !f.Get(controllertest.Pod("web", "node-a")) {
+		t.Errorf("%d evictions, want one that is refused", c.evictions)
+	}
+}
+
+func closedFirst(t *testing.T) {
+	objects := append(leaving(), controllertest.Pod("web", "node-a"))
+	node := objects[1].(*corev1.Node)
+	node.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	delete(node.Labels, corev1.LabelNodeExcludeBalancers)
+	f := controllertest.New(t, objects...)
+	r := nodeReconciler(f, &ec2{})
+	f.Reconcile(r, "node-a")
+	n := f.Node("node-a")
+	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule", "theirs:NoSchedule"}, controllertest.Taints(n)); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
+		t.Errorf("labels %v", n.Labels)
+	}
+	if len(r.Evictor.asked) > 0 {
+		t.Error("a pod is asked to go before the taint was seen")
+	}
+	version := n.ResourceVersion
+	f.Reconcile(r, "node-a")
+	if len(r.Evictor.asked) != 1 {
+		t.Errorf("%d pods are asked to go, want one", len(r.Evictor.asked))
+	}
+	if f.Node("node-a").ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+}
+
+func TestDrainTakesItsTime(t *testing.T) {
+	t.Run("lifecycle row 203: five seconds with nothing to drain, then the instance ends", drainsFiveSeconds)
+}
+
+func drainsFiveSeconds(t *testing.T) {
+	f := controllertest.New(t, leaving()...)
+	e := &ec2{}
+	r := nodeReconciler(f, e)
+	for range 5 {
+		f.Reconcile(r, "node-a")
+		if len(e.ended) > 0 {
+			t.Fatalf("instance ended after %v", f.Clock.Sub(controllertest.Start))
+		}
+		f.Clock = f.Clock.Add(time.Second)
+	}
+	f.Reconcile(r, "node-a")
+	if len(e.ended) != 1 {
+		t.Error("nothing to drain for five seconds, and the instance is not ended")
+	}
+}
+
+func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", controllertest.DeletingNode, closed))
+	e := &ec2{}
+	// The claim that was read is out of date once it is deleted: what was found out is written next time.
+	if _, err := f.Try(nodeReconciler(f, e), "node-a"); err != nil && !apierrors.IsConflict(err) {
+		t.Errorf("error %v", err)
+	}
+	if f.Claim("a").DeletionTimestamp == nil {
+		t.Error("the claim stays, and would be given a node again")
+	}
+	if f.Node("node-a") == nil || len(e.ended) > 0 {
+		t.Error("gone without a drain")
+	}
+}
+
+// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been drained by
+// that.
+func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
+	f := controllertest.New(t, append(leaving(), controllertest.Pod("web", "node-a"))...)
+	r := nodeReconciler(f, &ec2{})
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return apierrors.NewNotFound(schema.GroupResource{Group: karpv1.GroupVersion.Group, Resource: "nodeclaims"}, "a")
+		},
+	})
+	result := f.Reconcile(r, "node-a")
+	if f.Node("node-a") == nil || result.RequeueAfter != poll {
+		t.Errorf("the node is let go with a pod on it; comes back after %v", result.RequeueAfter)
+	}
+}
+
+func TestCloudDoesNotAnswer(t *testing.T) {
+	objects := leaving()
+	controllertest.NotReady(objects[1].(*corev1.Node))
+	f := controllertest.New(t, objects...)
+	if _, err := f.Try(nodeReconciler(f, &ec2{get: errors.New("throttled")}), "node-a"); err == nil || f.Node("node-a") == nil {
+		t.Errorf("error %v: whether the instance is gone is not known", err)
+	}
+}
+
+// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of long ago
+// or far away is one.
+func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
+	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
+	endless := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64)) }
+	tests := []struct {
+		name, deadline string
+		change         func(*karpv1.NodeClaim)
+		pod            func(*corev1.Pod)
+		says           string
+		// forced pods are deleted, others are evicted.
+		forced bool
+		// stands is what the annotation is afterwards.
+		stands string
+	}{
+		{name: "malformed", deadline: "soon", says: "InvalidTerminationTimestamp", stands: "soon"},
+		{name: "malformed, of a claim with a grace period", deadline: "2026-03-14 12:00", change: grace, says: "InvalidTerminationTimestamp", stands: "2026-03-14T13:00:00Z"},
+		{name: "number of seconds", deadline: "1773489600", says: "InvalidTerminationTimestamp", stands: "1773489600"},
+		{name: "long ago", deadline: "0001-01-01T00:00:00Z", forced: true, says: "TerminationGracePeriodExpiring", stands: "0001-01-01T00:00:00Z"},
+		{name: "far away", deadline: "9999-12-31T23:59:59Z", says: "TerminationGracePeriodExpiring", stands: "9999-12-31T23:59:59Z"},
+		{name: "near, and a pod that may take for ever", deadline: "2026-03-14T13:00:00Z", pod: endless, forced: true, says: "TerminationGracePeriodExpiring", stands: "2026-03-14T13:00:00Z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			odd := func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationTerminationTimestamp] = tt.deadline }
+			pod := controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(30)) })
+			objects := leaving(odd)
+			if tt.change != nil {
+				tt.change(objects[0].(*karpv1.NodeClaim))
+			}
+			if tt.pod != nil {
+				tt.pod(pod)
+			}
+			f := controllertest.New(t, append(objects, pod)...)
+			cloud := &ec2{terminate: errGone}
+			claims, nodes := claimReconciler(f, cloud), nodeReconciler(f, cloud)
+			f.Reconcile(claims, "a")
+			f.Reconcile(nodes, "node-a")
+			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.says) {
+				t.Errorf("events\n%s\nwant %s", said, tt.says)
+			}
+			if c := f.Claim("a"); c == nil || c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.stands {
+				t.Errorf("claim %+v, want deadline %q", c, tt.stands)
+			}
+			ask := nodes.Evictor.asked[podKey{"shop", "web", "uid-web"}]
+			if forced := overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
+				t.Errorf("asked %+v, forced %v, want %v", ask, forced, tt.forced)
+			}
+			f.Do(f.API.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+			for range 8 {
+				f.Clock = f.Clock.Add(5 * time.Second)
+				if f.Node("node-a") != nil {
+					f.Reconcile(nodes, "node-a")
+				}
+				if f.Claim("a") != nil {
+					f.Reconcile(claims, "a")
+				}
+			}
+			if f.Node("node-a") != nil || f.Claim("a") != nil {
+				t.Errorf("node there: %v, claim there: %v", f.Node("node-a") != nil, f.Claim("a") != nil)
+			}
+		})
+	}
+}
+
+// Pods are asked to go tier by tier, by name of the reason for which their node ends.
+func TestDrainAsksTheEvictor(t *testing.T) {
+	f := controllertest.New(t, append(leaving(func(c *karpv1.NodeClaim) {
+		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", controllertest.Start)
+	}), controllertest.Pod("web", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("elsewhere", "node-b"))...)
+	r := nodeReconciler(f, &ec2{})
+	f.Reconcile(r, "node-a")
+	var asked []string
+	for key, ask := range r.Evictor.asked {
+		asked = append(asked, key.name+" "+ask.reason)
+	}
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"web Empty"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,56 @@
+// Package expiration ends NodeClaims that have reached the age their pool allows.
+package expiration
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+// Reconciler deletes NodeClaims older than spec.expireAfter. Budgets do not delay it; draining honours
+// PodDisruptionBudgets as ever.
+type Reconciler struct {
+	Client  client.Client
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(patch.Retry(r))
+}
+
+// Reconcile deletes the claim if it has expired, or comes back when it will have.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
+	}
+	age := claim.Spec.ExpireAfter.Duration
+	if claim.DeletionTimestamp != nil || age == nil {
+		return reconcile.Result{}, nil
+	}
+	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	pods := cluster.Reschedulable(ctx, r.Client, claim.Status.NodeName)
+	// The version makes sure that a claim which is on its way out already is not counted again.
+	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.Log.Debug("deleting expired nodeclaim", "NodeClaim", claim.Name)
+	r.Metrics.Disrupted(claim, "expired")
+	r.Metrics.PodsDisrupted(claim, "expired", pods)
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,77 @@
+package expiration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+func TestExpire(t *testing.T) {
+	tests := []struct {
+		name    string
+		after   karpv1.NillableDuration
+		age     time.Duration
+		change  func(*karpv1.NodeClaim)
+		wait    time.Duration
+		expires bool
+	}{
+		{"lifecycle row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
+		{"lifecycle row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
+		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
+		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
+		{"lifecycle row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Claim("a", tt.change, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = tt.after }))
+			f.Clock = f.Clock.Add(tt.age)
+			result := f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+			if expired := f.Claim("a").DeletionTimestamp != nil; expired != tt.expires || result.RequeueAfter != tt.wait {
+				t.Errorf("expired %v, comes back after %v; want %v, %v", expired, result.RequeueAfter, tt.expires, tt.wait)
+			}
+		})
+	}
+}
+
+// lifecycle row 60, with a foreign finalizer and a cache that does not show the first deletion yet.
+func TestExpiredTwiceIsCountedOnce(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		c.Spec.ExpireAfter = karpv1.After(time.Second)
+		c.Finalizers = append(c.Finalizers, "example.com/theirs")
+	}))
+	f.Clock = f.Clock.Add(time.Hour)
+	stale := f.Claim("a")
+	r := &Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	f.Reconcile(r, "a")
+	f.Reconcile(r, "a")
+	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			stale.DeepCopyInto(o.(*karpv1.NodeClaim))
+			return nil
+		},
+	})
+	if _, err := f.Try(r, "a"); err == nil {
+		t.Error("deleted what is on its way out")
+	}
+	if got := f.Counted("expired"); got != 1 {
+		t.Errorf("counted %d times", got)
+	}
+}
+
+// lifecycle row 61: two pods of applications and one of a DaemonSet.
+func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
+		controllertest.Up("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("web-3", "node-b"))
+	f.Clock = f.Clock.Add(time.Hour)
+	f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("expired", "general", "", "", "graceful")); got != 2 {
+		t.Errorf("counted %v pods", got)
+	}
+}

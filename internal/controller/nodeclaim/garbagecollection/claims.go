@@ -1,0 +1,186 @@
+package garbagecollection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+)
+
+// afterHolding is the pause after a pass that held claims back: long enough for a person to notice the event, short enough that
+// a large loss of instances is cleared away within minutes.
+const afterHolding = 30 * time.Second
+
+// describedPerPass is how many instances EC2 is queried for one by one in a pass: a listing that lacks a whole fleet must not use up
+// the account's rate of DescribeInstances.
+const describedPerPass = 200
+
+// remindEvery is how often the event about a claim that is held back is repeated.
+const remindEvery = 15 * time.Minute
+
+// describer lists instances, and reads a single one: cloud.ErrNotFound says that it is gone for good.
+type describer interface {
+	lister
+	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
+}
+
+// Claims deletes registered NodeClaims without an instance.
+type Claims struct {
+	Client  client.Client
+	Cloud   describer
+	Events  *event.Recorder
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+
+	// last is the name of the claim that the last pass came to. The next one begins after it: instances that EC2 describes and
+	// never lists must not keep the claims behind them waiting for ever.
+	last string
+}
+
+// NeedLeaderElection makes sure that only one process collects.
+func (c *Claims) NeedLeaderElection() bool { return true }
+
+// Start collects until ctx ends.
+func (c *Claims) Start(ctx context.Context) error {
+	for {
+		wait := later
+		held, err := c.pass(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.Log.Error("collecting node claims", "error", err)
+		}
+		if held > 0 {
+			wait = afterHolding
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pass lists claims first and instances after, so that what was launched in between has its instance. A node
+// with a Ready condition that its kubelet renews stays, whatever the cloud says. A listing that lacks an instance proves nothing:
+// EC2 has to say so of that instance by itself, too. More than a few claims at once are held back until a later pass; pass returns
+// how many.
+func (c *Claims) pass(ctx context.Context) (held int, err error) {
+	var claims karpv1.NodeClaimList
+	if err := c.Client.List(ctx, &claims); err != nil {
+		return 0, err
+	}
+	instances, err := c.Cloud.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	there := map[string]bool{}
+	for _, i := range instances {
+		there[i.ProviderID] = true
+	}
+	candidates, total, err := c.candidates(ctx, claims.Items, there)
+	if err != nil {
+		return 0, err
+	}
+	limit, deleted := blastradius.Collectable(total), 0
+	var errs []error
+	for n, claim := range candidates {
+		if deleted == limit || n == describedPerPass {
+			c.last = candidates[n-1].Name
+			c.hold(candidates[n:], total)
+			return len(candidates) - n, errors.Join(errs...)
+		}
+		gone, err := c.gone(ctx, claim)
+		if err == nil && gone {
+			deleted++
+			err = c.end(ctx, claim)
+		}
+		errs = append(errs, err)
+	}
+	c.last = ""
+	return 0, errors.Join(errs...)
+}
+
+// candidates are the orphaned claims with a node that does not work, by name from where the last pass stopped, and the number of
+// claims that count for the limit.
+func (c *Claims) candidates(
+	ctx context.Context, claims []karpv1.NodeClaim, there map[string]bool,
+) (out []*karpv1.NodeClaim, total int, err error) {
+	for i := range claims {
+		claim := &claims[i]
+		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) || claim.DeletionTimestamp != nil ||
+			!condition.IsTrue(claim, karpv1.ConditionRegistered) {
+			continue
+		}
+		total++
+		if there[claim.Status.ProviderID] {
+			continue
+		}
+		nodes, err := cluster.NodesOf(ctx, c.Client, claim.Status.ProviderID)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(nodes) != 1 || !cluster.NodeReady(&nodes[0]) {
+			out = append(out, claim)
+		}
+	}
+	slices.SortFunc(out, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
+	next := slices.IndexFunc(out, func(claim *karpv1.NodeClaim) bool { return claim.Name > c.last })
+	if next > 0 {
+		out = slices.Concat(out[next:], out[:next])
+	}
+	return out, total, nil
+}
+
+// hold reports the claims that this pass leaves.
+func (c *Claims) hold(claims []*karpv1.NodeClaim, total int) {
+	names := make([]string, 0, len(claims))
+	for _, claim := range claims {
+		names = append(names, claim.Name)
+		c.Events.WarnEvery(remindEvery, claim, "CollectionHeldBack",
+			"EC2 lists no instance for this NodeClaim, and for too many others at once. "+
+				"NodeClaims without an instance are deleted a few at a time, "+
+				"this one in a later pass if EC2 confirms that its instance is gone; find out who terminated the instances")
+	}
+	c.Log.Warn("too many nodeclaims have no instance, some are held back until a later pass", "held-back", len(claims), "nodeclaims", total,
+		"limit", blastradius.Collectable(total), "names", names)
+}
+
+// gone reports whether EC2 says of a claim's instance by itself that it is gone.
+func (c *Claims) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+	i, err := c.Cloud.Get(ctx, claim.Status.ProviderID)
+	switch {
+	case errors.Is(err, cloudprovider.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("confirm that the instance of node claim %q is gone, the claim stays until then: %w", claim.Name, err)
+	}
+	c.Log.Warn("a listing of EC2 lacks an instance that EC2 describes, the nodeclaim stays; "+
+		"check the instance's tags for the names of cluster, nodepool and nodeclass",
+		"NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "state", string(i.State))
+	return false, nil
+}
+
+func (c *Claims) end(ctx context.Context, claim *karpv1.NodeClaim) error {
+	pods := cluster.Reschedulable(ctx, c.Client, claim.Status.NodeName)
+	err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	c.Metrics.Disrupted(claim, "garbage_collected")
+	c.Metrics.PodsDisrupted(claim, "garbage_collected", pods)
+	return nil
+}

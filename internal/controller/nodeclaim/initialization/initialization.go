@@ -1,0 +1,165 @@
+// Package initialization decides when a registered node is ready for use: Ready, free of the taints of its
+// start-up, and with every resource that was asked of it.
+package initialization
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Reconciler initializes registered NodeClaims.
+type Reconciler struct {
+	Client client.Client
+	Events *event.Recorder
+	Log    *slog.Logger
+	Now    func() time.Time
+	// Patience is how long after registration a startup taint may stay, or the node may be not Ready, before that is named; a minute
+	// if not set.
+	Patience time.Duration
+	// Removals says whether the owners of startup taints work; nil knows nothing of them.
+	Removals *cluster.TaintRemovals
+	// MendLostTaints removes the cloud controller manager's taint from a node that it is done with.
+	MendLostTaints bool
+	// Devices has nodes wait for the DRA drivers that their pods need devices of.
+	Devices bool
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	b := builder.ControllerManagedBy(mgr).
+		Named("nodeclaim.initialization").
+		For(&karpv1.NodeClaim{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: r.observe})
+	if r.Devices {
+		b = b.Watches(&resourcev1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(claimRequests(mgr.GetClient())))
+	}
+	return b.
+		WithOptions(eventfilter.Options(50, time.Second, time.Minute)).
+		Complete(patch.Retry(r))
+}
+
+// observe notes the taints that others have removed from a node. It requests nothing.
+func (r *Reconciler) observe(_ context.Context, e ctrlevent.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	before, was := e.ObjectOld.(*corev1.Node)
+	after, is := e.ObjectNew.(*corev1.Node)
+	if was && is {
+		r.Removals.Observe(before, after, r.Now())
+	}
+}
+
+// Reconcile sets Initialized, or says what it waits for. A change of the Node, or of its devices, brings it back.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || claim == nil {
+		return reconcile.Result{}, err
+	}
+	if claim.DeletionTimestamp != nil ||
+		!condition.IsTrue(claim, karpv1.ConditionRegistered) || !condition.IsUnknown(claim, karpv1.ConditionInitialized) {
+		return reconcile.Result{}, nil
+	}
+	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	before := claim.DeepCopy()
+	reason, message := waitsFor(claim, nodes)
+	if reason == "" && r.Devices {
+		if reason, message, err = r.waitsForDrivers(ctx, claim, &nodes[0]); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if reason != "" {
+		w := waiting{reason: reason, message: message}
+		if len(nodes) == 1 {
+			if w, err = r.overdue(ctx, claim, &nodes[0], w); err != nil || w.over {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+		}
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, w.reason, w.message, r.Now())
+		return reconcile.Result{RequeueAfter: w.again}, r.patchStatus(ctx, claim, before)
+	}
+	node := &nodes[0]
+	if node.Labels[karpv1.LabelInitialized] != "true" {
+		labelled := node.DeepCopy()
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, karpv1.LabelInitialized, "true")
+		if err := r.Client.Patch(ctx, labelled, client.MergeFrom(node)); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	condition.SetTrue(claim, karpv1.ConditionInitialized, r.Now())
+	if err := r.patchStatus(ctx, claim, before); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.Log.Info("initialized nodeclaim", "NodeClaim", claim.Name, "Node", node.Name, "provider-id", claim.Status.ProviderID, "allocatable", node.Status.Allocatable)
+	return reconcile.Result{}, nil
+}
+
+// patchStatus writes what the claim waits for, if that is anything else than before: each change of its Node comes by here.
+func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.NodeClaim) error {
+	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// waitsFor returns the first gate that a claim's node has not passed, as reason and message; empty if
+// it has passed them all. Taints match by key and effect, whatever their value.
+func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message string) {
+	if len(nodes) != 1 {
+		return "NodeNotFound", fmt.Sprintf("%d nodes bear provider ID %s", len(nodes), claim.Status.ProviderID)
+	}
+	node := &nodes[0]
+	if !cluster.NodeReady(node) {
+		return "NodeNotReady", fmt.Sprintf("Node %s is not Ready", node.Name)
+	}
+	for _, t := range node.Spec.Taints {
+		if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) }) {
+			return "StartupTaintsExist", fmt.Sprintf("StartupTaint %q still exists", t.ToString())
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if snapshot.KnownEphemeral(&t) {
+			return "KnownEphemeralTaintsExist", fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
+		}
+	}
+	for _, name := range resourceNames(claim.Spec.Resources.Requests) {
+		asked, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !asked.IsZero() && have.IsZero() {
+			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
+		}
+	}
+	return "", ""
+}
+
+func resourceNames(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

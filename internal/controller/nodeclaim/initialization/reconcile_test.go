@@ -1,0 +1,117 @@
+package initialization
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+func TestInitialize(t *testing.T) {
+	unlabelled := func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) }
+	tests := []struct {
+		name   string
+		claim  *karpv1.NodeClaim
+		nodes  []client.Object
+		status metav1.ConditionStatus
+		reason string
+		label  bool
+	}{
+		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"labelled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"lifecycle row 36: resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
+			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
+		}), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"lifecycle row 27: not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"lifecycle row 28: not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
+		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"on its way out", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, append(tt.nodes, tt.claim)...)
+			f.Reconcile(&Reconciler{Client: f.API, Log: f.Log, Now: f.Now}, "a")
+			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != tt.status || c.Reason != tt.reason {
+				t.Errorf("Initialized %s, %s; want %s, %s", c.Status, c.Reason, tt.status, tt.reason)
+			}
+			if n := f.Node("node-a"); n != nil && (n.Labels[karpv1.LabelInitialized] == "true") != tt.label {
+				t.Errorf("labels %v", n.Labels)
+			}
+		})
+	}
+}
+
+// What a node waited for arrives or goes, and nothing else holds it up.
+func TestInitializedOnceNothingIsLeft(t *testing.T) {
+	gpu := func(c *karpv1.NodeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	}
+	tainted := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: key, Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	untainted := func(n *corev1.Node) { n.Spec.Taints = nil }
+	for _, tt := range []struct {
+		name   string
+		claim  func(*karpv1.NodeClaim)
+		node   func(*corev1.Node)
+		change func(*corev1.Node)
+		reason string
+	}{
+		{"lifecycle row 29: the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
+			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
+		}, "ResourceNotRegistered"},
+		{"lifecycle row 31: the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
+		{"lifecycle row 32: the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.Up("a", tt.node))
+			r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
+			f.Reconcile(r, "a")
+			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != metav1.ConditionUnknown || c.Reason != tt.reason {
+				t.Errorf("before: Initialized %s, %s, want Unknown, %s", c.Status, c.Reason, tt.reason)
+			}
+			n := f.Node("node-a")
+			status := n.DeepCopy()
+			tt.change(n)
+			tt.change(status)
+			f.Do(f.API.Update(f.Context(), n))
+			status.ResourceVersion = n.ResourceVersion
+			f.Do(f.API.Status().Update(f.Context(), status))
+			f.Reconcile(r, "a")
+			if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionInitialized) {
+				t.Errorf("after: %+v", c.Status.Conditions)
+			}
+		})
+	}
+}
+
+// What others remove from a node is noted as it happens, without a request for anybody.
+func TestRemovedTaintsAreNoticed(t *testing.T) {
+	f := controllertest.New(t)
+	r := &Reconciler{Now: f.Now, Removals: cluster.NewTaintRemovals()}
+	taint := corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
+	waits := controllertest.Joined("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint} })
+	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: waits}, nil)
+	if until := r.Removals.LateUntil(waits, &taint); !until.IsZero() {
+		t.Errorf("a node has changed and has the taint still: late until %v", until)
+	}
+	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: controllertest.Up("a")}, nil)
+	if until := r.Removals.LateUntil(waits, &taint); !until.Equal(f.Clock.Add(cluster.RemoverAtWork)) {
+		t.Errorf("late until %v", until)
+	}
+	if until := r.Removals.LateUntil(waits, &corev1.Taint{Key: "example.com/other"}); !until.IsZero() {
+		t.Errorf("another taint is late until %v", until)
+	}
+}

@@ -1,0 +1,93 @@
+package join
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// waiting is a claim whose node has joined and waits for a taint beyond its time.
+func waiting(name string) *karpv1.NodeClaim {
+	c := launched(name)
+	condition.SetTrue(c, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
+	condition.SetUnknown(c, karpv1.ConditionInitialized, "TaintStuck", "taint x is for y to remove", controllertest.Start)
+	return c
+}
+
+// One node that waits for a taint is replaced; when the next one waits, too, one at a time is tried, until one is
+// initialized.
+func TestTaintsThatStay(t *testing.T) {
+	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
+	r := reconciler(f, &oracle{})
+	f.Clock = controllertest.Start.Add(time.Minute)
+	f.Reconcile(r, "a")
+	f.Reconcile(r, "a")
+	if len(r.Breakers.Open()) > 0 {
+		t.Fatal("one node that waits keeps others from being bought")
+	}
+	f.Reconcile(r, "b")
+	held, _, is := r.Breakers.Held(launchScopes(&oracle{}, launched("x"), class()))
+	if !is || held.Cause != "TaintStuck" {
+		t.Fatalf("two nodes wait, and held is %v %+v", is, held)
+	}
+	joined := launched("c")
+	condition.SetTrue(joined, karpv1.ConditionRegistered, f.Clock.Add(5*time.Second))
+	f.Do(f.API.Create(f.Context(), joined))
+	f.Reconcile(r, "c")
+	if len(r.Breakers.Open()) == 0 {
+		t.Error("closed by a node that has only joined")
+	}
+	ready := f.Claim("b")
+	condition.SetTrue(ready, karpv1.ConditionInitialized, f.Clock.Add(20*time.Second))
+	f.Do(f.API.Status().Update(f.Context(), ready))
+	f.Reconcile(r, "b")
+	if len(r.Breakers.Open()) > 0 {
+		t.Error("a node is initialized, and the breaker is still open")
+	}
+}
+
+// Times of conditions are whole seconds. A node that was seen to wait, and is initialized within the second in which launches were
+// held back, ends that.
+func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
+	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
+	r := reconciler(f, &oracle{})
+	f.Clock = controllertest.Start.Add(time.Minute + 300*time.Millisecond)
+	f.Reconcile(r, "a")
+	f.Reconcile(r, "b")
+	if len(r.Breakers.Open()) == 0 {
+		t.Fatal("two nodes wait, and launches are not held back")
+	}
+	f.Clock = f.Clock.Add(400 * time.Millisecond)
+	ready := f.Claim("b")
+	condition.SetTrue(ready, karpv1.ConditionInitialized, f.Clock)
+	f.Do(f.API.Status().Update(f.Context(), ready))
+	f.Reconcile(r, "b")
+	if open := r.Breakers.Open(); len(open) > 0 {
+		t.Errorf("launches are still held back: %+v", open)
+	}
+}
+
+// Where other nodes are initialized all the time, those that wait are late, and nothing is gained by buying no more.
+func TestTaintsThatGoLate(t *testing.T) {
+	f := controllertest.New(t, class(), waiting("a"), waiting("b"), waiting("c"), launched("up"))
+	r := reconciler(f, &oracle{})
+	f.Clock = controllertest.Start.Add(2 * time.Minute)
+	up := f.Claim("up")
+	condition.SetTrue(up, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
+	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-atWork+time.Second))
+	f.Do(f.API.Status().Update(f.Context(), up))
+	for _, name := range []string{"up", "a", "b"} {
+		f.Reconcile(r, name)
+	}
+	if open := r.Breakers.Open(); len(open) > 0 {
+		t.Fatalf("nodes that are late keep others from being bought: %+v", open)
+	}
+	f.Clock = f.Clock.Add(time.Second)
+	f.Reconcile(r, "c")
+	if len(r.Breakers.Open()) == 0 {
+		t.Error("no node was initialized for a minute, and more are bought")
+	}
+}

@@ -1,0 +1,84 @@
+package refresh
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+)
+
+// shop notes when it was read, and fails as long as it is told to.
+type shop struct {
+	began  time.Time
+	read   []time.Duration
+	denied int
+	// due is when prices of a new platform are needed.
+	due time.Duration
+}
+
+func (s *shop) Refresh(context.Context) error {
+	s.read = append(s.read, time.Since(s.began))
+	if s.denied--; s.denied > 0 {
+		return errors.New("denied")
+	}
+	return nil
+}
+
+func (s *shop) RefreshVersion(context.Context) error { return nil }
+
+func (s *shop) PriceState() []cloudprovider.PriceState {
+	if s.due > 0 && time.Since(s.began) >= s.due && len(s.read) == 0 {
+		return []cloudprovider.PriceState{{CapacityType: "on-demand", Due: true}}
+	}
+	if s.denied > 0 {
+		return []cloudprovider.PriceState{{CapacityType: "on-demand", Err: errors.New("denied")}}
+	}
+	return []cloudprovider.PriceState{{CapacityType: "on-demand"}}
+}
+
+// Prices that could not be read are asked for again soon, from the start on; others last half a day.
+func TestCatalogIsRenewed(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		denied int // how many readings fail, that at the start included
+		want   []time.Duration
+	}{
+		{"all is well", 0, []time.Duration{12 * time.Hour, 24 * time.Hour}},
+		{"the first reading failed", 1, []time.Duration{5 * time.Minute, 12*time.Hour + 5*time.Minute}},
+		{"three readings failed", 3, []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 12*time.Hour + 15*time.Minute}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour+time.Minute)
+				defer cancel()
+				s := &shop{began: time.Now(), denied: tt.denied}
+				if err := (&Catalog{Cloud: s, Log: slog.New(slog.DiscardHandler)}).Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(s.read, tt.want) {
+					t.Errorf("read after %v, want %v", s.read, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// The first node class of Windows does not wait half a day for its prices.
+func TestPricesOfANewPlatformAreReadSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := &shop{began: time.Now(), due: 7 * time.Minute}
+		if err := (&Catalog{Cloud: s, Log: slog.New(slog.DiscardHandler)}).Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{10 * time.Minute}; !slices.Equal(s.read, want) {
+			t.Errorf("read after %v, want %v", s.read, want)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+// Package status keeps the status of each EC2NodeClass: what its selectors select, and whether nodes can
+// be launched from it. When a class goes, so does what was made in the cloud for it.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/support"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+// deletionPoll is how often a class that is still referred to is looked at again.
+const deletionPoll = 10 * time.Minute
+
+// resolver finds out what a class comes to, and clears away what was made for it.
+type resolver interface {
+	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
+	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
+	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
+}
+
+// Reconciler keeps EC2NodeClasses.
+type Reconciler struct {
+	Client client.Client
+	Cloud  resolver
+	Events *event.Recorder
+	Log    *slog.Logger
+	Now    func() time.Time
+	// Wake, if set, has every class looked at again at once, for each item.
+	Wake <-chan ctrlevent.GenericEvent
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	b := builder.ControllerManagedBy(mgr)
+	if r.Wake != nil {
+		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.all)))
+	}
+	return b.
+		Named("nodeclass").
+		For(&awsv1.EC2NodeClass{}, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
+		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf), builder.WithPredicates(eventfilter.OnlyDeletions())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 10,
+			// What AWS does not answer is asked again within a minute, however long it has been failing.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second/4, time.Minute),
+		}).
+		Complete(patch.Retry(r))
+}
+
+// all are the requests for every class.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var classes awsv1.EC2NodeClassList
+	if err := r.Client.List(ctx, &classes); err != nil {
+		r.Log.Error("listing node classes", "error", err)
+		return nil
+	}
+	var out []reconcile.Request
+	for _, c := range classes.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+	}
+	return out
+}
+
+// classOf maps a claim to its class, which may wait for it to go.
+func classOf(_ context.Context, o client.Object) []reconcile.Request {
+	claim := o.(*karpv1.NodeClaim)
+	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: claim.Spec.NodeClassRef.Name}}}
+}
+
+// Reconcile resolves the class, or clears away after it.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	class := &awsv1.EC2NodeClass{}
+	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if class.DeletionTimestamp != nil {
+		return r.finalize(ctx, class)
+	}
+	if changed, err := r.stamp(ctx, class); changed || err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	for _, f := range support.UnsupportedNodeClass(class) {
+		r.Events.WarnEvery(time.Hour, class, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
+	}
+	resolved := r.Cloud.ResolveNodeClass(ctx, class)
+	before := class.DeepCopy()
+	apply(class, resolved, r.Now())
+	if !equality.Semantic.DeepEqual(before.Status, class.Status) {
+		err := r.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err != nil {
+			return reconcile.Result{}, errors.Join(client.IgnoreNotFound(err), resolved.Err)
+		}
+	}
+	if resolved.Err != nil {
+		return reconcile.Result{}, resolved.Err
+	}
+	return reconcile.Result{RequeueAfter: resolved.Next}, nil
+}
+
+// apply writes a resolution into the class. Conditions that it does not mention stay.
+func apply(class *awsv1.EC2NodeClass, resolved cloudprovider.Resolution, now time.Time) {
+	conditions := class.Status.Conditions
+	class.Status = resolved.Status
+	class.Status.Conditions = conditions
+	for _, c := range resolved.Conditions {
+		condition.Set(class, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}, now)
+	}
+}
+
+// stamp puts finalizer and hash on the class. Under a new version of the hash the claims are stamped first:
+// nothing about them has changed but the way it is hashed.
+func (r *Reconciler) stamp(ctx context.Context, class *awsv1.EC2NodeClass) (changed bool, err error) {
+	hash, version, err := r.Cloud.NodeClassHash(class)
+	if err != nil {
+		return false, fmt.Errorf("hash node class %q: %w", class.Name, err)
+	}
+	before := class.DeepCopy()
+	controllerutil.AddFinalizer(class, awsv1.FinalizerTermination)
+	if class.Annotations[awsv1.AnnotationNodeClassHashVersion] != version {
+		if err := r.restampClaims(ctx, class, hash, version); err != nil {
+			return false, err
+		}
+	}
+	metav1.SetMetaDataAnnotation(&class.ObjectMeta, awsv1.AnnotationNodeClassHash, hash)
+	metav1.SetMetaDataAnnotation(&class.ObjectMeta, awsv1.AnnotationNodeClassHashVersion, version)
+	if equality.Semantic.DeepEqual(before.ObjectMeta, class.ObjectMeta) {
+		return false, nil
+	}
+	return true, r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (r *Reconciler) restampClaims(ctx context.Context, class *awsv1.EC2NodeClass, hash, version string) error {
+	claims, err := r.claimsOf(ctx, class)
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		if claim.Annotations[awsv1.AnnotationNodeClassHashVersion] == version {
+			continue
+		}
+		before := claim.DeepCopy()
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationNodeClassHashVersion, version)
+		if !condition.IsTrue(claim, karpv1.ConditionDrifted) {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationNodeClassHash, hash)
+		}
+		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) claimsOf(ctx context.Context, class *awsv1.EC2NodeClass) ([]*karpv1.NodeClaim, error) {
+	var list karpv1.NodeClaimList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	var out []*karpv1.NodeClaim
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.NodeClassRef; awsv1.IsEC2NodeClass(ref) && ref.Name == class.Name {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// finalize waits until no claim refers to the class, clears the cloud, and lets the class go.
+func (r *Reconciler) finalize(ctx context.Context, class *awsv1.EC2NodeClass) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(class, awsv1.FinalizerTermination) {
+		return reconcile.Result{}, nil
+	}
+	claims, err := r.claimsOf(ctx, class)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(claims) > 0 {
+		r.Events.Normal(class, "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for %s", names(claims))
+		return reconcile.Result{RequeueAfter: deletionPoll}, nil
+	}
+	if err := r.Cloud.DeleteNodeClassResources(ctx, class); err != nil {
+		return reconcile.Result{}, fmt.Errorf("clear away after node class %q: %w", class.Name, err)
+	}
+	before := class.DeepCopy()
+	controllerutil.RemoveFinalizer(class, awsv1.FinalizerTermination)
+	err = r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// names lists a few claims.
+func names(claims []*karpv1.NodeClaim) string {
+	const shown = 5
+	var out []string
+	for _, c := range claims {
+		out = append(out, c.Name)
+	}
+	slices.Sort(out)
+	if rest := len(out) - shown; rest > 0 {
+		return strings.Join(out[:shown], ", ") + fmt.Sprintf(" and %d other(s)", rest)
+	}
+	return strings.Join(out, ", ")
+}

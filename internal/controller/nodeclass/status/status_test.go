@@ -1,0 +1,212 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+)
+
+// account answers what a class comes to.
+type account struct {
+	resolution cloudprovider.Resolution
+	deleted    []string
+	err        error
+}
+
+func (a *account) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloudprovider.Resolution {
+	return a.resolution
+}
+
+func (a *account) NodeClassHash(*awsv1.EC2NodeClass) (hash, version string, err error) {
+	return "new", "v4", nil
+}
+
+func (a *account) DeleteNodeClassResources(_ context.Context, class *awsv1.EC2NodeClass) error {
+	a.deleted = append(a.deleted, class.Name)
+	return a.err
+}
+
+func reconciler(f *controllertest.Fixture, a *account) *Reconciler {
+	return &Reconciler{Client: f.API, Cloud: a, Events: f.Events, Log: f.Log, Now: f.Now}
+}
+
+func stamped(c *awsv1.EC2NodeClass) {
+	c.Finalizers = []string{awsv1.FinalizerTermination}
+	c.Annotations = map[string]string{awsv1.AnnotationNodeClassHash: "new", awsv1.AnnotationNodeClassHashVersion: "v4"}
+}
+
+func deleting(c *awsv1.EC2NodeClass) {
+	stamped(c)
+	c.DeletionTimestamp = &metav1.Time{Time: controllertest.Start}
+}
+
+func class(f *controllertest.Fixture) *awsv1.EC2NodeClass {
+	c := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if !f.Get(c) {
+		return nil
+	}
+	return c
+}
+
+func TestResolutionIsWritten(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(stamped))
+	lost := errors.New("images: throttled")
+	a := &account{resolution: cloudprovider.Resolution{
+		Status: awsv1.EC2NodeClassStatus{Subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a"}}},
+		Conditions: []cloudprovider.Condition{
+			{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue},
+			{Type: awsv1.ConditionSecurityGroupsReady, Status: metav1.ConditionFalse, Reason: "SecurityGroupsNotFound", Message: "none"},
+		},
+		Next: 5 * time.Minute, Err: lost,
+	}}
+	r := reconciler(f, a)
+	if _, err := f.Try(r, "default"); !errors.Is(err, lost) {
+		t.Errorf("error %v, want %v", err, lost)
+	}
+	c := class(f)
+	if len(c.Status.Subnets) != 1 || !condition.IsFalse(c, awsv1.ConditionSecurityGroupsReady) || !condition.IsFalse(c, condition.Ready) {
+		t.Errorf("status %+v", c.Status)
+	}
+	if !condition.IsTrue(c, awsv1.ConditionAMIsReady) {
+		t.Error("a condition about which nothing was found out has changed")
+	}
+	a.resolution.Err = nil
+	version := c.ResourceVersion
+	if result := f.Reconcile(r, "default"); result.RequeueAfter != 5*time.Minute {
+		t.Errorf("comes back after %v", result.RequeueAfter)
+	}
+	if class(f).ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+}
+
+// An edit that has no effect is said on the class, and does not stop it.
+func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(stamped, func(c *awsv1.EC2NodeClass) {
+		c.Spec.AMIFamily = awsv1.AMIFamilyBottlerocket
+		c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": 2}`)}
+	}))
+	f.Reconcile(reconciler(f, &account{resolution: cloudprovider.Resolution{Next: time.Minute}}), "default")
+	want := []string{"Warning FieldWithoutEffect spec.kubelet.podsPerCore: the image family has no setting for it, so it is ignored"}
+	if diff := cmp.Diff(want, f.Said()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStamp(t *testing.T) {
+	claim := func(name, hash, version string, change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
+		return controllertest.Claim(name, append(change, func(c *karpv1.NodeClaim) {
+			c.Annotations = map[string]string{awsv1.AnnotationNodeClassHash: hash, awsv1.AnnotationNodeClassHashVersion: version}
+		})...)
+	}
+	f := controllertest.New(t,
+		controllertest.Class(func(c *awsv1.EC2NodeClass) {
+			c.Annotations = map[string]string{awsv1.AnnotationNodeClassHash: "old", awsv1.AnnotationNodeClassHashVersion: "v3"}
+		}),
+		claim("plain", "old", "v3"),
+		claim("drifted", "old", "v3", func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionDrifted, controllertest.Start) }),
+		claim("stamped", "other", "v4"),
+		claim("another-class", "old", "v3", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" }),
+	)
+	f.Reconcile(reconciler(f, &account{}), "default")
+	if c := class(f); !slices.Contains(c.Finalizers, awsv1.FinalizerTermination) || c.Annotations[awsv1.AnnotationNodeClassHash] != "new" {
+		t.Errorf("class %+v", c.ObjectMeta)
+	}
+	want := map[string]string{"plain": "new v4", "drifted": "old v4", "stamped": "other v4", "another-class": "old v3"}
+	got := map[string]string{}
+	for name := range want {
+		a := f.Claim(name).Annotations
+		got[name] = a[awsv1.AnnotationNodeClassHash] + " " + a[awsv1.AnnotationNodeClassHashVersion]
+	}
+	t.Run("aws row 152: under a new version every claim is stamped, and one that has drifted keeps its hash", func(t *testing.T) {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("claims (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFinalize(t *testing.T) {
+	tests := []struct {
+		name    string
+		objects []client.Object
+		err     error
+		// gone classes are gone; of others it is asked whether the cloud was cleared.
+		gone, cleared bool
+		event         string
+	}{
+		{"nothing refers to it", []client.Object{controllertest.Class(deleting)}, nil, true, true, ""},
+		{"a claim still does", []client.Object{controllertest.Class(deleting), controllertest.Claim("a")}, nil, false, false, "WaitingOnNodeClaimTermination"},
+		{"another class's claim", []client.Object{controllertest.Class(deleting), controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" })}, nil, true, true, ""},
+		{"aws row 185: what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
+		{"not ours to finalize", []client.Object{controllertest.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })}, nil, false, false, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, tt.objects...)
+			a := &account{err: tt.err}
+			_, err := f.Try(reconciler(f, a), "default")
+			if (err != nil) != (tt.err != nil) {
+				t.Errorf("error %v", err)
+			}
+			if gone := class(f) == nil; gone != tt.gone || (len(a.deleted) > 0) != tt.cleared {
+				t.Errorf("gone %v, cleared %v", gone, a.deleted)
+			}
+			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
+				t.Errorf("events %q, want %q", said, tt.event)
+			}
+		})
+	}
+}
+
+func TestClaimWakesItsClass(t *testing.T) {
+	theirs := controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })
+	if got := classOf(t.Context(), theirs); len(got) > 0 {
+		t.Errorf("another provider's claim wakes %v", got)
+	}
+	// One that was deleted before it had a finalizer goes without a deletion timestamp.
+	if got := classOf(t.Context(), controllertest.Claim("a")); len(got) != 1 || got[0].Name != "default" {
+		t.Errorf("wakes %v, want its class", got)
+	}
+}
+
+func TestKilled(t *testing.T) {
+	kill.Run(t, kill.Story{
+		Objects: func() []client.Object {
+			old := map[string]string{awsv1.AnnotationNodeClassHash: "old", awsv1.AnnotationNodeClassHashVersion: "v3"}
+			objects := []client.Object{controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Annotations, c.Status = old, awsv1.EC2NodeClassStatus{} })}
+			for _, name := range []string{"a", "b"} {
+				objects = append(objects, controllertest.Claim(name, func(c *karpv1.NodeClaim) { c.Annotations = old }))
+			}
+			return objects
+		},
+		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
+			f := controllertest.New(t)
+			ready := cloudprovider.Resolution{Next: time.Hour}
+			for _, typ := range (&awsv1.EC2NodeClass{}).ConditionTypes().Dependents {
+				ready.Conditions = append(ready.Conditions, cloudprovider.Condition{Type: typ, Status: metav1.ConditionTrue})
+			}
+			return []kill.Actor{{Kind: &awsv1.EC2NodeClassList{}, Reconciler: &Reconciler{Client: c, Cloud: &account{resolution: ready}, Events: f.Events, Log: f.Log, Now: w.Now}}}
+		},
+		Check: func(t *testing.T, w *kill.World) {
+			c := &awsv1.EC2NodeClass{}
+			if err := w.API.Get(t.Context(), client.ObjectKey{Name: "default"}, c); err != nil || !condition.IsTrue(c, condition.Ready) {
+				t.Errorf("class %+v, error %v", c.Status, err)
+			}
+		},
+	})
+}

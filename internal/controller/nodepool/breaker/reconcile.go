@@ -1,0 +1,241 @@
+package breaker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+)
+
+// remindEvery is how often people are told again of what pauses.
+const remindEvery = 15 * time.Minute
+
+// Reconciler writes down, on each NodePool, what becomes of the claims that were bought for it to replace others.
+type Reconciler struct {
+	Client client.Client
+	// Threshold is how many of them have to fail for a reason to pause; 0 turns the breaker off.
+	Threshold int
+	Events    *event.Recorder
+	Metrics   *Metrics
+	Log       *slog.Logger
+	Now       func() time.Time
+
+	mu sync.Mutex
+	// gone are claims as they were last seen, by pool: those that went before they were looked at.
+	gone map[string]map[types.UID]*karpv1.NodeClaim
+}
+
+// Register adds the reconciler to mgr.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("nodepool.breaker").
+		For(&karpv1.NodePool{}).
+		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
+		Watches(&karpv1.NodeClaim{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e ctrlevent.CreateEvent, q queue) { r.changed(e.Object, false, q) },
+			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q queue) { r.changed(e.ObjectNew, false, q) },
+			DeleteFunc: func(_ context.Context, e ctrlevent.DeleteEvent, q queue) { r.changed(e.Object, true, q) },
+		}).
+		Complete(patch.Retry(r))
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// changed asks for a look at the pool of a claim that was bought to replace others.
+func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
+	claim, ok := o.(*karpv1.NodeClaim)
+	if !ok || breaker.Reason(claim) == "" {
+		return
+	}
+	pool := claim.Labels[karpv1.LabelNodePool]
+	if gone {
+		r.remember(pool, claim)
+	}
+	q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}})
+}
+
+func (r *Reconciler) remember(pool string, claim *karpv1.NodeClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone == nil {
+		r.gone = map[string]map[types.UID]*karpv1.NodeClaim{}
+	}
+	if r.gone[pool] == nil {
+		r.gone[pool] = map[types.UID]*karpv1.NodeClaim{}
+	}
+	r.gone[pool][claim.UID] = claim
+}
+
+// left returns the claims of a pool that have gone, forget lets go of them.
+func (r *Reconciler) left(pool string) []*karpv1.NodeClaim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*karpv1.NodeClaim
+	for _, c := range r.gone[pool] {
+		out = append(out, c)
+	}
+	return out
+}
+
+func (r *Reconciler) forget(pool string, claims []*karpv1.NodeClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range claims {
+		delete(r.gone[pool], c.UID)
+	}
+	if len(r.gone[pool]) == 0 {
+		delete(r.gone, pool)
+	}
+}
+
+// Reconcile brings the pool's book and its condition up to date, and comes back when a claim would be late.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	left := r.left(req.Name)
+	pool := &karpv1.NodePool{}
+	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.forget(req.Name, left)
+			r.Metrics.forget(req.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	if !awsv1.IsEC2NodeClass(ref) || pool.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	class := &awsv1.EC2NodeClass{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, class); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	claims, err := replacements(ctx, r.Client, pool.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, c := range left {
+		claims = append(claims, *c)
+	}
+	v := r.look(pool, class, claims)
+	if err := r.write(ctx, pool, v); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	for _, n := range v.noted {
+		r.Metrics.count(pool.Name, n.reason, n.Outcome)
+	}
+	r.forget(pool.Name, left)
+	return reconcile.Result{RequeueAfter: v.again}, nil
+}
+
+// view is what the books of a pool come to at a moment.
+type view struct {
+	book     breaker.Book
+	noted    []noted
+	underWay bool
+	// again is when to look again; zero for not before something changes.
+	again time.Duration
+}
+
+type noted struct {
+	reason karpv1.DisruptionReason
+	breaker.Outcome
+}
+
+// look reads the pool's book and adds to it what has become of claims.
+func (r *Reconciler) look(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []karpv1.NodeClaim) view {
+	if r.Threshold == 0 {
+		return view{}
+	}
+	now := r.Now()
+	v := view{book: breaker.Read(pool)}
+	v.book.Renew(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, images(class), now)
+	for i := range claims {
+		o, decided, next := breaker.OutcomeOf(&claims[i], now)
+		if decided {
+			if reason := breaker.Reason(&claims[i]); v.book.Note(reason, o, r.Threshold) {
+				v.noted = append(v.noted, noted{reason, o})
+			}
+			continue
+		}
+		if wait := next.Sub(now); !next.IsZero() {
+			v.underWay = true
+			if v.again == 0 || wait < v.again {
+				v.again = wait
+			}
+		}
+	}
+	return v
+}
+
+func images(class *awsv1.EC2NodeClass) []string {
+	out := make([]string, len(class.Status.AMIs))
+	for i, ami := range class.Status.AMIs {
+		out[i] = ami.ID
+	}
+	return out
+}
+
+// write puts the book on the pool, then the condition that follows from it: what is done again after a kill is the same.
+func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) error {
+	before := pool.DeepCopy()
+	changed, err := v.book.Write(pool, v.underWay)
+	if err != nil {
+		return err
+	}
+	if changed {
+		if err := r.Client.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("write down what became of replacements: %w", err)
+		}
+	}
+	return r.tell(ctx, pool, &v.book)
+}
+
+// tell keeps condition, gauge and events.
+func (r *Reconciler) tell(ctx context.Context, pool *karpv1.NodePool, book *breaker.Book) error {
+	var reasons, why []string
+	for _, reason := range book.Paused() {
+		reasons, why = append(reasons, string(reason)), append(why, book.Why(reason))
+	}
+	before := pool.DeepCopy()
+	was := condition.IsTrue(pool, karpv1.ConditionDisruptionPaused)
+	if len(reasons) > 0 {
+		condition.SetTrueWithReason(pool, karpv1.ConditionDisruptionPaused, strings.Join(reasons, "And"), strings.Join(why, "; "), r.Now())
+	} else {
+		condition.Clear(pool, karpv1.ConditionDisruptionPaused, r.Now())
+	}
+	if !equality.Semantic.DeepEqual(before.Status, pool.Status) {
+		if err := r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+	}
+	r.Metrics.pause(pool.Name, reasons)
+	switch {
+	case len(reasons) > 0:
+		r.Events.WarnEvery(remindEvery, pool, karpv1.ConditionDisruptionPaused, "%s", strings.Join(why, "; "))
+		if !was {
+			r.Log.Warn("replacing nodes pauses", "NodePool", pool.Name, "reasons", reasons, "why", strings.Join(why, "; "))
+		}
+	case was:
+		r.Events.Normal(pool, "DisruptionResumed", "Nodes of NodePool %s are replaced again", pool.Name)
+		r.Log.Info("replacing nodes goes on", "NodePool", pool.Name)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+)
+
+// countEvery is how often usage is written.
+const countEvery = 5 * time.Second
+
+// usage sums what each pool has in use.
+type usage interface {
+	Usage(ctx context.Context) (map[string]corev1.ResourceList, error)
+}
+
+// Counter keeps status.resources and status.nodes of every NodePool.
+type Counter struct {
+	Client  client.Client
+	State   usage
+	Metrics *metrics.Metrics
+	// Unmeasured leaves limits and usage out of the metrics.
+	Unmeasured bool
+	Log        *slog.Logger
+
+	// measured are the series that the last pass has written, of usage and of limits.
+	measured [2]map[series]bool
+}
+
+// series is one of a gauge: a resource of a pool.
+type series struct{ resource, pool string }
+
+// NeedLeaderElection makes sure that only one process writes.
+func (c *Counter) NeedLeaderElection() bool { return true }
+
+// Start counts until ctx ends.
+func (c *Counter) Start(ctx context.Context) error {
+	for {
+		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error("counting what node pools use", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(countEvery):
+		}
+	}
+}
+
+func (c *Counter) pass(ctx context.Context) error {
+	used, err := c.State.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	var pools karpv1.NodePoolList
+	if err := c.Client.List(ctx, &pools); err != nil {
+		return err
+	}
+	if !c.Unmeasured {
+		c.measure(pools.Items, used)
+	}
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		sum := withZeros(used[pool.Name])
+		before := pool.DeepCopy()
+		nodes := quantity.Value(sum[cluster.ResourceNodes])
+		pool.Status.Resources, pool.Status.Nodes = sum, &nodes
+		if equality.Semantic.DeepEqual(before.Status, pool.Status) {
+			continue
+		}
+		if err := c.Client.Status().Patch(ctx, pool, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure writes the gauges, and takes away those of pools that are gone and of limits that hold no more.
+func (c *Counter) measure(pools []karpv1.NodePool, used map[string]corev1.ResourceList) {
+	usage, limits := map[series]bool{}, map[series]bool{}
+	for i := range pools {
+		pool := &pools[i]
+		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		set(c.Metrics.PoolUsage, usage, pool.Name, withZeros(used[pool.Name]))
+		set(c.Metrics.PoolLimit, limits, pool.Name, corev1.ResourceList(pool.Spec.Limits))
+	}
+	forget(c.Metrics.PoolUsage, c.measured[0], usage)
+	forget(c.Metrics.PoolLimit, c.measured[1], limits)
+	c.measured = [2]map[series]bool{usage, limits}
+}
+
+func set(gauge *prometheus.GaugeVec, written map[series]bool, pool string, list corev1.ResourceList) {
+	for name, q := range list {
+		gauge.WithLabelValues(string(name), pool).Set(q.AsApproximateFloat64())
+		written[series{string(name), pool}] = true
+	}
+}
+
+// forget takes the series away that were written before and are not now.
+func forget(gauge *prometheus.GaugeVec, before, now map[series]bool) {
+	for s := range before {
+		if !now[s] {
+			gauge.DeleteLabelValues(s.resource, s.pool)
+		}
+	}
+}
+
+// withZeros makes sure that the resources which tools read are always there.
+func withZeros(list corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, cluster.ResourceNodes} {
+		out[name] = *resource.NewQuantity(0, resource.DecimalSI)
+	}
+	for name, q := range list {
+		out[name] = q
+	}
+	return out
+}

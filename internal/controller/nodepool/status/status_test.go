@@ -1,0 +1,272 @@
+package status
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+)
+
+func reconciler(f *controllertest.Fixture) *Reconciler {
+	return &Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
+}
+
+// unjudged is a pool that nobody has looked at.
+func unjudged(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
+	return controllertest.Pool("general", append([]func(*karpv1.NodePool){func(p *karpv1.NodePool) { p.Status.Conditions = nil }}, change...)...)
+}
+
+func pool(f *controllertest.Fixture) *karpv1.NodePool {
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "general"}}
+	f.Get(p)
+	return p
+}
+
+func TestReadiness(t *testing.T) {
+	tests := []struct {
+		name   string
+		class  *awsv1.EC2NodeClass
+		ready  bool
+		reason string
+	}{
+		{"class ready", controllertest.Class(), true, karpv1.ConditionNodeClassReady},
+		{"lifecycle row 211: class missing", nil, false, "NodeClassNotFound"},
+		{"lifecycle row 211: class terminating, though ready", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
+		}), false, "NodeClassTerminating"},
+		{"lifecycle row 211: class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", controllertest.Start)
+		}), false, condition.ReasonUnhealthyDependents},
+		{"lifecycle row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []client.Object{unjudged()}
+			if tt.class != nil {
+				objects = append(objects, tt.class)
+			}
+			f := controllertest.New(t, objects...)
+			f.Reconcile(reconciler(f), "general")
+			p := pool(f)
+			if got := condition.IsTrue(p, condition.Ready); got != tt.ready {
+				t.Errorf("ready %v, want %v: %+v", got, tt.ready, p.Status.Conditions)
+			}
+			if c, _ := condition.Get(p, karpv1.ConditionNodeClassReady); c.Reason != tt.reason {
+				t.Errorf("reason %s, want %s", c.Reason, tt.reason)
+			}
+		})
+	}
+}
+
+func TestInvalidPool(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) {
+		p.Spec.Template.Labels = map[string]string{karpv1.LabelNodePool: "other"}
+	}))
+	f.Reconcile(reconciler(f), "general")
+	if c, _ := condition.Get(pool(f), karpv1.ConditionValidationSucceeded); c.Status != metav1.ConditionFalse || c.Reason != "NodePoolValidationFailed" || !strings.Contains(c.Message, karpv1.LabelNodePool) {
+		t.Errorf("ValidationSucceeded %+v", c)
+	}
+}
+
+func TestFieldsWithoutEffectAreNamed(t *testing.T) {
+	replicas := int64(2)
+	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))
+	r := reconciler(f)
+	f.Reconcile(r, "general")
+	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FieldWithoutEffect spec.replicas") {
+		t.Errorf("events %q", said)
+	}
+	f.Clock = f.Clock.Add(30 * time.Minute)
+	f.Reconcile(r, "general")
+	if said := f.Said(); len(said) > 0 {
+		t.Errorf("said again within the hour: %v", said)
+	}
+	f.Clock = f.Clock.Add(time.Hour)
+	r.StaticCapacity = true
+	f.Reconcile(r, "general")
+	if said := f.Said(); len(said) > 0 {
+		t.Errorf("said though the gate is on: %v", said)
+	}
+}
+
+func TestHash(t *testing.T) {
+	current := karpv1.NodePoolHashVersion
+	stamped := func(hash, version string) func(*karpv1.NodeClaim) {
+		return func(c *karpv1.NodeClaim) {
+			c.Annotations = map[string]string{karpv1.AnnotationNodePoolHash: hash, karpv1.AnnotationNodePoolHashVersion: version}
+		}
+	}
+	drifted := func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionDrifted, controllertest.Start) }
+	want, err := unjudged().Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name        string
+		poolVersion string
+		claim       *karpv1.NodeClaim
+		hash        string
+	}{
+		{"lifecycle row 77: a new version re-stamps", "v2", controllertest.Claim("a", stamped("old", "v2")), want},
+		{"lifecycle row 78: one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
+		{"lifecycle row 79: one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
+		{"a change of the template under the same version is drift", current, controllertest.Claim("a", stamped("old", current)), "old"},
+		{"another pool's", "v2", controllertest.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Class(), tt.claim, unjudged(func(p *karpv1.NodePool) {
+				p.Annotations = map[string]string{karpv1.AnnotationNodePoolHash: "old", karpv1.AnnotationNodePoolHashVersion: tt.poolVersion}
+			}))
+			f.Reconcile(reconciler(f), "general")
+			for what, annotations := range map[string]map[string]string{tt.hash: f.Claim("a").Annotations, want: pool(f).Annotations} {
+				if annotations[karpv1.AnnotationNodePoolHash] != what || annotations[karpv1.AnnotationNodePoolHashVersion] != current {
+					t.Errorf("annotations %v, want hash %s", annotations, what)
+				}
+			}
+		})
+	}
+}
+
+func TestKilledWhileStamping(t *testing.T) {
+	kill.Run(t, kill.Story{
+		Objects: func() []client.Object {
+			old := map[string]string{karpv1.AnnotationNodePoolHash: "old", karpv1.AnnotationNodePoolHashVersion: "v2"}
+			objects := []client.Object{controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Annotations = old })}
+			for _, name := range []string{"a", "b", "c"} {
+				objects = append(objects, controllertest.Claim(name, func(c *karpv1.NodeClaim) { c.Annotations = old }))
+			}
+			return objects
+		},
+		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
+			f := controllertest.New(t)
+			return []kill.Actor{{Kind: &karpv1.NodePoolList{}, Reconciler: &Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: w.Now}}}
+		},
+		Check: func(t *testing.T, w *kill.World) {
+			var claims karpv1.NodeClaimList
+			if err := w.API.List(t.Context(), &claims); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range claims.Items {
+				if c.Annotations[karpv1.AnnotationNodePoolHash] == "old" {
+					t.Errorf("claim %s counts as drifted, though only the way of hashing is new", c.Name)
+				}
+			}
+		},
+	})
+}
+
+type use map[string]corev1.ResourceList
+
+func (u use) Usage(context.Context) (map[string]corev1.ResourceList, error) { return u, nil }
+
+func TestCounter(t *testing.T) {
+	limited := controllertest.Pool("general", func(p *karpv1.NodePool) {
+		p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
+	})
+	theirs := controllertest.Pool("theirs", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
+	f := controllertest.New(t, limited, theirs)
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, State: use{"general": {
+		corev1.ResourceCPU: resource.MustParse("4"), "nodes": resource.MustParse("2"), "nvidia.com/gpu": resource.MustParse("1"),
+	}}}
+	count := func() map[string]string {
+		if err := c.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for name, q := range pool(f).Status.Resources {
+			got[string(name)] = q.String()
+		}
+		return got
+	}
+	if diff := cmp.Diff(map[string]string{"cpu": "4", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "2", "nvidia.com/gpu": "1"}, count()); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if n := pool(f).Status.Nodes; n == nil || *n != 2 {
+		t.Errorf("nodes %v", n)
+	}
+	if got := testutil.ToFloat64(f.Metrics.PoolUsage.WithLabelValues("cpu", "general")); got != 4 {
+		t.Errorf("gauge of usage %v", got)
+	}
+	if got := testutil.ToFloat64(f.Metrics.PoolLimit.WithLabelValues("cpu", "general")); got != 10 {
+		t.Errorf("gauge of limit %v", got)
+	}
+	f.Metrics.PoolUsage.Reset()
+	f.Metrics.PoolLimit.Reset()
+	c.Unmeasured = true
+	count()
+	if got := testutil.CollectAndCount(f.Metrics.PoolUsage) + testutil.CollectAndCount(f.Metrics.PoolLimit); got != 0 {
+		t.Errorf("%d gauges though nothing is to be measured", got)
+	}
+	c.Unmeasured = false
+	version := pool(f).ResourceVersion
+	count()
+	if pool(f).ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+	c.State = use{}
+	if diff := cmp.Diff(map[string]string{"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}, count()); diff != "" {
+		t.Errorf("all nodes gone (-want +got):\n%s", diff)
+	}
+	if got := testutil.CollectAndCount(f.Metrics.PoolUsage); got != 5 {
+		t.Errorf("%d gauges of usage once the resource that only nodes had is gone, want 5", got)
+	}
+	unlimited := pool(f)
+	unlimited.Spec.Limits = nil
+	f.Do(f.API.Update(t.Context(), unlimited))
+	if count(); testutil.CollectAndCount(f.Metrics.PoolLimit) != 0 {
+		t.Error("a limit that is no more has its gauge")
+	}
+	f.Do(f.API.Delete(t.Context(), unlimited))
+	if err := c.pass(t.Context()); err != nil || testutil.CollectAndCount(f.Metrics.PoolUsage) != 0 {
+		t.Errorf("a pool that is gone has gauges, error %v", err)
+	}
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
+	if f.Get(p); p.Status.Nodes != nil {
+		t.Error("another provider's pool was counted")
+	}
+}
+
+// A pool with nodes that do not come up says why nothing is launched for it, is looked at again when the next node may be tried, and
+// says nothing of it any more when one has come up.
+func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
+	f := controllertest.New(t, unjudged(), controllertest.Class())
+	held, until := true, controllertest.Start.Add(time.Minute)
+	r := reconciler(f)
+	r.Held = func(pool, class string) (cloudprovider.Finding, time.Time, bool) {
+		if pool != "general" || class != "default" {
+			t.Errorf("pool %q of class %q is looked up", pool, class)
+		}
+		return cloudprovider.Finding{Cause: "NodeNeverReady", Message: "cni plugin not initialized"}, until, held
+	}
+	if again := f.Reconcile(r, "general").RequeueAfter; again != time.Minute {
+		t.Errorf("looked at again after %v, want a minute", again)
+	}
+	ready, _ := condition.Get(pool(f), condition.Ready)
+	if ready.Status != metav1.ConditionFalse || ready.Reason != "NodeNeverReady" || ready.Message != "cni plugin not initialized" {
+		t.Errorf("Ready is %+v", ready)
+	}
+	until = time.Time{}
+	if again := f.Reconcile(r, "general").RequeueAfter; again != 0 {
+		t.Errorf("looked at again after %v while a node is being tried, want at the next change", again)
+	}
+	held = false
+	f.Reconcile(r, "general")
+	if _, there := condition.Get(pool(f), karpv1.ConditionNodesCanJoin); there || !condition.IsReady(pool(f)) {
+		t.Errorf("conditions %+v", pool(f).Status.Conditions)
+	}
+}

@@ -1,0 +1,97 @@
+package provisioning
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+)
+
+// Claim makes the NodeClaim that a Launch stands for. It remembers the pods that it is bought for, so that
+// whoever reads it, this process or the next, does not buy for them again.
+func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, error) {
+	claim, err := blank(l.Pool)
+	if err != nil {
+		return nil, err
+	}
+	claim.Labels = l.ClaimLabels(labels)
+	claim.Spec.Requirements = l.ClaimRequirements()
+	claim.Spec.Resources.Requests = l.Requests
+	claim.Annotations[karpv1.AnnotationMinValuesRelaxed] = fmt.Sprint(l.MinValuesRelaxed)
+	if slices.ContainsFunc(l.InstanceTypes, (*catalog.InstanceType).PriceOverlaid) {
+		claim.Annotations[karpv1.AnnotationPriceOverlayApplied] = "true"
+	}
+	if slices.ContainsFunc(l.InstanceTypes, func(t *catalog.InstanceType) bool { return t.CapacityOverlaid }) {
+		claim.Annotations[karpv1.AnnotationCapacityOverlayApplied] = "true"
+	}
+	if len(l.Drivers) > 0 {
+		claim.Annotations[karpv1.AnnotationRequestedDRADrivers] = strings.Join(l.Drivers, ",")
+	}
+	var pods, virtual []string
+	for _, pod := range l.Pods {
+		if buffer.IsVirtual(pod) {
+			virtual = append(virtual, string(pod.UID))
+		} else {
+			pods = append(pods, string(pod.UID))
+		}
+	}
+	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(pods, ",")
+	if len(virtual) > 0 {
+		claim.Annotations[karpv1.AnnotationNominatedBuffers] = strings.Join(virtual, ",")
+	}
+	return claim, nil
+}
+
+// FixedClaim makes a NodeClaim of a pool of fixed size: whatever its template admits, for nobody in particular.
+// nodeClass is the label (key, value) that marks nodes of the pool's class.
+func FixedClaim(pool *karpv1.NodePool, nodeClass [2]string, labels requirement.Labels) (*karpv1.NodeClaim, error) {
+	claim, err := blank(pool)
+	if err != nil {
+		return nil, err
+	}
+	requirements, err := labels.FromPool(pool, nodeClass)
+	if err != nil {
+		return nil, fmt.Errorf("read the requirements of node pool %q: %w", pool.Name, err)
+	}
+	claim.Labels = (&schedule.Launch{Pool: pool, Requirements: requirements}).ClaimLabels(labels)
+	claim.Spec.Requirements = requirements.API()
+	return claim, nil
+}
+
+// blank is a NodeClaim with what all claims of the pool have. It bears the hash of the template that it is made
+// from, which the pool's own annotation may not have caught up with.
+func blank(pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
+	hash, err := pool.Hash()
+	if err != nil {
+		return nil, fmt.Errorf("hash the template of node pool %q: %w", pool.Name, err)
+	}
+	block, template := true, pool.Spec.Template
+	claim := &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: pool.Name + "-",
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: karpv1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &block,
+			}},
+			Annotations: map[string]string{},
+		},
+		Spec: karpv1.NodeClaimSpec{
+			NodeClassRef:           template.Spec.NodeClassRef,
+			Taints:                 template.Spec.Taints,
+			StartupTaints:          template.Spec.StartupTaints,
+			ExpireAfter:            template.Spec.ExpireAfter,
+			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
+		},
+	}
+	maps.Copy(claim.Annotations, template.Annotations)
+	claim.Annotations[karpv1.AnnotationNodePoolHash] = hash
+	claim.Annotations[karpv1.AnnotationNodePoolHashVersion] = karpv1.NodePoolHashVersion
+	return claim, nil
+}

@@ -1,0 +1,74 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// again is how soon a pod, or a leaving node, that still wants capacity asks for another pass.
+const again = 10 * time.Second
+
+// PodTrigger opens a batch when a pod needs a place, and again while it does.
+type PodTrigger struct {
+	Client    client.Client
+	Batch     *Batch
+	Decisions *podlatency.Decisions
+}
+
+// Register adds the reconciler to mgr.
+func (t *PodTrigger) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("provisioner.trigger.pod").
+		For(&corev1.Pod{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
+		Complete(t)
+}
+
+// Reconcile triggers for a provisionable pod.
+func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := t.Client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !snapshot.Provisionable(pod) {
+		return reconcile.Result{}, nil
+	}
+	t.Decisions.See(pod)
+	t.Batch.Trigger(pod.UID)
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// ClaimTrigger opens a batch when a node begins to leave, since its pods will want another.
+type ClaimTrigger struct {
+	Client client.Client
+	Batch  *Batch
+}
+
+// Register adds the reconciler to mgr.
+func (t *ClaimTrigger) Register(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).Named("provisioner.trigger.node").For(&karpv1.NodeClaim{}).Complete(t)
+}
+
+// Reconcile triggers for a claim that is being deleted.
+func (t *ClaimTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := t.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp == nil {
+		return reconcile.Result{}, nil
+	}
+	t.Batch.Trigger(claim.UID)
+	return reconcile.Result{RequeueAfter: again}, nil
+}

@@ -1,0 +1,77 @@
+package kill
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// digest tells the end of a story, without what may differ from telling to telling: times, versions, and the
+// UIDs and names that the API server makes up.
+func digest(t *testing.T, w *World) []string {
+	t.Helper()
+	var out []string
+	for _, list := range []client.ObjectList{&karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{}, &corev1.PodList{}} {
+		if err := w.API.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			text, err := yaml.Marshal(timeless(o.(client.Object)))
+			out = append(out, fmt.Sprintf("%T\n%s", o, text))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range w.Cloud.All {
+		out = append(out, fmt.Sprintf("instance %s", m.State))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func timeless(o client.Object) client.Object {
+	o.SetResourceVersion("")
+	o.SetCreationTimestamp(metav1.Time{})
+	if o.GetDeletionTimestamp() != nil {
+		o.SetDeletionTimestamp(&metav1.Time{})
+	}
+	if o.GetGenerateName() != "" {
+		o.SetName("")
+		o.SetUID("")
+	}
+	if c, ok := o.(*karpv1.NodeClaim); ok {
+		anonymous(c)
+	}
+	if c, ok := o.(condition.Object); ok {
+		conditions := c.GetConditions()
+		for i := range conditions {
+			conditions[i].LastTransitionTime = metav1.Time{}
+		}
+		slices.SortFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+	}
+	return o
+}
+
+// anonymous takes the name of its command, and of what that has bought, off a claim.
+func anonymous(c *karpv1.NodeClaim) {
+	if _, ok := c.Annotations[karpv1.AnnotationReplacementOf]; ok {
+		c.Annotations[karpv1.AnnotationReplacementOf] = ""
+	}
+	if e, ok, err := c.Ending(); ok && err == nil {
+		c.Annotations[karpv1.AnnotationEnding] = fmt.Sprintf("%s/%s %v, %d", e.Reason, e.Kind, e.Candidates, len(e.Replacements))
+	}
+}

@@ -1,0 +1,148 @@
+package propertytest_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+)
+
+// worlds is how many a test run looks at.
+const worlds = 20_000
+
+// wrong solves the world and returns what is wrong with the plan.
+func wrong(s *snapshot.Snapshot, budget schedule.Budget) (schedule.Plan, error) {
+	p := schedule.Solve(s, budget)
+	return p, errors.Join(validate.Plan(s, p), validate.Choices(s, p))
+}
+
+// budget is none for most worlds; a spent one makes plans dearer, never wrong.
+func (d dice) budget() schedule.Budget { return schedule.Budget{Steps: pick(d, 0, 0, 0, 1, 200)} }
+
+// examine reports what is wrong with the world's plan, after taking from the world whatever has no part in it.
+func examine(d dice) (*snapshot.Snapshot, schedule.Plan, error) {
+	s, budget := d.world(), d.budget()
+	p, err := wrong(s, budget)
+	if err == nil {
+		return s, p, nil
+	}
+	small := shrink(s, func(t *snapshot.Snapshot) bool {
+		_, err := wrong(t, budget)
+		return err != nil
+	})
+	p, smallErr := wrong(small, budget)
+	return small, p, fmt.Errorf("%w\n\nshrunk: %w\n%s%s", err, smallErr, show(small), describe(p))
+}
+
+func describe(p schedule.Plan) string {
+	out := ""
+	for _, pl := range p.Placements {
+		out += "on " + pl.Node + ":"
+		for _, pod := range pl.Pods {
+			out += " " + pod.Name
+		}
+		out += "\n"
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		out += fmt.Sprintf("launch %d of %s %v:", i, l.Pool.Name, l.Requirements)
+		for _, it := range l.InstanceTypes {
+			out += " " + it.Name
+		}
+		out += ":"
+		for _, pod := range l.Pods {
+			out += " " + pod.Name
+		}
+		out += "\n"
+	}
+	for _, r := range p.Rejected {
+		out += fmt.Sprintf("rejected %s: %v\n", r.Pod.Name, r.Reasons)
+	}
+	return out
+}
+
+// tally is what happened in the worlds, since worlds in which nothing happens prove nothing.
+type tally struct {
+	mu                                sync.Mutex
+	pods, onNodes, launched, launches int
+	reasons                           map[schedule.Code]int
+}
+
+func (t *tally) add(s *snapshot.Snapshot, p schedule.Plan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pods += len(s.Pods)
+	t.launches += len(p.Launches)
+	for _, pl := range p.Placements {
+		t.onNodes += len(pl.Pods)
+	}
+	for i := range p.Launches {
+		t.launched += len(p.Launches[i].Pods)
+	}
+	for _, r := range p.Rejected {
+		for _, reason := range r.Reasons {
+			t.reasons[reason.Code]++
+		}
+	}
+}
+
+// TestWorlds finds nothing wrong in any of them. DOVETAIL_WORLDS=first,count looks at others.
+func TestWorlds(t *testing.T) {
+	first, count := uint64(0), worlds
+	if v := os.Getenv("DOVETAIL_WORLDS"); v != "" {
+		if _, err := fmt.Sscanf(v, "%d,%d", &first, &count); err != nil {
+			t.Fatalf("DOVETAIL_WORLDS=%s: %v", v, err)
+		}
+	}
+	seen := &tally{reasons: map[schedule.Code]int{}}
+	var next atomic.Uint64
+	var failed atomic.Int32
+	var group sync.WaitGroup
+	for range min(2, runtime.GOMAXPROCS(0)) {
+		group.Go(func() {
+			for failed.Load() < 3 {
+				k := next.Add(1) - 1
+				if k >= uint64(count) {
+					return
+				}
+				s, p, err := examine(seeded(first + k))
+				if err != nil {
+					failed.Add(1)
+					t.Errorf("world %s: %v", strconv.FormatUint(first+k, 10), err)
+					continue
+				}
+				seen.add(s, p)
+			}
+		})
+	}
+	group.Wait()
+	if placed := seen.onNodes + seen.launched; failed.Load() == 0 && (seen.onNodes < count || placed < 3*count || seen.pods-placed < 2*count || len(seen.reasons) < 10) {
+		t.Errorf("too little happened in %d worlds", count)
+	}
+	t.Logf("%d pods: %d on nodes, %d in %d launches; reasons of the others: %v", seen.pods, seen.onNodes, seen.launched, seen.launches, seen.reasons)
+}
+
+// FuzzWorlds looks for worlds in which something is wrong.
+func FuzzWorlds(f *testing.F) {
+	for seed := range uint64(24) {
+		d := seeded(seed)
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = d.next()
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, _, err := examine(written(data)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package scripttest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+)
+
+// print tells a plan: what is bought, what goes where, and who waits for what reasons. Lines that are alike are one.
+func (w *world) print(p schedule.Plan) string {
+	var lines []string
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		relaxed := ""
+		if l.MinValuesRelaxed {
+			relaxed = " minValues relaxed"
+		}
+		lines = append(lines, fmt.Sprintf("launch %s %s %s %s $%.4f/h (%s)%s for %s", l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone,
+			l.Offering.CapacityType, l.Offering.Price, plural(len(l.InstanceTypes), "type"), relaxed, w.crowd(l.Pods)))
+	}
+	slices.Sort(lines)
+	lines = counted(lines)
+	for _, pl := range p.Placements {
+		lines = append(lines, fmt.Sprintf("place  %s on %s", w.crowd(pl.Pods), pl.Node))
+	}
+	lines = append(lines, w.waiting(p.Rejected)...)
+	if len(p.Launches) > 0 {
+		lines = append(lines, fmt.Sprintf("cost   $%.4f/h, at least $%.4f/h", p.Stats.HourlyCost, p.Stats.LowerBound))
+	}
+	if len(lines) == 0 {
+		return "nothing\n"
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// waiting lists pods without a node, those with the same reasons together.
+func (w *world) waiting(rejected []schedule.Rejection) []string {
+	byReason := map[string][]*corev1.Pod{}
+	var order []string
+	for _, r := range rejected {
+		text := ""
+		for _, why := range r.Reasons {
+			text += "\n       "
+			if why.NodePool != "" {
+				text += why.NodePool + ": "
+			}
+			text += fmt.Sprintf("%s (%s)", why.Message, why.Code)
+		}
+		if byReason[text] == nil {
+			order = append(order, text)
+		}
+		byReason[text] = append(byReason[text], r.Pod)
+	}
+	var lines []string
+	for _, text := range order {
+		lines = append(lines, "wait   "+w.crowd(byReason[text])+text)
+	}
+	return lines
+}
+
+// counted puts lines that are alike together, with their number at the end.
+func counted(sorted []string) []string {
+	var out []string
+	for i := 0; i < len(sorted); {
+		n := i
+		for n < len(sorted) && sorted[n] == sorted[i] {
+			n++
+		}
+		line := sorted[i]
+		if n > i+1 {
+			line += fmt.Sprintf(", %d times", n-i)
+		}
+		out = append(out, line)
+		i = n
+	}
+	return out
+}
+
+// crowd names pods by their family: "db, web x3".
+func (w *world) crowd(pods []*corev1.Pod) string {
+	counts := map[string]int{}
+	var names []string
+	for _, p := range pods {
+		name := w.family[p.UID]
+		if counts[name]++; counts[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if counts[name] > 1 {
+			names[i] = fmt.Sprintf("%s x%d", name, counts[name])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,161 @@
+// Package scripttest tells what the engine does in small scripts, which people read who know no Go.
+//
+// A story describes a cluster line by line, and says "plan". What the plan is follows below four dashes, up to the next
+// empty line:
+//
+//	# Two pods share a node; spot is cheaper.
+//	pool general
+//	pod web x2 cpu=800m mem=1Gi
+//	plan
+//	----
+//	launch general m.medium a spot $0.0333/h (3 types) for web x2
+//	cost   $0.0333/h, at least $0.0267/h
+//
+// What a plan buys is there for the next one, with its pods on it, so that a story can go on: with more pods, or with the
+// same plan again, which must then buy nothing. README.md has the words.
+package scripttest
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+)
+
+// dashes stand between a plan and what it is.
+const dashes = "----"
+
+// Run tells a story, and returns its text with what the plans really are. The name is for errors, which say what was
+// expected on which line.
+func Run(name, text string) (string, error) {
+	w := newWorld()
+	var out strings.Builder
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		fmt.Fprintln(&out, lines[i])
+		l := read(lines[i])
+		if l.command == "" {
+			continue
+		}
+		if l.command != "plan" {
+			if err := w.do(l); err != nil {
+				return "", fmt.Errorf("%s:%d: %w", name, i+1, err)
+			}
+			continue
+		}
+		if len(l.words) > 0 {
+			return "", fmt.Errorf("%s:%d: plan stands alone, but there is %q", name, i+1, l.words[0])
+		}
+		printed, err := w.plan()
+		if err != nil {
+			return "", fmt.Errorf("%s:%d: %w", name, i+1, err)
+		}
+		fmt.Fprintf(&out, "%s\n%s", dashes, printed)
+		if i+1 < len(lines) && lines[i+1] == dashes {
+			for i++; i+1 < len(lines) && lines[i+1] != ""; i++ { // what was printed before
+			}
+		}
+	}
+	return out.String(), nil
+}
+
+// plan makes a plan, prints it, and lets it come true.
+func (w *world) plan() (string, error) {
+	if err := w.checkNominations(); err != nil {
+		return "", err
+	}
+	p := schedule.Solve(w.snap, schedule.Budget{})
+	if err := validate.Plan(w.snap, p); err != nil {
+		return "", fmt.Errorf("the plan breaks a rule: %w", err)
+	}
+	printed := w.print(p)
+	w.apply(p)
+	return printed, nil
+}
+
+// apply buys what the plan buys and binds what it places. Pods without a node go on waiting.
+func (w *world) apply(p schedule.Plan) {
+	placed := map[*corev1.Pod]string{}
+	for _, pl := range p.Placements {
+		for _, pod := range pl.Pods {
+			placed[pod] = pl.Node
+		}
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		w.bought++
+		n := w.node(fmt.Sprintf("new-%d", w.bought), l.Pool.Name, l.InstanceTypes[0], l.Offering)
+		for key, value := range l.ClaimLabels(w.snap.Labels) {
+			n.Labels[key] = value
+		}
+		w.snap.Nodes = append(w.snap.Nodes, n)
+		for _, pod := range l.Pods {
+			placed[pod] = n.Name
+		}
+		w.use(l.Pool.Name, n.Capacity)
+	}
+	var waiting []*corev1.Pod
+	for _, pod := range w.snap.Pods {
+		if at, ok := placed[pod]; ok {
+			w.bind(pod, at)
+		} else {
+			waiting = append(waiting, pod)
+		}
+	}
+	w.snap.Pods = waiting
+	for i := range w.snap.Nodes {
+		w.snap.Nodes[i].Nominated = nil
+	}
+}
+
+// bind puts a pod on a node, and off the one that it was on.
+func (w *world) bind(pod *corev1.Pod, node string) {
+	pod.Spec.NodeName, pod.Status = node, corev1.PodStatus{Phase: corev1.PodRunning}
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		var kept []*corev1.Pod
+		for _, p := range n.Pods {
+			if p != pod {
+				kept = append(kept, p)
+			}
+		}
+		if n.Name == node {
+			kept = append(kept, pod)
+		}
+		n.Pods = kept
+	}
+}
+
+// use counts a node against its pool's limits.
+func (w *world) use(pool string, capacity corev1.ResourceList) {
+	for i := range w.snap.Pools {
+		p := &w.snap.Pools[i]
+		if p.NodePool.Name != pool {
+			continue
+		}
+		if p.Used == nil {
+			p.Used = corev1.ResourceList{}
+		}
+		for name, q := range capacity {
+			sum := p.Used[name]
+			sum.Add(q)
+			p.Used[name] = sum
+		}
+		nodes := p.Used["nodes"]
+		nodes.Add(one)
+		p.Used["nodes"] = nodes
+	}
+}
+
+func (w *world) findNode(name string) (*snapshot.Node, error) {
+	for i := range w.snap.Nodes {
+		if w.snap.Nodes[i].Name == name {
+			return &w.snap.Nodes[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no node %q so far", name)
+}

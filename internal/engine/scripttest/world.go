@@ -1,0 +1,357 @@
+package scripttest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// world is the cluster as far as it has been told.
+type world struct {
+	snap  *snapshot.Snapshot
+	zones []string
+	types []*catalog.InstanceType
+	// own tells that the story has brought types of its own.
+	own    bool
+	bought int
+	pods   int
+	// family is what pods are printed as.
+	family map[types.UID]string
+	// promised are pods by the nodes that they are nominated to.
+	promised map[string][]string
+}
+
+var one = *resource.NewQuantity(1, resource.DecimalSI)
+
+func newWorld() *world {
+	w := &world{
+		snap: enginetest.World(nil), zones: []string{"a", "b", "c"}, family: map[types.UID]string{}, promised: map[string][]string{},
+	}
+	w.snap.Settings = snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}
+	w.snap.Volumes = snapshot.Volumes{
+		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
+		StorageClasses: map[string]*storagev1.StorageClass{},
+	}
+	for name, mode := range map[string]storagev1.VolumeBindingMode{"wait": storagev1.VolumeBindingWaitForFirstConsumer, "now": storagev1.VolumeBindingImmediate} {
+		w.snap.Volumes.StorageClasses[name] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &mode}
+	}
+	return w
+}
+
+// do carries out one line.
+func (w *world) do(l line) error {
+	commands := map[string]func(line) error{
+		"zones": w.doZones, "type": w.doType, "pool": w.doPool, "daemon": w.doDaemon, "node": w.doNode,
+		"volume": w.doVolume, "pod": w.doPod, "set": w.doSet, "gone": w.doGone, "delete": w.doDelete,
+	}
+	do := commands[l.command]
+	if do == nil {
+		return fmt.Errorf("%q is no command; expected plan or one of %s", l.command, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+	}
+	return do(l)
+}
+
+func (w *world) doZones(l line) error {
+	if len(l.words) == 0 || w.types != nil {
+		return errors.New("zones: expected names of zones, before types and pools")
+	}
+	w.zones = l.words
+	return nil
+}
+
+func (w *world) doSet(l line) error {
+	return l.take(arguments{
+		"preferences": func(_, v string) error {
+			w.snap.Settings.PreferencePolicy = map[string]string{"ignore": "Ignore"}[v]
+			return oneOf(v, "respect", "ignore")
+		},
+		"minvalues": func(_, v string) error {
+			w.snap.Settings.MinValuesPolicy = map[string]string{"besteffort": "BestEffort"}[v]
+			return oneOf(v, "strict", "besteffort")
+		},
+	})
+}
+
+func (w *world) doType(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	if !w.own {
+		w.own, w.types = true, nil
+	}
+	has := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(110, resource.DecimalSI)}
+	onDemand, spot := -1.0, -1.0
+	zones, labels := w.zones, map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}
+	args := amounts(has, "cpu", "mem", "pods", "gpu", "disk")
+	args["price"] = func(_, v string) (err error) { onDemand, err = price(v); return err }
+	args["spot"] = func(_, v string) (err error) { spot, err = price(v); return err }
+	args["zones"] = func(_, v string) error { zones = strings.Split(v, ","); return nil }
+	args["arch"] = func(_, v string) error { labels[corev1.LabelArchStable] = v; return nil }
+	args["label:"] = func(key, v string) error { labels[label(key)] = v; return nil }
+	if err := l.take(args); err != nil {
+		return err
+	}
+	if onDemand < 0 {
+		return errors.New("type: expected price=... in $/h")
+	}
+	w.types = append(w.types, w.newType(name, onDemand, spot, zones, has, labels))
+	return nil
+}
+
+// newType is sold in zones; spot costs a third unless told.
+func (w *world) newType(name string, onDemand, spot float64, zones []string, has corev1.ResourceList, labels map[string]string) *catalog.InstanceType {
+	if spot < 0 {
+		spot = onDemand / 3
+	}
+	it := &catalog.InstanceType{Name: name, Capacity: has, Allocatable: has}
+	labels[corev1.LabelInstanceTypeStable] = name
+	it.Requirements = requirement.FromExactLabels(labels)
+	var offerings []catalog.Offering
+	for _, z := range zones {
+		offerings = append(offerings, enginetest.Offering(z, karpv1.CapacityTypeOnDemand, onDemand), enginetest.Offering(z, karpv1.CapacityTypeSpot, spot))
+	}
+	return enginetest.WithOfferings(it, offerings...)
+}
+
+// shelf is what can be bought: the story's own types, or four sizes of one family.
+func (w *world) shelf() []*catalog.InstanceType {
+	if w.types == nil {
+		for i, name := range []string{"m.small", "m.medium", "m.large", "m.xlarge"} {
+			has := enginetest.Resources("cpu", fmt.Sprint(1<<i), "memory", fmt.Sprintf("%dGi", 4<<i), "pods", "110")
+			labels := map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}
+			w.types = append(w.types, w.newType(name, 0.05*float64(int(1)<<i), -1, w.zones, has, labels))
+		}
+	}
+	return w.types
+}
+
+// doGone takes offerings off the market: gone TYPE [zone=...] [capacity=...].
+func (w *world) doGone(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	zone, capacity := "", ""
+	if err := l.take(arguments{
+		"zone":     func(_, v string) error { zone = v; return nil },
+		"capacity": func(_, v string) error { capacity = v; return oneOf(v, "spot", "on-demand") },
+	}); err != nil {
+		return err
+	}
+	it, err := w.findType(name)
+	if err != nil {
+		return err
+	}
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; (zone == "" || o.Zone == zone) && (capacity == "" || o.CapacityType == capacity) {
+			o.Available = false
+		}
+	}
+	return nil
+}
+
+func (w *world) findType(name string) (*catalog.InstanceType, error) {
+	i := slices.IndexFunc(w.shelf(), func(it *catalog.InstanceType) bool { return it.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no type %q so far", name)
+	}
+	return w.types[i], nil
+}
+
+func (w *world) doPool(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	np := &karpv1.NodePool{}
+	require := func(key, v string) error {
+		x := expression(key, v)
+		enginetest.Require(x.Key, x.Operator, x.Values...)(np)
+		return nil
+	}
+	short := func(key string) func(_, v string) error { return func(_, v string) error { return require(key, v) } }
+	limits := corev1.ResourceList{}
+	err = l.take(arguments{
+		"weight":   func(_, v string) error { n, err := number(v); enginetest.Weight(int32(n))(np); return err },
+		"limit:":   func(key, v string) error { return quantity(limits, key, v) },
+		"zone":     short("zone"),
+		"type":     short("type"),
+		"arch":     short("arch"),
+		"capacity": short("capacity"),
+		"require:": require,
+		"min:": func(key, v string) error {
+			n, err := number(v)
+			if x := expression(key, "*"); err == nil {
+				enginetest.Require(x.Key, x.Operator)(np)
+				enginetest.MinValues(n)(np)
+			}
+			return err
+		},
+		"label:": func(key, v string) error { enginetest.TemplateLabel(label(key), v)(np); return nil },
+		"taint": func(_, v string) error {
+			t, err := taint(v)
+			np.Spec.Template.Spec.Taints = append(np.Spec.Template.Spec.Taints, t)
+			return err
+		},
+	})
+	if len(limits) > 0 {
+		np.Spec.Limits = limits
+	}
+	pool := enginetest.Pool(name, w.shelf())
+	ref := pool.NodePool.Spec.Template.Spec.NodeClassRef
+	pool.NodePool.Spec = np.Spec
+	pool.NodePool.Spec.Template.Spec.NodeClassRef = ref
+	w.snap.Pools = append(w.snap.Pools, pool)
+	return err
+}
+
+func (w *world) doDaemon(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	p := enginetest.Pod(name)
+	if err := w.shape(p, &l, nil); err != nil {
+		return err
+	}
+	w.snap.DaemonSets = append(w.snap.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: name, Pod: p})
+	return nil
+}
+
+// node is one that is up.
+func (w *world) node(name, pool string, it *catalog.InstanceType, o catalog.Offering) snapshot.Node {
+	n := enginetest.Node(name, pool)
+	n.Allocatable, n.Capacity, n.Price = it.Allocatable, it.Capacity, o.Price
+	for _, r := range it.Requirements.All() {
+		if v, ok := r.Single(); ok {
+			n.Labels[r.Key()] = v
+		}
+	}
+	n.Labels[corev1.LabelTopologyZone], n.Labels[karpv1.LabelCapacityType] = o.Zone, o.CapacityType
+	return n
+}
+
+func (w *world) doNode(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	pool, typeName, offering := "", w.shelf()[0].Name, catalog.Offering{Zone: w.zones[0], CapacityType: karpv1.CapacityTypeOnDemand}
+	var edits []func(*snapshot.Node)
+	edit := func(f func(*snapshot.Node)) { edits = append(edits, f) }
+	err = l.take(arguments{
+		"pool":     func(_, v string) error { pool = v; return nil },
+		"type":     func(_, v string) error { typeName = v; return nil },
+		"zone":     func(_, v string) error { offering.Zone = v; return nil },
+		"capacity": func(_, v string) error { offering.CapacityType = v; return oneOf(v, "spot", "on-demand") },
+		"label:":   func(key, v string) error { edit(func(n *snapshot.Node) { n.Labels[label(key)] = v }); return nil },
+		"taint": func(_, v string) error {
+			t, err := taint(v)
+			edit(func(n *snapshot.Node) { n.Taints = append(n.Taints, t) })
+			return err
+		},
+		"for":       func(_, v string) error { w.promised[name] = strings.Split(v, ","); return nil },
+		"-deleting": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Deleting = true }); return nil },
+		"-coming": func(_, _ string) error { // launched, not up yet
+			edit(func(n *snapshot.Node) { n.Registered, n.Initialized, n.Ready = false, false, false })
+			return nil
+		},
+		"-ordered": func(_, _ string) error { // not launched yet
+			edit(func(n *snapshot.Node) {
+				n.Launched, n.Registered, n.Initialized, n.Ready = false, false, false, false
+			})
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	it, err := w.findType(typeName)
+	if err != nil {
+		return err
+	}
+	n := w.node(name, pool, it, offering)
+	for _, e := range edits {
+		e(&n)
+	}
+	w.snap.Nodes = append(w.snap.Nodes, n)
+	w.use(pool, n.Capacity)
+	return nil
+}
+
+// doDelete begins to end a node: its pods need another.
+func (w *world) doDelete(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	n, err := w.findNode(name)
+	if err != nil {
+		return err
+	}
+	n.Deleting = true
+	for _, p := range n.Pods {
+		if !slices.Contains(w.snap.Pods, p) {
+			w.snap.Pods = append(w.snap.Pods, p)
+		}
+	}
+	return l.take(nil)
+}
+
+// checkNominations turns promises by name into those by UID.
+func (w *world) checkNominations() error {
+	for name, pods := range w.promised {
+		n, err := w.findNode(name)
+		if err != nil {
+			return err
+		}
+		for _, p := range w.snap.Pods {
+			if slices.Contains(pods, w.family[p.UID]) {
+				n.Nominated = append(n.Nominated, p.UID)
+			}
+		}
+	}
+	clear(w.promised)
+	return nil
+}
+
+func (w *world) doVolume(l line) error {
+	name, err := l.name()
+	if err != nil {
+		return err
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	class := "wait"
+	claim.Spec.StorageClassName = &class
+	err = l.take(arguments{
+		"class": func(_, v string) error { class = v; return oneOf(v, "wait", "now") },
+		"zone": func(_, v string) error {
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}}
+			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
+			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{expression("zone", v)}},
+			}}}
+			claim.Spec.VolumeName = pv.Name
+			claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+			w.snap.Volumes.Volumes[pv.Name] = pv
+			return nil
+		},
+	})
+	w.snap.Volumes.Claims[types.NamespacedName{Namespace: "default", Name: name}] = claim
+	return err
+}

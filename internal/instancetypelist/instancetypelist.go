@@ -1,0 +1,245 @@
+// Package instancetypelist picks instance types out of what a node class can launch, and prints them: for people who wonder what a
+// node pool could buy, and why it does not buy something else.
+package instancetypelist
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Query says which types are listed, and in what order. The zero Query lists all, by name.
+type Query struct {
+	// Names are patterns of type names as file names have them (m5.*); a type must match one, if there are any.
+	Names []string
+	// Labels must admit the type and at least one of its offerings.
+	Labels requirement.Set
+	// Requests must fit on an empty node.
+	Requests corev1.ResourceList
+	// Available leaves out types that cannot be had at the moment.
+	Available bool
+	// Pool is what a node pool requires. Types and offerings that it rules out are left out, unless Excluded: then they are
+	// listed as unavailable.
+	Pool     requirement.Set
+	Excluded bool
+	Sort     Order
+	// Limit is how many types are listed at most; 0 is any number.
+	Limit int
+}
+
+// Order is what types are sorted by.
+type Order string
+
+// The orders. Equal types, and all by name, are sorted by family and then by size.
+const (
+	ByName   Order = "name"
+	ByPrice  Order = "price" // the lowest of those that can be had; types that cannot be had come last
+	ByCPU    Order = "cpu"
+	ByMemory Order = "memory"
+)
+
+// Orders are all orders.
+func Orders() []Order { return []Order{ByName, ByPrice, ByCPU, ByMemory} }
+
+// Entry is one type of a list.
+type Entry struct {
+	*catalog.InstanceType
+	// Offerings are those that the query asks for.
+	Offerings []catalog.Offering
+	// Why none of the offerings is available; empty if one is.
+	Why string
+}
+
+// List returns what the query asks for of types.
+func (q Query) List(types []*catalog.InstanceType) []Entry {
+	var out []Entry
+	for _, t := range types {
+		if e, ok := q.entry(t); ok {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int { return q.compare(&a, &b) })
+	if q.Limit > 0 && len(out) > q.Limit {
+		out = out[:q.Limit]
+	}
+	return out
+}
+
+func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
+	named := len(q.Names) == 0 || slices.ContainsFunc(q.Names, func(pattern string) bool {
+		ok, _ := path.Match(pattern, t.Name) // Validate has said what is wrong with it
+		return ok
+	})
+	if !named || !q.Labels.Overlaps(t.Requirements) || !fits(q.Requests, t.Allocatable) {
+		return Entry{}, false
+	}
+	excluded := conflict(q.Pool, t.Requirements)
+	if excluded != "" && !q.Excluded {
+		return Entry{}, false
+	}
+	e := Entry{InstanceType: t}
+	for _, o := range t.Offerings {
+		if !q.Labels.Overlaps(o.Requirements) {
+			continue
+		}
+		why := cmp.Or(excluded, conflict(q.Pool, o.Requirements))
+		if why != "" && !q.Excluded {
+			continue
+		}
+		if why != "" {
+			o.Available, o.Why = false, why
+		}
+		e.Offerings = append(e.Offerings, o)
+	}
+	e.Why = whyNone(e.Offerings)
+	return e, len(e.Offerings) > 0 && (e.Why == "" || !q.Available)
+}
+
+func fits(requests, room corev1.ResourceList) bool {
+	for name, asked := range requests {
+		if has := room[name]; asked.Cmp(has) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// conflict says which requirement of a pool rules a set out; empty if none does.
+func conflict(pool, set requirement.Set) string {
+	if pool.Overlaps(set) {
+		return ""
+	}
+	for _, q := range pool.All() {
+		if !requirement.NewSet(q).Overlaps(set) {
+			return "the NodePool requires " + q.String()
+		}
+	}
+	return ""
+}
+
+// whyNone says why nothing of offerings can be had, the most frequent reasons first; empty if something can.
+func whyNone(offerings []catalog.Offering) string {
+	var order []string
+	count := map[string]int{}
+	for _, o := range offerings {
+		if o.Available {
+			return ""
+		}
+		why := cmp.Or(o.Why, "not available")
+		if count[why] == 0 {
+			order = append(order, why)
+		}
+		count[why]++
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return count[b] - count[a] })
+	return strings.Join(order[:min(len(order), 2)], "; ")
+}
+
+func (q Query) compare(a, b *Entry) int {
+	by := 0
+	switch q.Sort {
+	case ByPrice:
+		x, xOK := a.cheapest("")
+		y, yOK := b.cheapest("")
+		switch {
+		case xOK && yOK:
+			by = cmp.Compare(x.Price, y.Price)
+		case xOK:
+			by = -1
+		case yOK:
+			by = 1
+		}
+	case ByCPU:
+		by = a.Capacity.Cpu().Cmp(*b.Capacity.Cpu())
+	case ByMemory:
+		by = a.Capacity.Memory().Cmp(*b.Capacity.Memory())
+	}
+	family := func(e *Entry) string { f, _, _ := strings.Cut(e.Name, "."); return f }
+	return cmp.Or(by, cmp.Compare(family(a), family(b)), a.Capacity.Cpu().Cmp(*b.Capacity.Cpu()), a.Capacity.Memory().Cmp(*b.Capacity.Memory()), cmp.Compare(a.Name, b.Name))
+}
+
+// cheapest is what can be had at the lowest price, of one capacity type or (empty) of any.
+func (e *Entry) cheapest(capacityType string) (lowest catalog.Offering, found bool) {
+	for _, o := range e.Offerings {
+		if o.Available && (capacityType == "" || o.CapacityType == capacityType) && (!found || o.Price < lowest.Price) {
+			lowest, found = o, true
+		}
+	}
+	return lowest, found
+}
+
+// Validate says what is wrong with the query.
+func (q Query) Validate() error {
+	for _, pattern := range q.Names {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("%q is no pattern of instance types, such as m5.large or 'c7*.2xlarge'", pattern)
+		}
+	}
+	if q.Sort != "" && !slices.Contains(Orders(), q.Sort) {
+		return fmt.Errorf("--sort %q: %s are known", q.Sort, join(Orders()))
+	}
+	if q.Limit < 0 {
+		return fmt.Errorf("--limit %d is negative", q.Limit)
+	}
+	return nil
+}
+
+func join[T ~string](list []T) string {
+	texts := make([]string, len(list))
+	for i, t := range list {
+		texts[i] = string(t)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// short are names of labels that everybody knows what is meant by.
+var short = map[string]string{
+	"arch": corev1.LabelArchStable, "os": corev1.LabelOSStable, "zone": corev1.LabelTopologyZone, "zone-id": awsv1.LabelZoneID,
+	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable, "nitro-sandbox": awsv1.LabelNitroSandbox,
+}
+
+// ParseLabels reads a selector as kubectl's -l has it. A key without a domain is one of the labels of instance types: cpu is
+// karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
+func ParseLabels(text string, known requirement.Labels) (requirement.Set, error) {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return requirement.Set{}, err
+	}
+	parts, _ := selector.Requirements()
+	var out []requirement.Requirement
+	for _, p := range parts {
+		key := p.Key()
+		if full, ok := short[key]; ok {
+			key = full
+		} else if !strings.Contains(key, "/") {
+			key = awsv1.Group + "/instance-" + key
+		}
+		if !known.Vocabulary.WellKnown[key] {
+			return requirement.Set{}, fmt.Errorf("%s is no label of instance types", p.Key())
+		}
+		r, err := known.Parse(key, operators[p.Operator()], p.ValuesUnsorted()...)
+		if err != nil {
+			return requirement.Set{}, err
+		}
+		out = append(out, r)
+	}
+	return requirement.NewSet(out...), nil
+}
+
+var operators = map[selection.Operator]corev1.NodeSelectorOperator{
+	selection.In: corev1.NodeSelectorOpIn, selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn,
+	selection.NotIn: corev1.NodeSelectorOpNotIn, selection.NotEquals: corev1.NodeSelectorOpNotIn,
+	selection.Exists: corev1.NodeSelectorOpExists, selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist,
+	selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
+}

@@ -1,0 +1,231 @@
+package instancetypelist
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+)
+
+// Report is a list, and what it is of.
+type Report struct {
+	// Region, NodePool and NodeClass are empty where there is none.
+	Region, NodePool, NodeClass string
+	// Basis says what derived prices come from, and Currency what all are in; empty if nothing is known of it.
+	Basis, Currency string
+	Entries         []Entry
+}
+
+// Names prints the types' names, one a line.
+func (r *Report) Names(w io.Writer) error {
+	var b strings.Builder
+	for i := range r.Entries {
+		fmt.Fprintln(&b, r.Entries[i].Name)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Table prints a line for each type.
+func (r *Report) Table(w io.Writer) error { return r.table(w, false) }
+
+// WideTable prints a line for each type, with everything that there is to say about it.
+func (r *Report) WideTable(w io.Writer) error { return r.table(w, true) }
+
+func (r *Report) table(w io.Writer, wide bool) error {
+	if len(r.Entries) == 0 {
+		_, err := fmt.Fprintln(w, "no instance type is as asked for")
+		return err
+	}
+	columns := []string{"TYPE", "CPU", "MEMORY", "PODS", "ALLOCATABLE", "ZONES", "$/H", "SPOT $/H"}
+	if wide {
+		columns = append(columns, "CAPACITY", "ARCH", "DISK", "OTHER")
+	}
+	reasons := slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.Why != "" })
+	if reasons {
+		columns = append(columns, "UNAVAILABLE")
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(columns, "\t"))
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		row := []string{
+			e.Name, e.Capacity.Cpu().String(), size(*e.Capacity.Memory()), e.Capacity.Pods().String(),
+			cores(*e.Allocatable.Cpu()) + " / " + size(*e.Allocatable.Memory()), e.zones(r.Region),
+			e.price(karpv1.CapacityTypeOnDemand), e.price(karpv1.CapacityTypeSpot),
+		}
+		if wide {
+			arch, _ := e.Requirements.Get(corev1.LabelArchStable).Single()
+			row = append(row, e.capacityTypes(), arch, size(*e.Allocatable.StorageEphemeral()), e.other())
+		}
+		if reasons {
+			row = append(row, e.Why)
+		}
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.footnotes(w)
+}
+
+// footnotes explain prices.
+func (r *Report) footnotes(w io.Writer) error {
+	if r.Basis != "" && slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.derived() }) {
+		if _, err := fmt.Fprintf(w, "\n~ is a derived price, which no list has (%s).\n", r.Basis); err != nil {
+			return err
+		}
+	}
+	if r.Currency != "" && r.Currency != "USD" {
+		_, err := fmt.Fprintf(w, "\nPrices are in %s, not in dollars.\n", r.Currency)
+		return err
+	}
+	return nil
+}
+
+// derived tells whether any price that the table shows is.
+func (e *Entry) derived() bool {
+	return strings.HasPrefix(e.price(karpv1.CapacityTypeOnDemand), derivedMark) || strings.HasPrefix(e.price(karpv1.CapacityTypeSpot), derivedMark)
+}
+
+const derivedMark = "~"
+
+const none = "-"
+
+// size is a number of bytes in GiB, with a digit behind the point where that tells something.
+func size(q resource.Quantity) string {
+	gib := float64(q.Value()) / (1 << 30)
+	digits := 1
+	if gib >= 100 {
+		digits = 0
+	}
+	return strconv.FormatFloat(gib, 'f', digits, 64) + "Gi"
+}
+
+func cores(q resource.Quantity) string {
+	return strconv.FormatFloat(q.AsApproximateFloat64(), 'f', 2, 64)
+}
+
+func (e *Entry) price(capacityType string) string {
+	o, ok := e.cheapest(capacityType)
+	if !ok {
+		return none
+	}
+	mark := ""
+	if o.PriceDerived {
+		mark = derivedMark
+	}
+	return mark + strconv.FormatFloat(o.Price, 'f', 4, 64)
+}
+
+// zones are those that the type can be had in, without the region that they begin with.
+func (e *Entry) zones(region string) string {
+	return list(e.Offerings, func(o *catalog.Offering) string { return strings.TrimPrefix(strings.TrimPrefix(o.Zone, region), "-") })
+}
+
+func (e *Entry) capacityTypes() string {
+	return list(e.Offerings, func(o *catalog.Offering) string { return o.CapacityType })
+}
+
+// list is what can be had of offerings, each thing once, sorted.
+func list(offerings []catalog.Offering, of func(*catalog.Offering) string) string {
+	found := map[string]bool{}
+	for i := range offerings {
+		if offerings[i].Available {
+			found[of(&offerings[i])] = true
+		}
+	}
+	if len(found) == 0 {
+		return none
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ",")
+}
+
+// usual are the resources that have columns of their own.
+var usual = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, awsv1.ResourcePodENI}
+
+// other are the resources that only some types have.
+func (e *Entry) other() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(e.Allocatable)) {
+		if q := e.Allocatable[name]; !slices.Contains(usual, name) {
+			out = append(out, fmt.Sprintf("%s=%s", name, q.String()))
+		}
+	}
+	if len(out) == 0 {
+		return none
+	}
+	return strings.Join(out, ",")
+}
+
+// The JSON of a report.
+type (
+	reportJSON struct {
+		Region        string      `json:"region,omitempty"`
+		NodePool      string      `json:"nodePool,omitempty"`
+		NodeClass     string      `json:"nodeClass,omitempty"`
+		Basis         string      `json:"priceBasis,omitempty"` // of derived prices
+		Currency      string      `json:"currency,omitempty"`
+		InstanceTypes []entryJSON `json:"instanceTypes"`
+	}
+	entryJSON struct {
+		Name        string              `json:"name"`
+		Available   bool                `json:"available"`
+		Why         string              `json:"why,omitempty"` // not available
+		Capacity    corev1.ResourceList `json:"capacity"`
+		Allocatable corev1.ResourceList `json:"allocatable"`
+		// Labels are those that nodes of the type bear, with all values that they may have.
+		Labels    map[string][]string `json:"labels"`
+		Offerings []offeringJSON      `json:"offerings"`
+	}
+	offeringJSON struct {
+		Zone         string `json:"zone"`
+		CapacityType string `json:"capacityType"`
+		Available    bool   `json:"available"`
+		Why          string `json:"why,omitempty"` // not available
+		// Price is per hour; it is left out if none is known.
+		Price float64 `json:"price,omitempty"`
+		// PriceDerived is true of a price that no list has.
+		PriceDerived bool   `json:"priceDerived,omitempty"`
+		Reservation  string `json:"reservation,omitempty"`
+		Partition    string `json:"partition,omitempty"`
+	}
+)
+
+// JSON prints everything, for programs.
+func (r *Report) JSON(w io.Writer) error {
+	out := reportJSON{Region: r.Region, NodePool: r.NodePool, NodeClass: r.NodeClass, Basis: r.Basis, Currency: r.Currency, InstanceTypes: make([]entryJSON, len(r.Entries))}
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		t := entryJSON{
+			Name: e.Name, Available: e.Why == "", Why: e.Why, Capacity: e.Capacity, Allocatable: e.Allocatable,
+			Labels: map[string][]string{}, Offerings: make([]offeringJSON, len(e.Offerings)),
+		}
+		for _, q := range e.Requirements.All() {
+			if values := q.Values(); q.Operator() == corev1.NodeSelectorOpIn && len(values) > 0 {
+				t.Labels[q.Key()] = values
+			}
+		}
+		for j := range e.Offerings {
+			o := &e.Offerings[j]
+			partition, _ := o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Single()
+			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.Why, o.Price, o.PriceDerived, o.ReservationID, partition}
+		}
+		out.InstanceTypes[i] = t
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(out)
+}

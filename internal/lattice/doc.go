@@ -1,2 +1,0 @@
-// Package lattice holds, as a test, the direction of imports in this repository.
-package lattice

@@ -31,7 +31,7 @@ func TestAskingForRoomAllocatesNothing(t *testing.T) {
 	s := enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...)
 	s.Nodes = append(s.Nodes, enginetest.Node("n1", "general"), enginetest.Node("n2", "general"))
 	sv := newSolver(s)
-	sv.placeAll(sv.begin(sv.compile(nil)))
+	sv.placeAll(sv.startRun(sv.compile(nil)))
 	if len(sv.bins) == 0 {
 		t.Fatal("there is no bin to ask")
 	}
@@ -39,7 +39,7 @@ func TestAskingForRoomAllocatesNothing(t *testing.T) {
 	for _, c := range sv.classes {
 		for _, b := range sv.bins {
 			if n := testing.AllocsPerRun(10, func() {
-				if _, why := sv.grow(b, c, c.shapes[0], thrifty); why == nil {
+				if _, why := sv.grow(b, c, c.levels[0], ceilingEnforced); why == nil {
 					yes++
 				} else {
 					no++
@@ -49,7 +49,7 @@ func TestAskingForRoomAllocatesNothing(t *testing.T) {
 			}
 		}
 		for _, n := range sv.nodes {
-			if allocated := testing.AllocsPerRun(10, func() { sv.joins(n, c, c.shapes[0]) }); allocated > 0 {
+			if allocated := testing.AllocsPerRun(10, func() { sv.canJoin(n, c, c.levels[0]) }); allocated > 0 {
 				t.Errorf("asking node %s for a pod of %s allocates %v times", n.src.Name, c.pod.Name, allocated)
 			}
 		}

@@ -23,7 +23,7 @@ func nameIn(namespace, name string) types.NamespacedName {
 }
 
 // market is a catalog by the name under which benchmarks report it.
-func market(tb testing.TB, name string) []*catalog.InstanceType {
+func catalogNamed(tb testing.TB, name string) []*catalog.InstanceType {
 	tb.Helper()
 	switch name {
 	case "ec2-od", "ec2-spot":
@@ -41,7 +41,7 @@ func market(tb testing.TB, name string) []*catalog.InstanceType {
 }
 
 // workloadWorld is a workload of n pods over a catalog.
-func workloadWorld(kind string, n int, seed uint64, list []*catalog.InstanceType, daemons bool) *snapshot.Snapshot {
+func workloadSnapshot(kind string, n int, seed uint64, list []*catalog.InstanceType, daemons bool) *snapshot.Snapshot {
 	s, err := workload.World(kind, n, seed, list, daemons)
 	if err != nil {
 		panic(err) // a test that names no workload
@@ -78,8 +78,8 @@ func BenchmarkSolve(b *testing.B) {
 }
 
 func solve(b *testing.B, kind, name string, n int) {
-	list := market(b, name)
-	s := workloadWorld(kind, n, 1, list, true)
+	list := catalogNamed(b, name)
+	s := workloadSnapshot(kind, n, 1, list, true)
 	runtime.GC()
 	var p schedule.Plan
 	b.ReportAllocs()
@@ -97,7 +97,7 @@ func solve(b *testing.B, kind, name string, n int) {
 	}
 	comparable, ours, cost := s, perPlan, p.Stats.HourlyCost
 	if n > fullBaseline {
-		comparable = workloadWorld(kind, fullBaseline, 1, list, true)
+		comparable = workloadSnapshot(kind, fullBaseline, 1, list, true)
 		start := time.Now()
 		cost = schedule.Solve(comparable, schedule.Budget{}).Stats.HourlyCost
 		ours = time.Since(start).Seconds()
@@ -129,7 +129,7 @@ func BenchmarkFirstLaunch(b *testing.B) {
 		{"diverse", "synthetic-400"}, {"replicas", "ec2-od"}, {"batch", "ec2-spot"}, {"prefs", "synthetic-400"}, {"volumes", "ec2-spot"}, {"multi-pool", "ec2-spot"},
 	} {
 		b.Run(fmt.Sprintf("%s-30000/%s", c.kind, c.market), func(b *testing.B) {
-			s := workloadWorld(c.kind, 30000, 1, market(b, c.market), true)
+			s := workloadSnapshot(c.kind, 30000, 1, catalogNamed(b, c.market), true)
 			for b.Loop() {
 				if p := schedule.Solve(s, schedule.Budget{}); len(p.Launches) == 0 {
 					b.Fatal("nothing to launch")

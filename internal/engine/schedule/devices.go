@@ -37,10 +37,10 @@ func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason)
 	return claims, nil
 }
 
-// openDevices finds what devices a run can give out: pods to be placed, and those on nodes that go, give back theirs.
-func (sv *solver) openDevices(queue []*queued) {
+// findFreeDevices finds what devices a run can give out: pods to be placed, and those on nodes that go, give back theirs.
+func (sv *solver) findFreeDevices(queue []*queuedPod) {
 	sv.devices = nil
-	if !slices.ContainsFunc(queue, func(q *queued) bool { return len(q.class.devices) > 0 }) {
+	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.devices) > 0 }) {
 		return
 	}
 	leaving := map[types.UID]bool{}
@@ -48,7 +48,7 @@ func (sv *solver) openDevices(queue []*queued) {
 		leaving[q.pod.UID] = true
 	}
 	for _, n := range sv.nodes {
-		if n.gone || n.src.Deleting {
+		if n.removed || n.src.Deleting {
 			for _, pod := range n.src.Pods {
 				leaving[pod.UID] = true
 			}
@@ -94,16 +94,16 @@ func (sv *solver) typeOf(n *node) *catalog.InstanceType {
 }
 
 // furnished tells whether a node has devices for the pods of the class, and if not, whether it never will in this run.
-func (sv *solver) furnished(n *node, c *class) (ok, never bool) {
+func (sv *solver) hasDevices(n *node, c *class) (ok, never bool) {
 	if len(c.devices) == 0 {
 		return true, false
 	}
 	_, err := sv.devices.Find(c.devices, sv.site(n))
-	return err == nil, !c.shares()
+	return err == nil, !c.sharesDevices()
 }
 
-// furnishNode takes devices for a pod that was placed on the node. One that keeps its place whatever else has changed may find none.
-func (sv *solver) furnishNode(n *node, c *class, pod *corev1.Pod) {
+// allocateNodeDevices takes devices for a pod that was placed on the node. One that keeps its place whatever else has changed may find none.
+func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 	if len(c.devices) == 0 {
 		return
 	}
@@ -114,18 +114,18 @@ func (sv *solver) furnishNode(n *node, c *class, pod *corev1.Pod) {
 }
 
 // furnish settles the bin on each way of giving the pod its devices, until one holds.
-func (sv *solver) furnish(b *bin, a ask, on *candidates) (growth, *refusal) {
+func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
 	if len(a.c.devices) == 0 {
-		return sv.settle(b, a, on)
+		return sv.chooseDomains(b, a, cands)
 	}
-	ways, _ := sv.ways(b, a.c, on)
-	last := &refusal{Devices, !a.c.shares()}
-	for _, w := range ways {
-		with := sv.equipped(on, w)
+	options, _ := sv.deviceOptions(b, a.c, cands)
+	last := &refusal{Devices, !a.c.sharesDevices()}
+	for _, w := range options {
+		with := sv.withDevices(cands, w)
 		if with == nil {
 			continue
 		}
-		g, why := sv.settle(b, a, with)
+		g, why := sv.chooseDomains(b, a, with)
 		if why == nil {
 			g.devices = &w
 			return g, nil
@@ -136,29 +136,29 @@ func (sv *solver) furnish(b *bin, a ask, on *candidates) (growth, *refusal) {
 }
 
 // shares tells whether others may use claims of the pods, too: these may get devices with them. What is taken stays taken.
-func (c *class) shares() bool {
+func (c *class) sharesDevices() bool {
 	return slices.ContainsFunc(c.devices, func(d snapshot.DeviceClaim) bool { return !d.Own })
 }
 
 // equipped are the candidates from which the devices of a way can be used; nil if there are none.
-func (sv *solver) equipped(on *candidates, w way) *candidates {
-	if !on.reqs.Compatible(w.asks, sv.s.Labels.WellKnown) {
+func (sv *solver) withDevices(cands *candidates, w deviceOption) *candidates {
+	if !cands.reqs.Compatible(w.reqs, sv.s.Labels.WellKnown) {
 		return nil
 	}
-	if reqs := on.reqs.Intersect(sv.lasting(on, w.asks)); !reqs.Equal(on.reqs) {
-		return sv.candidates(on.t, reqs)
+	if reqs := cands.reqs.Intersect(sv.claimRequirements(cands, w.reqs)); !reqs.Equal(cands.reqs) {
+		return sv.candidates(cands.t, reqs)
 	}
-	return on
+	return cands
 }
 
-// equippedFirst are the candidates of the first way of giving the pods of a class their devices in the bin; nil if there is none.
-func (sv *solver) equippedFirst(b *bin, c *class, on *candidates) *candidates {
+// withFirstDevices are the candidates of the first way of giving the pods of a class their devices in the bin; nil if there is none.
+func (sv *solver) withFirstDevices(b *bin, c *class, cands *candidates) *candidates {
 	if len(c.devices) == 0 {
-		return on
+		return cands
 	}
-	ways, _ := sv.ways(b, c, on)
-	for _, w := range ways {
-		if with := sv.equipped(on, w); with != nil {
+	options, _ := sv.deviceOptions(b, c, cands)
+	for _, w := range options {
+		if with := sv.withDevices(cands, w); with != nil {
 			return with
 		}
 	}
@@ -166,9 +166,9 @@ func (sv *solver) equippedFirst(b *bin, c *class, on *candidates) *candidates {
 }
 
 // way is devices for a pod in a new node: the same ones outside of the node, whichever of the types it becomes.
-type way struct {
+type deviceOption struct {
 	// asks is what the node must be like.
-	asks   requirement.Set
+	reqs   requirement.Set
 	claims []snapshot.DeviceClaim
 	grants []snapshot.DeviceGrant
 	// drivers are those of devices that come with the node, by the name of its type.
@@ -176,12 +176,12 @@ type way struct {
 }
 
 // ways are the ways of giving a pod its devices in a bin, what is cheapest first; the error says why there are none.
-func (sv *solver) ways(b *bin, c *class, on *candidates) ([]way, error) {
-	var out []way
+func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOption, error) {
+	var out []deviceOption
 	var types [][]string
 	var none, nearest error
-	for _, look := range sv.looks(on) {
-		site := snapshot.DeviceSite{Node: host(b.index), Labels: look.labels, Type: look.typ}
+	for _, look := range sv.deviceViews(cands) {
+		site := snapshot.DeviceSite{Node: hostName(b.index), Labels: look.labels, Type: look.typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)
@@ -190,14 +190,14 @@ func (sv *solver) ways(b *bin, c *class, on *candidates) ([]way, error) {
 			}
 			continue
 		}
-		i := slices.IndexFunc(out, func(w way) bool { return w.grants[0].Outside == g.Outside })
+		i := slices.IndexFunc(out, func(w deviceOption) bool { return w.grants[0].Outside == g.Outside })
 		if i < 0 {
 			asks, err := sv.s.Labels.FromExpressions(g.Reach)
 			if err != nil {
 				none = cmp.Or(none, err)
 				continue
 			}
-			i, out, types = len(out), append(out, way{asks: asks, claims: c.devices, drivers: map[string][]string{}}), append(types, nil)
+			i, out, types = len(out), append(out, deviceOption{reqs: asks, claims: c.devices, drivers: map[string][]string{}}), append(types, nil)
 		}
 		w := &out[i]
 		w.grants, types[i] = append(w.grants, g), append(types[i], look.types...)
@@ -209,14 +209,14 @@ func (sv *solver) ways(b *bin, c *class, on *candidates) ([]way, error) {
 	}
 	for i := range out {
 		if len(out[i].drivers) > 0 {
-			out[i].asks = out[i].asks.With(requirement.In(corev1.LabelInstanceTypeStable, types[i]...))
+			out[i].reqs = out[i].reqs.With(requirement.In(corev1.LabelInstanceTypeStable, types[i]...))
 		}
 	}
 	return out, cmp.Or(nearest, none)
 }
 
 // look is new nodes that are alike as far as devices go.
-type look struct {
+type deviceView struct {
 	key    string
 	labels map[string]string
 	// typ is nil if none of types comes with devices; otherwise it is the only one.
@@ -224,46 +224,46 @@ type look struct {
 	types []string
 }
 
-// maxLooks bounds how many values of labels are told apart in one type's offering.
-const maxLooks = 64
+// maxDeviceViews bounds how many values of labels are told apart in one type's offering.
+const maxDeviceViews = 64
 
 // looks are the different nodes that candidates can become as devices see them, what is cheapest first.
-func (sv *solver) looks(on *candidates) []look {
-	if on.looks != nil {
-		return on.looks
+func (sv *solver) deviceViews(cands *candidates) []deviceView {
+	if cands.deviceViews != nil {
+		return cands.deviceViews
 	}
 	keys := sv.s.Devices.Labels()
 	at := map[string]int{}
-	for _, cand := range on.list {
-		it := on.t.types[cand.t].InstanceType
+	for _, cand := range cands.list {
+		it := cands.t.types[cand.t].InstanceType
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
-			if !o.Available || !on.reqs.Overlaps(o.Requirements) {
+			if !o.Available || !cands.reqs.Overlaps(o.Requirements) {
 				continue
 			}
-			for _, l := range sv.labelled(on.reqs, it, o.Requirements, keys) {
+			for _, l := range sv.labelCombinations(cands.reqs, it, o.Requirements, keys) {
 				if len(it.DeviceSlices) > 0 {
 					l.typ = it
 					l.key = it.Name + "/" + l.key
 				}
 				k, known := at[l.key]
 				if !known {
-					k = len(on.looks)
+					k = len(cands.deviceViews)
 					at[l.key] = k
-					on.looks = append(on.looks, l)
+					cands.deviceViews = append(cands.deviceViews, l)
 				}
-				if types := &on.looks[k].types; !slices.Contains(*types, it.Name) {
+				if types := &cands.deviceViews[k].types; !slices.Contains(*types, it.Name) {
 					*types = append(*types, it.Name)
 				}
 			}
 		}
 	}
-	return on.looks
+	return cands.deviceViews
 }
 
 // labelled spells out the values that the labels can have on a node of an offering.
-func (sv *solver) labelled(reqs requirement.Set, it *catalog.InstanceType, offering requirement.Set, keys []string) []look {
-	out := []look{{labels: map[string]string{}}}
+func (sv *solver) labelCombinations(reqs requirement.Set, it *catalog.InstanceType, offering requirement.Set, keys []string) []deviceView {
+	out := []deviceView{{labels: map[string]string{}}}
 	for _, raw := range keys {
 		key := sv.s.Labels.Normalize(raw)
 		if key == corev1.LabelHostname {
@@ -278,26 +278,26 @@ func (sv *solver) labelled(reqs requirement.Set, it *catalog.InstanceType, offer
 		if r.Operator() != corev1.NodeSelectorOpIn {
 			continue
 		}
-		var next []look
+		var next []deviceView
 		for _, l := range out {
 			for _, v := range r.Values() {
 				labels := maps.Clone(l.labels)
 				labels[raw] = v
-				next = append(next, look{key: l.key + raw + "=" + v + ",", labels: labels})
+				next = append(next, deviceView{key: l.key + raw + "=" + v + ",", labels: labels})
 			}
 		}
-		out = next[:min(len(next), maxLooks)]
+		out = next[:min(len(next), maxDeviceViews)]
 	}
 	return out
 }
 
-// furnishBin takes the devices that a growth counts on.
-func (sv *solver) furnishBin(b *bin, pod *corev1.Pod, g growth) {
+// allocateBinDevices takes the devices that a growth counts on.
+func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
 	if g.devices == nil {
 		return
 	}
 	sv.devices = sv.devices.With(g.devices.claims, g.devices.grants...)
-	b.ways = append(b.ways, g.devices)
+	b.deviceOptions = append(b.deviceOptions, g.devices)
 	b.devices = append(b.devices, DeviceUse{pod, g.devices.claims, g.devices.grants})
 }
 
@@ -306,7 +306,7 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 	count := map[string]int{}
 	for _, it := range types {
 		seen := map[string]bool{}
-		for _, w := range b.ways {
+		for _, w := range b.deviceOptions {
 			for _, d := range w.drivers[it.Name] {
 				if !seen[d] {
 					seen[d] = true
@@ -324,17 +324,17 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 	return out
 }
 
-// sayDevices says why no new node of the pool has devices for the pods.
-func (e *explainer) sayDevices(q *question, l lift) string {
-	t := e.template(q.t, l)
-	on, why := e.sv.narrow(e.sv.candidates(t, t.reqs), e.sv.wish(q.asked(l)))
+// describeDevices says why no new node of the pool has devices for the pods.
+func (e *explainer) describeDevices(q *probeCase, l waiver) string {
+	t := e.template(q.template, l)
+	cands, why := e.sv.narrow(e.sv.candidates(t, t.reqs), e.sv.internSet(q.requirements(l)))
 	if why != nil {
 		return "no instance type of the pool has devices for its resource claims"
 	}
-	_, err := e.sv.ways(e.sv.newBin(t), q.c, on)
+	_, err := e.sv.deviceOptions(e.sv.newBin(t), q.class, cands)
 	if err == nil {
-		names := make([]string, len(q.c.devices))
-		for i, d := range q.c.devices {
+		names := make([]string, len(q.class.devices))
+		for i, d := range q.class.devices {
 			names[i] = fmt.Sprintf("%q", d.Name)
 		}
 		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"

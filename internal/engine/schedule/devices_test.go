@@ -26,7 +26,7 @@ func claims(spec, main, first bool) func(*corev1.Pod) {
 
 func TestResourceClaims(t *testing.T) {
 	refused := []string{"no place (ResourceClaims): a"}
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 244: in a container", world(Pod("a", claims(false, true, false))), refused},
 		{"row 244: in an init container", world(Pod("a", claims(false, false, true))), refused},
 		{"row 244: in both", world(Pod("a", claims(true, true, true))), refused},

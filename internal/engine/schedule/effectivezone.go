@@ -18,14 +18,14 @@ const (
 
 // effectiveZones counts the pending pods by the zone that what they insist on leaves them, before anything is placed.
 // Preferences do not count, for they would be given up.
-func effectiveZones(queue []*queued) map[string]int {
+func effectiveZones(queue []*queuedPod) map[string]int {
 	out := map[string]int{}
-	zones := map[*kind]string{}
-	var last *kind // the queue has equals side by side
+	zones := map[*constraintClass]string{}
+	var last *constraintClass // the queue has equals side by side
 	var zone string
 	for _, q := range queue {
-		k := q.class.kind
-		if len(k.refused) > 0 || q.pod.Status.Phase != corev1.PodPending {
+		k := q.class.constraintClass
+		if len(k.invalid) > 0 || q.pod.Status.Phase != corev1.PodPending {
 			continue
 		}
 		if k != last {
@@ -41,20 +41,20 @@ func effectiveZones(queue []*queued) map[string]int {
 	return out
 }
 
-func effectiveZone(k *kind) string {
+func effectiveZone(k *constraintClass) string {
 	const key = corev1.LabelTopologyZone
-	own, volumes := ownZones(k.node), make([]requirement.Requirement, 0, len(k.volumes))
+	own, volumes := zoneAlternatives(k.node), make([]requirement.Requirement, 0, len(k.volumes))
 	for _, alt := range k.volumes {
 		volumes = append(volumes, alt.set.Get(key))
 	}
-	candidates, constrained := listed(own)
+	candidates, constrained := listedValues(own)
 	if !constrained {
-		candidates, constrained = listed(volumes)
+		candidates, constrained = listedValues(volumes)
 	}
 	has := func(alternatives []requirement.Requirement, zone string) bool {
 		return slices.ContainsFunc(alternatives, func(r requirement.Requirement) bool { return r.Has(zone) })
 	}
-	for _, v := range k.views(k.shapes[len(k.shapes)-1]) {
+	for _, v := range k.views(k.levels[len(k.levels)-1]) {
 		if v.g.key != key {
 			continue
 		}
@@ -84,8 +84,8 @@ func effectiveZone(k *kind) string {
 	return FlexibleZone
 }
 
-// ownZones are the alternatives of what the pod requires of its zone.
-func ownZones(node requirement.Pod) []requirement.Requirement {
+// zoneAlternatives are the alternatives of what the pod requires of its zone.
+func zoneAlternatives(node requirement.Pod) []requirement.Requirement {
 	own := node.Selector.Get(corev1.LabelTopologyZone)
 	if len(node.Required) == 0 {
 		return []requirement.Requirement{own}
@@ -98,7 +98,7 @@ func ownZones(node requirement.Pod) []requirement.Requirement {
 }
 
 // listed are the values that alternatives allow, if each of them lists some.
-func listed(alternatives []requirement.Requirement) (values []string, ok bool) {
+func listedValues(alternatives []requirement.Requirement) (values []string, ok bool) {
 	for _, r := range alternatives {
 		switch r.Operator() {
 		case corev1.NodeSelectorOpIn:

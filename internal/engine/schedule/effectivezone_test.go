@@ -14,9 +14,9 @@ import (
 func TestEffectiveZones(t *testing.T) {
 	web := func(edit ...func(*corev1.Pod)) *corev1.Pod { return Pod("web", app("web", edit...)...) }
 	in3 := func(p *corev1.Pod, of string) *snapshot.Snapshot {
-		return withNodes(world(p), Node("n1", "general", full, holding(1, of)), Node("n2", "general", full, inZone("z2"), holding(1, of)))
+		return withNodes(world(p), Node("n1", "general", full, runningPods(1, of)), Node("n2", "general", full, inZone("z2"), runningPods(1, of)))
 	}
-	one := func(p *corev1.Pod, zones ...string) *snapshot.Snapshot {
+	oneReserved := func(p *corev1.Pod, zones ...string) *snapshot.Snapshot {
 		Claims("data")(p)
 		return storage(world(p), disk{name: "data", volume: volumeIn(zoned(zones...))})
 	}
@@ -30,23 +30,23 @@ func TestEffectiveZones(t *testing.T) {
 		{"alternatives of one zone", world(web(Needs(Expr(Zone, in, "z2")), Needs(Expr(Zone, in, "z2"), Expr(Arch, in, "arm64")))), "z2"},
 		{"alternatives, one of which says nothing", world(web(Needs(Expr(Zone, in, "z2")), Needs(Expr(Arch, in, "amd64")))), "flexible"},
 		{"contradictory zones", world(web(Selects(Zone, "z2"), Needs(Expr(Zone, in, "z1")))), "none"},
-		{"row 255: a volume of two zones", one(web(), "z1", "z2"), "flexible"},
-		{"row 255: of one", one(web(), "z2"), "z2"},
-		{"row 255: of another than the selector's", one(web(Selects(Zone, "z1")), "z2"), "none"},
-		{"of two, the pod excludes one", one(web(Needs(Expr(Zone, notIn, "z1"))), "z1", "z2"), "z2"},
+		{"row 255: a volume of two zones", oneReserved(web(), "z1", "z2"), "flexible"},
+		{"row 255: of one", oneReserved(web(), "z2"), "z2"},
+		{"row 255: of another than the selector's", oneReserved(web(Selects(Zone, "z1")), "z2"), "none"},
+		{"of two, the pod excludes one", oneReserved(web(Needs(Expr(Zone, notIn, "z1"))), "z1", "z2"), "z2"},
 		{"a volume that may be anywhere", storage(world(web(Claims("data"))), disk{name: "data", class: "wait"}), "flexible"},
 		{"row 256: a preference", world(web(Prefers(1, Expr(Zone, in, "z1")))), "flexible"},
-		{"row 257: near what is in z1", withNodes(world(web(Near(Zone, "db"))), Node("n", "general", full, holding(1, "db"))), "z1"},
+		{"row 257: near what is in z1", withNodes(world(web(Near(Zone, "db"))), Node("n", "general", full, runningPods(1, "db"))), "z1"},
 		{"row 257: apart from what is in z1 and z2", in3(web(Apart(Zone, "db")), "db"), "z3"},
 		{"row 257: a spread leaves z3", in3(web(Spread(Zone, 1, "web")), "web"), "z3"},
-		{"of the zones that a spread leaves, the volume's", one(web(Spread(Zone, 1, "web")), "z2"), "z2"},
+		{"of the zones that a spread leaves, the volume's", oneReserved(web(Spread(Zone, 1, "web")), "z2"), "z2"},
 		{"a soft spread leaves all", in3(web(Spread(Zone, 1, "web", anyway)), "web"), "flexible"},
 		{"the first of its family chooses", world(web(Near(Zone, "web"))), "flexible"},
 		{"row 258: near nobody", world(web(Near(Zone, "db"))), "none"},
-		{"row 258: apart from what is everywhere", withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), holding(1, "db"))), "none"},
+		{"row 258: apart from what is everywhere", withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), runningPods(1, "db"))), "none"},
 		{
 			"row 258: minDomains beyond the zones there are",
-			withNodes(World(pool(Require(Zone, in, "z1", "z2")), web(Spread(Zone, 1, "web", minDomains(3)))), Node("n1", "general", full, holding(1, "web")), Node("n2", "general", full, inZone("z2"), holding(1, "web"))),
+			withNodes(World(pool(Require(Zone, in, "z1", "z2")), web(Spread(Zone, 1, "web", minDomains(3)))), Node("n1", "general", full, runningPods(1, "web")), Node("n2", "general", full, inZone("z2"), runningPods(1, "web"))),
 			"none",
 		},
 		{"others keep it out of all zones but z3", withNodes(world(web()), Node("n1", "general", full, declaring("web")), Node("n2", "general", full, inZone("z2"), declaring("web"))), "z3"},

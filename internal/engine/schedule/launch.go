@@ -21,29 +21,29 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
 	l := Launch{
 		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
-		Requirements: b.on.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
+		Requirements: b.cands.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
 	}
 	all, blocked := []candidate(nil), t.conflictingGroups(b.ports, nil)
-	if b.seat == 0 {
-		sv.fits = sv.appendFitting(sv.fits[:0], b, growth{on: b.on, first: b.first}, b.total, blocked)
-		all = sv.fits
+	if b.reservation == 0 {
+		sv.fittingBuf = sv.fitting(sv.fittingBuf[:0], fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, blocked})
+		all = sv.fittingBuf
 	} else {
-		all = sv.seated(b, blocked)
+		all = sv.reservationTypes(b, blocked)
 	}
-	sv.widen(b, all)
-	types := sv.kept[:0]
+	sv.reserveLimitsForAll(b, all)
+	types := sv.launchBuf[:0]
 	for _, cand := range all {
 		// Any of the types may be what is launched, so none may count more against limits than was reserved.
-		if t.types[cand.t].capacity.within(b.reserved) {
+		if t.types[cand.t].capacity.within(b.reservedLimits) {
 			types = append(types, cand)
 		}
 	}
-	sv.kept = types
-	types, l.Requirements = sv.certain(b, types, l.Requirements)
-	types, held := sv.unseat(b, all, types[:min(len(types), MaxInstanceTypes)])
-	if missed, _ := t.minima(l.Requirements, types); len(missed) > 0 {
+	sv.launchBuf = types
+	types, l.Requirements = sv.keepUnambiguous(b, types, l.Requirements)
+	types, reserved := sv.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
+	if missed, _ := t.minValuesShortfall(l.Requirements, types); len(missed) > 0 {
 		if !sv.bestEffort {
-			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: explainMinima(l.Requirements, missed)}
+			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(l.Requirements, missed)}
 		}
 		l.MinValuesRelaxed = true
 	}
@@ -51,16 +51,16 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	l.InstanceTypes = make([]*catalog.InstanceType, 0, len(types))
 	for _, cand := range types {
 		l.InstanceTypes = t.addVariant(l.InstanceTypes, t.types[cand.t].InstanceType)
-		if g := t.types[cand.t].group; !slices.Contains(groups, g) {
+		if g := t.types[cand.t].daemonGroup; !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
-	l.Requirements = sv.committed(&l, held)
+	l.Requirements = sv.restrictToReservations(&l, reserved)
 	l.Drivers, l.Devices = b.drivers(l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
-	for _, h := range b.held {
-		all := h.c.list.DeepCopy() // which the class keeps
+	for _, h := range b.contents {
+		all := h.class.resourceList.DeepCopy() // which the class keeps
 		for name, q := range all {
 			q.Mul(int64(h.n))
 			all[name] = q
@@ -72,12 +72,12 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 
 // widen reserves what limits have left for the bin's larger types, so that a launch that fails for want of the
 // smallest has others to fall back on.
-func (sv *solver) widen(b *bin, types []candidate) {
+func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
 	t := b.t
 	for _, cand := range types {
-		grown := b.reserved.max(t.types[cand.t].capacity)
-		if more := grown.minus(b.reserved); more.within(t.left) {
-			t.left, b.reserved = t.left.minus(more), grown
+		grown := b.reservedLimits.max(t.types[cand.t].capacity)
+		if more := grown.minus(b.reservedLimits); more.within(t.limitLeft) {
+			t.limitLeft, b.reservedLimits = t.limitLeft.minus(more), grown
 		}
 	}
 }
@@ -86,10 +86,10 @@ func (sv *solver) widen(b *bin, types []candidate) {
 // groups, only of resources that all of them take.
 func leastOverhead(t *template, groups []int) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	maps.Copy(out, t.groups[groups[0]].requests)
+	maps.Copy(out, t.daemonGroups[groups[0]].requests)
 	for _, g := range groups[1:] {
 		for name, least := range out {
-			q, ok := t.groups[g].requests[name]
+			q, ok := t.daemonGroups[g].requests[name]
 			switch {
 			case !ok:
 				delete(out, name)
@@ -117,16 +117,16 @@ func (l *Launch) CapacityTypes() []string {
 // ClaimRequirements spells the requirements of the NodeClaim to create, sorted by key: those of the launch, with
 // the instance types by name (cheapest first) and the capacity types that can be had.
 func (l *Launch) ClaimRequirements() []karpv1.Requirement {
-	asked := l.Requirements.Get(karpv1.LabelCapacityType)
-	kinds := l.CapacityTypes()
-	if len(kinds) < asked.MinValues() {
+	capacityTypes := l.Requirements.Get(karpv1.LabelCapacityType)
+	allowed := l.CapacityTypes()
+	if len(allowed) < capacityTypes.MinValues() {
 		// minValues counts what types come as, wherever and whenever; a list shorter than it would be invalid.
 		for _, it := range l.InstanceTypes {
-			kinds = append(kinds, it.Requirements.Get(karpv1.LabelCapacityType).Values()...)
+			allowed = append(allowed, it.Requirements.Get(karpv1.LabelCapacityType).Values()...)
 		}
-		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !asked.Has(kind) })
+		allowed = slices.DeleteFunc(allowed, func(capacityType string) bool { return !capacityTypes.Has(capacityType) })
 	}
-	capacity := requirement.In(karpv1.LabelCapacityType, kinds...).WithMinValues(asked.MinValues())
+	capacity := requirement.In(karpv1.LabelCapacityType, allowed...).WithMinValues(capacityTypes.MinValues())
 	out := l.Requirements.Replace(capacity).Without(corev1.LabelInstanceTypeStable).API()
 	types := karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn}
 	for _, it := range l.InstanceTypes {

@@ -27,7 +27,7 @@ type node struct {
 	placed   []*corev1.Pod
 	devices  []DeviceUse // of placed
 	// gone nodes do not exist in the question at hand.
-	gone bool
+	removed bool
 	// before is what a run found, once it has touched the node.
 	before              nodeState
 	touched, ownVolumes bool
@@ -63,7 +63,7 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 	n.limits = sv.volumeLimits(src)
 	running := make(vec, len(sv.axes.names))
 	for _, pod := range src.Pods {
-		if snapshot.Terminal(pod) || sv.simulated[pod.UID] {
+		if snapshot.Terminal(pod) || sv.pending[pod.UID] {
 			continue
 		}
 		v := sv.axes.vec(snapshot.Requests(pod))
@@ -135,45 +135,45 @@ func (n *node) attachable(list []attachment) bool {
 }
 
 // joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
-func (sv *solver) joins(n *node, c *class, sh *shape) (ok, never bool) {
+func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never bool) {
 	sv.steps++
-	if !n.open || n.gone {
+	if !n.open || n.removed {
 		return false, true
 	}
-	if _, blocked := snapshot.Untolerated(sh.tolerations, n.src.Taints); blocked {
+	if _, blocked := snapshot.Untolerated(level.tolerations, n.src.Taints); blocked {
 		return false, true
 	}
 	if !c.requests.fits(n.free) || c.clashes(n.ports) || !n.attachable(c.attached) {
 		return false, true
 	}
-	if !n.labels.Compatible(sh.full, nil) {
+	if !n.labels.Compatible(level.full, nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt wish) bool { return n.labels.Compatible(alt.set, nil) }) {
+	if !slices.ContainsFunc(c.volumes, func(alt internedSet) bool { return n.labels.Compatible(alt.set, nil) }) {
 		return false, true
 	}
-	views := c.views(sh)
-	sv.steps += len(views) + sh.size()
+	views := c.views(level)
+	sv.steps += len(views) + level.labelSteps()
 	for _, v := range views {
 		domain, has := n.domain(v.g.key)
-		if !has && v.keepsApart() && (n.src.Initialized || v.g.kind == inverse && v.g.deserted()) {
+		if !has && v.keepsApart() && (n.src.Initialized || v.g.typ == inverse && v.g.empty()) {
 			continue // outside all domains there is nobody to keep away from, nor where nobody who declares it has a place
 		}
 		if !has || !v.allows(domain) {
-			return false, v.forGood()
+			return false, v.permanent()
 		}
 	}
-	return sv.furnished(n, c)
+	return sv.hasDevices(n, c)
 }
 
 // join places the pod on the node and counts it there.
 func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
-	sv.furnishNode(n, c, pod)
+	sv.allocateNodeDevices(n, c, pod)
 	if n.free != nil {
 		n.free = n.free.minus(c.requests)
 	}
-	c.joined++
+	c.onExisting++
 	n.ports = append(n.ports, c.ports...)
 	if len(c.attached) > 0 {
 		sv.touchVolumes(n)
@@ -196,10 +196,10 @@ func (sv *solver) countOn(n *node, g *group) {
 	domain, ok := n.domain(g.key)
 	switch {
 	case ok:
-		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.sure(n.labels, nil, sv.s.Labels.WellKnown))
+		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.certain(n.labels, nil, sv.s.Labels.WellKnown))
 	case n.src.Launched || n.src.Claim == "": // the node has no such label
-	case g.kind == spread || g.kind == affinity:
-		g.floating += btoi(len(sv.domainsOf(g, n.labels)) > 0)
+	case g.typ == spread || g.typ == affinity:
+		g.undecided += btoi(len(sv.domainsOf(g, n.labels)) > 0)
 	default:
 		for _, d := range sv.domainsOf(g, n.labels) {
 			g.counts[d]++

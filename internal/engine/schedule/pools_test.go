@@ -30,7 +30,7 @@ const (
 func TestPools(t *testing.T) {
 	replicas := int64(2)
 	static := Pool("static", Types(), func(p *np) { p.Spec.Replicas = &replicas })
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 7: no pool", World(nil, Pod("a")), []string{"no place (NoNodePools): a"}},
 		{"row 8: only a static pool", World([]snapshot.Pool{static}, Pod("a")), []string{"no place (NoNodePools): a"}},
 		{"row 9: static and dynamic pool", World([]snapshot.Pool{static, Pool("dynamic", Types())}, Pod("a")), []string{"dynamic m.small: a"}},
@@ -87,7 +87,7 @@ func TestRequirements(t *testing.T) {
 		return Pod("a", Needs(Expr("team", op, values...)))
 	}
 	defined := func(p *corev1.Pod) *snapshot.Snapshot { return World(pool(TemplateLabel("team", "x")), p) }
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 28: a pool's label does not stand in the way", defined(Pod("a")), []string{"general m.small: a"}},
 		{"row 29: another value", defined(Pod("a", Selects("team", "other"))), []string{"no place (Requirements): a"}},
 		{"row 30: undefined key, selector", world(Pod("a", Selects("team", "x"))), []string{"no place (Requirements): a"}},
@@ -208,7 +208,7 @@ func TestIntegerLabelsNarrowTypes(t *testing.T) {
 	labelled := func(op corev1.NodeSelectorOperator, v string, more ...func(*np)) *snapshot.Snapshot {
 		return World([]snapshot.Pool{Pool("general", types, append(more, Require(cores, op, v))...)}, Pod("a"))
 	}
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 44: Gt", labelled(gt, "2"), []string{"general m.large: a"}},
 		{"row 44: Gte", labelled(karpv1.OperatorGte, "2"), []string{"general m.medium: a"}},
 		{"row 44: Lt", labelled(lt, "2"), []string{"general m.small: a"}},
@@ -256,20 +256,20 @@ func TestPrice(t *testing.T) {
 	windows := WithLabel(Type("windows", 2, "cpu", "4"), corev1.LabelOSStable, "windows")
 	gone := Offering("z1", spot, 0.01)
 	gone.Available = false
-	tell(t, []story{
-		{"row 66: the cheapest", World(only(a, b), Pod("a")), []string{"general b: a"}},
-		{"row 67: the cheapest that matches", World(only(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
-		{"row 67: its architecture", World(only(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
-		{"row 67: its capacity type", World(only(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
+	checkPlans(t, []planCase{
+		{"row 66: the cheapest", World(singlePool(a, b), Pod("a")), []string{"general b: a"}},
+		{"row 67: the cheapest that matches", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
+		{"row 67: its architecture", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
+		{"row 67: its capacity type", World(singlePool(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
 		{"row 67: the pool's operating system", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")), []string{"general windows: a"}},
 		{"row 67: one from the pool, one from the pod", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))}, Pod("a", Selects(Zone, "z1"), Selects(Capacity, od))), []string{"general a z1: a"}},
-		{"row 68: a zone where nothing is sold so", World(only(a, b), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
+		{"row 68: a zone where nothing is sold so", World(singlePool(a, b), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
 		{"row 69: prices that do not apply do not count", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")), []string{"general a: a"}},
-		{"row 68: a combination that nothing offers", World(only(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"no place (Requirements): a"}},
-		{"what is not available is not bought", World(only(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},
-		{"nothing available at the moment", World(only(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")), []string{"no place (NoOffering): a"}},
+		{"row 68: a combination that nothing offers", World(singlePool(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"no place (Requirements): a"}},
+		{"what is not available is not bought", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},
+		{"nothing available at the moment", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")), []string{"no place (NoOffering): a"}},
 	})
-	p := schedule.Solve(World(only(a, b, Type("dear", 99, "cpu", "4")), Pod("a")), schedule.Budget{})
+	p := schedule.Solve(World(singlePool(a, b, Type("dear", 99, "cpu", "4")), Pod("a")), schedule.Budget{})
 	if n := len(p.Launches[0].InstanceTypes); n != 3 {
 		t.Errorf("row 70: %d types in the claim, want all 3", n)
 	}

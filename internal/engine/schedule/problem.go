@@ -15,31 +15,31 @@ import (
 //
 // The snapshot must not change while the Problem is in use, nor may two questions be asked at once.
 type Problem struct {
-	sv      *solver
-	nodes   []*node // as in the snapshot
-	pending []*queued
-	bound   map[*corev1.Pod]*queued
+	sv        *solver
+	nodes     []*node // as in the snapshot
+	pending   []*queuedPod
+	boundPods map[*corev1.Pod]*queuedPod
 	// anchors tell, for groups of which some domain exists only by its nodes, how many nodes are in each such domain.
-	anchors map[*group]map[string]int
-	gone    []*node
+	domainNodes map[*group]map[string]int
+	removed     []*node
 	// reshaped are groups whose domains have changed with the nodes that are gone, as they were.
-	reshaped []reshaped
+	changedDomains []groupDomains
 	// held are plans that are taken to be carried out, guests the pods that they put on nodes; waiting finds those that were pending.
-	held    []held
-	guests  map[*node][]*queued
-	waiting map[*corev1.Pod]*queued
-	byName  map[placeName]*node
-	reach   []*node // memory of destinations
+	applied     []appliedPlan
+	addedPods   map[*node][]*queuedPod
+	pendingPods map[*corev1.Pod]*queuedPod
+	byName      map[nodeID]*node
+	targetBuf   []*node // memory of destinations
 }
 
-type reshaped struct {
+type groupDomains struct {
 	g                *group
 	universe, usable []string
 }
 
 // Compile prepares a snapshot for questions.
 func Compile(s *snapshot.Snapshot) *Problem {
-	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), bound: map[*corev1.Pod]*queued{}, waiting: map[*corev1.Pod]*queued{}, anchors: map[*group]map[string]int{}}
+	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), boundPods: map[*corev1.Pod]*queuedPod{}, pendingPods: map[*corev1.Pod]*queuedPod{}, domainNodes: map[*group]map[string]int{}}
 	var bound []*corev1.Pod
 	place := make(map[*snapshot.Node]int, len(s.Nodes))
 	for i := range s.Nodes {
@@ -47,11 +47,11 @@ func Compile(s *snapshot.Snapshot) *Problem {
 		place[&s.Nodes[i]] = i
 	}
 	for _, q := range p.sv.compile(bound) {
-		if p.sv.simulated[q.pod.UID] {
+		if p.sv.pending[q.pod.UID] {
 			p.pending = append(p.pending, q)
-			p.waiting[q.pod] = q
+			p.pendingPods[q.pod] = q
 		} else {
-			p.bound[q.pod] = q
+			p.boundPods[q.pod] = q
 		}
 	}
 	for _, n := range p.sv.nodes {
@@ -59,21 +59,21 @@ func Compile(s *snapshot.Snapshot) *Problem {
 	}
 	for _, g := range p.sv.groups {
 		if g.key != corev1.LabelHostname {
-			p.anchor(g)
+			p.countDomainNodes(g)
 		}
 	}
 	return p
 }
 
 // anchor counts the nodes without which the group would lack a domain.
-func (p *Problem) anchor(g *group) {
-	sold := p.sv.forSale(g)
+func (p *Problem) countDomainNodes(g *group) {
+	sold := p.sv.launchableDomains(g)
 	for _, n := range p.nodes {
-		if d, ok := p.sv.lends(n, g); ok && !slices.Contains(sold, d) {
-			if p.anchors[g] == nil {
-				p.anchors[g] = map[string]int{}
+		if d, ok := p.sv.domainProvided(n, g); ok && !slices.Contains(sold, d) {
+			if p.domainNodes[g] == nil {
+				p.domainNodes[g] = map[string]int{}
 			}
-			p.anchors[g][d]++
+			p.domainNodes[g][d]++
 		}
 	}
 }
@@ -86,19 +86,19 @@ func (p *Problem) WhatIf(gone []int, pods []*corev1.Pod, budget Budget) Plan {
 
 // remove takes a node and its pods out of all that counts them.
 func (p *Problem) remove(n *node) {
-	if n.gone {
+	if n.removed {
 		return
 	}
-	n.gone = true
-	p.gone = append(p.gone, n)
+	n.removed = true
+	p.removed = append(p.removed, n)
 	p.count(n, -1)
-	for g, anchors := range p.anchors {
-		d, ok := p.sv.lends(n, g)
+	for g, anchors := range p.domainNodes {
+		d, ok := p.sv.domainProvided(n, g)
 		if !ok || anchors[d] == 0 {
 			continue
 		}
 		if anchors[d]--; anchors[d] == 0 {
-			p.reshaped = append(p.reshaped, reshaped{g, g.universe, g.usable})
+			p.changedDomains = append(p.changedDomains, groupDomains{g, g.universe, g.usable})
 			without := func(s []string) []string {
 				return slices.DeleteFunc(slices.Clone(s), func(x string) bool { return x == d })
 			}
@@ -116,7 +116,7 @@ func (p *Problem) count(n *node, by int) {
 			}
 		}
 	}
-	for _, q := range p.guests[n] {
+	for _, q := range p.addedPods[n] {
 		for _, list := range [...][]*group{q.class.matches, q.class.declares} {
 			for _, g := range list {
 				if p.sv.counts(g, n) {
@@ -126,7 +126,7 @@ func (p *Problem) count(n *node, by int) {
 		}
 	}
 	for _, pod := range n.src.Pods {
-		q, ok := p.bound[pod]
+		q, ok := p.boundPods[pod]
 		if !ok {
 			continue
 		}
@@ -146,22 +146,22 @@ func (p *Problem) count(n *node, by int) {
 }
 
 // restore brings back what is gone.
-func (p *Problem) restore() {
-	for _, r := range slices.Backward(p.reshaped) {
+func (p *Problem) restoreRemoved() {
+	for _, r := range slices.Backward(p.changedDomains) {
 		r.g.universe, r.g.usable = r.universe, r.usable
 	}
-	for _, n := range p.gone {
-		n.gone = false
+	for _, n := range p.removed {
+		n.removed = false
 		p.count(n, 1)
-		for g, anchors := range p.anchors {
-			if d, ok := p.sv.lends(n, g); ok {
+		for g, anchors := range p.domainNodes {
+			if d, ok := p.sv.domainProvided(n, g); ok {
 				if _, counted := anchors[d]; counted {
 					anchors[d]++
 				}
 			}
 		}
 	}
-	p.gone, p.reshaped = p.gone[:0], p.reshaped[:0]
+	p.removed, p.changedDomains = p.removed[:0], p.changedDomains[:0]
 }
 
 // nodeState is what placing pods changes about a node.
@@ -202,21 +202,21 @@ func (sv *solver) touchGroup(g *group) {
 }
 
 // rewind puts back all that a run has changed.
-func (sv *solver) rewind() {
+func (sv *solver) undoRun() {
 	for _, n := range sv.touchedNodes {
 		n.free, n.ports, n.attached, n.inUse = n.before.free, n.before.ports, n.before.attached, n.before.inUse
 		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 	}
 	for _, g := range sv.touchedGroups {
-		g.counts, g.unsure, g.inBins, g.floating, g.touched = g.before, nil, g.inBins[:0], 0, false
+		g.counts, g.uncertain, g.countsByBin, g.undecided, g.touched = g.before, nil, g.countsByBin[:0], 0, false
 	}
 	for i, t := range sv.templates {
-		t.left = sv.start.left[i]
+		t.limitLeft = sv.start.limitLeft[i]
 	}
-	copy(sv.seats.left, sv.start.seats)
+	copy(sv.slots.available, sv.start.slots)
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
-	sv.planned, sv.steps, sv.conceded, sv.spent = sv.planned[:0], 0, 0, 0
-	sv.taken = nil
+	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
+	sv.stepsOfClass = nil
 	sv.devices = nil
 	sv.explainer = nil // it remembers answers
 }

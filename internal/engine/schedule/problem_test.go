@@ -18,7 +18,7 @@ import (
 )
 
 // settled is the world in which the plan for another has been carried out: its launches are nodes, with their pods.
-func settled(s *snapshot.Snapshot) *snapshot.Snapshot {
+func afterPlan(s *snapshot.Snapshot) *snapshot.Snapshot {
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
 	p := schedule.Solve(s, schedule.Budget{})
@@ -61,7 +61,7 @@ func settled(s *snapshot.Snapshot) *snapshot.Snapshot {
 func withoutNodes(s *snapshot.Snapshot, gone []int) (*snapshot.Snapshot, []*corev1.Pod) {
 	out := *s
 	out.Nodes, out.Pods = nil, slices.Clone(s.Pods)
-	var moved []*corev1.Pod
+	var afterMoves []*corev1.Pod
 	for i := range s.Nodes {
 		if !slices.Contains(gone, i) {
 			out.Nodes = append(out.Nodes, s.Nodes[i])
@@ -69,21 +69,21 @@ func withoutNodes(s *snapshot.Snapshot, gone []int) (*snapshot.Snapshot, []*core
 		}
 		for _, pod := range s.Nodes[i].Pods {
 			if !slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) && !snapshot.Terminal(pod) && !snapshot.DaemonOwned(pod) {
-				moved = append(moved, pod)
+				afterMoves = append(afterMoves, pod)
 			}
 		}
 	}
-	out.Pods = append(out.Pods, moved...)
-	return &out, moved
+	out.Pods = append(out.Pods, afterMoves...)
+	return &out, afterMoves
 }
 
 func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
-	asked, placed, bought := 0, 0, 0
+	asked, placed, nodeOf := 0, 0, 0
 	for seed := range uint64(250) {
 		r := rand.New(rand.NewPCG(seed, 77))
 		s := randomWorld(seed)
 		if maybe(r, 60) {
-			s = settled(s)
+			s = afterPlan(s)
 			s.Pods = randomFamily(r, "a")[:1]
 		}
 		problem := schedule.Compile(s)
@@ -94,9 +94,9 @@ func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
 					gone = append(gone, i)
 				}
 			}
-			edited, moved := withoutNodes(s, gone)
+			edited, afterMoves := withoutNodes(s, gone)
 			budget := schedule.Budget{Plain: maybe(r, 70)}
-			want, got := schedule.Solve(edited, budget), problem.WhatIf(gone, moved, budget)
+			want, got := schedule.Solve(edited, budget), problem.WhatIf(gone, afterMoves, budget)
 			// What was counted to get there may differ.
 			want.Stats.Steps, got.Stats.Steps = 0, 0
 			if diff := cmp.Diff(fingerprint(want), fingerprint(got)); diff != "" {
@@ -104,11 +104,11 @@ func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
 			}
 			asked++
 			placed += len(got.Placements)
-			bought += len(got.Launches)
+			nodeOf += len(got.Launches)
 		}
 	}
-	if placed < asked/2 || bought < asked/2 {
-		t.Errorf("%d questions moved pods to %d nodes and bought %d: too few to tell", asked, placed, bought)
+	if placed < asked/2 || nodeOf < asked/2 {
+		t.Errorf("%d questions moved pods to %d nodes and bought %d: too few to tell", asked, placed, nodeOf)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
 func cluster(n int) *snapshot.Snapshot {
 	small := workload.Synthetic(100, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 	small = slices.DeleteFunc(small, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
-	return settled(workloadWorld("diverse", n, 1, small, true))
+	return afterPlan(workloadSnapshot("diverse", n, 1, small, true))
 }
 
 // BenchmarkWhatIf asks of one node after another whether its pods would fit elsewhere.
@@ -124,15 +124,15 @@ func BenchmarkWhatIf(b *testing.B) {
 	s := cluster(14000)
 	problem := schedule.Compile(s)
 	b.ReportAllocs()
-	i, moved, bought := 0, 0, 0
+	i, afterMoves, nodeOf := 0, 0, 0
 	for b.Loop() {
 		gone := i % len(s.Nodes)
 		p := problem.WhatIf([]int{gone}, s.Nodes[gone].Pods, schedule.Budget{Plain: true})
-		moved += len(s.Nodes[gone].Pods)
-		bought += len(p.Launches)
+		afterMoves += len(s.Nodes[gone].Pods)
+		nodeOf += len(p.Launches)
 		i++
 	}
 	b.ReportMetric(float64(len(s.Nodes)), "nodes")
-	b.ReportMetric(float64(moved)/float64(b.N), "pods/op")
-	b.ReportMetric(float64(bought)/float64(b.N), "launches/op")
+	b.ReportMetric(float64(afterMoves)/float64(b.N), "pods/op")
+	b.ReportMetric(float64(nodeOf)/float64(b.N), "launches/op")
 }

@@ -203,7 +203,7 @@ func TestOrderOfTheSnapshotDoesNotMatter(t *testing.T) {
 
 func TestOrderDoesNotMatterInLargeWorldsEither(t *testing.T) {
 	for _, kind := range []string{"diverse", "replicas", "batch", "prefs", "volumes", "multi-pool"} {
-		s := workloadWorld(kind, 1200, 5, market(t, "synthetic-400"), true)
+		s := workloadSnapshot(kind, 1200, 5, catalogNamed(t, "synthetic-400"), true)
 		want := fingerprint(schedule.Solve(s, schedule.Budget{}))
 		r := rand.New(rand.NewPCG(5, 2))
 		r.Shuffle(len(s.Pods), func(i, j int) { s.Pods[i], s.Pods[j] = s.Pods[j], s.Pods[i] })
@@ -259,7 +259,7 @@ func TestASpentBudgetStillPlacesEverybody(t *testing.T) {
 }
 
 // catalogue is about as large as a region's.
-func catalogue(n int) []*catalog.InstanceType {
+func regionSized(n int) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	sizes := []int{1, 2, 4, 8, 16, 32, 48, 64, 96}
 	for i := range n {
@@ -276,7 +276,7 @@ func catalogue(n int) []*catalog.InstanceType {
 }
 
 func benchmark(b *testing.B, pods []*corev1.Pod, nodes ...snapshot.Node) {
-	s := withNodes(World([]snapshot.Pool{Pool("general", catalogue(900), Require(Arch, in, "amd64"))}, pods...), nodes...)
+	s := withNodes(World([]snapshot.Pool{Pool("general", regionSized(900), Require(Arch, in, "amd64"))}, pods...), nodes...)
 	var p schedule.Plan
 	for b.Loop() {
 		p = schedule.Solve(s, schedule.Budget{})

@@ -65,13 +65,13 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) axes {
 			}
 		}
 	}
-	for _, c := range sv.proto {
-		for name, q := range c.list {
+	for _, c := range sv.allClasses {
+		for name, q := range c.resourceList {
 			if _, known := had[name]; !known && !q.IsZero() {
-				c.lacking = append(c.lacking, name)
+				c.unknownResources = append(c.unknownResources, name)
 			}
 		}
-		slices.Sort(c.lacking)
+		slices.Sort(c.unknownResources)
 	}
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := had[name]
@@ -209,22 +209,22 @@ func (p hostPort) conflicts(o hostPort) bool {
 // manyPorts is from how many ports a kind's are found by number.
 const manyPorts = 16
 
-func (k *kind) setPorts(ports []hostPort) {
-	k.ports, k.byPort = ports, nil
+func (k *constraintClass) setPorts(ports []hostPort) {
+	k.ports, k.portsByNumber = ports, nil
 	if len(ports) >= manyPorts {
-		k.byPort = map[int32][]hostPort{}
+		k.portsByNumber = map[int32][]hostPort{}
 		for _, p := range ports {
-			k.byPort[p.port] = append(k.byPort[p.port], p)
+			k.portsByNumber[p.port] = append(k.portsByNumber[p.port], p)
 		}
 	}
 }
 
 // clashes tells whether any of the kind's ports is taken.
-func (k *kind) clashes(taken []hostPort) bool {
-	if k.byPort == nil {
+func (k *constraintClass) clashes(taken []hostPort) bool {
+	if k.portsByNumber == nil {
 		return portsConflict(k.ports, taken)
 	}
-	return slices.ContainsFunc(taken, func(t hostPort) bool { return slices.ContainsFunc(k.byPort[t.port], t.conflicts) })
+	return slices.ContainsFunc(taken, func(t hostPort) bool { return slices.ContainsFunc(k.portsByNumber[t.port], t.conflicts) })
 }
 
 func portsConflict(a, b []hostPort) bool {

@@ -23,8 +23,8 @@ type Budget struct {
 	Plain bool
 }
 
-// alikePlans is the ratio up to which plans cost the same; the one with fewer nodes is better.
-const alikePlans = 1.01
+// similarCost is the ratio up to which plans cost the same; the one with fewer nodes is better.
+const similarCost = 1.01
 
 // strategy is a way of sizing and filling new nodes. Each leads to a correct plan.
 type strategy int
@@ -38,17 +38,17 @@ const (
 	firstFit
 )
 
-// fewPods is how many pods are worth more than one strategy: with more of them, what is left over at the end no longer decides.
-const fewPods = 500
+// maxPodsForAllStrategies is how many pods are worth more than one strategy: with more of them, what is left over at the end no longer decides.
+const maxPodsForAllStrategies = 500
 
 // outcome is a plan with how it came about, what it costs with all that is paid per node, and what it asks of pods.
 type outcome struct {
 	Plan
-	how      strategy
-	cost     float64
-	conceded int
+	strategy           strategy
+	cost               float64
+	relaxedPreferences int
 	// hopeless counts the pods of Rejected that no plan has a place for, whatever becomes of others.
-	hopeless int
+	unplaceable int
 }
 
 // Solve places the snapshot's pods: on nodes that exist or are on their way first, then into new claims of the
@@ -58,7 +58,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	sv := newSolver(s)
 	sv.budget = budget
 	queue := sv.compile(nil)
-	if sv.halted {
+	if sv.abandoned {
 		return Plan{Abandoned: true}
 	}
 	compiled := sv.steps
@@ -67,16 +67,16 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	if plan.Abandoned {
 		return plan
 	}
-	plan.Zones, plan.Barren, plan.Ignored = zones, sv.barren(), ignoredTerms(queue)
+	plan.Zones, plan.Barren, plan.Ignored = zones, sv.unusablePools(), ignoredTerms(queue)
 	plan.Stats.Steps += compiled
 	return plan
 }
 
 // ignoredTerms lists what of the pods' node affinity is left out, but for pods that are not considered at all.
-func ignoredTerms(queue []*queued) []IgnoredTerms {
+func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 	var out []IgnoredTerms
 	for _, q := range queue {
-		if k := q.class.kind; len(k.refused) == 0 && len(k.node.Ignored) > 0 {
+		if k := q.class.constraintClass; len(k.invalid) == 0 && len(k.node.Ignored) > 0 {
 			out = append(out, IgnoredTerms{q.pod, k.node.Ignored})
 		}
 	}
@@ -88,15 +88,15 @@ func ignoredTerms(queue []*queued) []IgnoredTerms {
 
 // solve makes plans for the queue and chooses. First fit is always among them, so nothing dearer is chosen; it is
 // given up as soon as it has cost more than could be.
-func (sv *solver) solve(queue []*queued, budget Budget) Plan {
-	sv.market, sv.halted = nil, false
+func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
+	sv.lp, sv.abandoned = nil, false
 	how := balanced
 	if budget.Plain {
 		how = firstFit
 	}
-	best := sv.attemptBy(queue, budget, how, math.Inf(1))
+	best := sv.runStrategy(queue, budget, how, math.Inf(1))
 	switch {
-	case sv.halted:
+	case sv.abandoned:
 		return Plan{Abandoned: true}
 	case budget.Plain:
 		return best.Plan
@@ -106,22 +106,22 @@ func (sv *solver) solve(queue []*queued, budget Budget) Plan {
 		return best.Plan
 	}
 	all := []*outcome{best}
-	pods := len(queue) - best.hopeless
+	pods := len(queue) - best.unplaceable
 	for _, how := range []strategy{bySize, firstFit} {
-		if how == bySize && pods > fewPods || budget.Steps > 0 && steps >= budget.Steps {
+		if how == bySize && pods > maxPodsForAllStrategies || budget.Steps > 0 && steps >= budget.Steps {
 			continue
 		}
 		// What places all pods can be bettered only in price. With many pods, one that gets its wish is no reason
 		// for all others to cost more.
 		most := math.Inf(1)
-		if len(best.Rejected) == best.hopeless && (best.conceded == 0 || pods > fewPods) {
-			most = best.cost * alikePlans
+		if len(best.Rejected) == best.unplaceable && (best.relaxedPreferences == 0 || pods > maxPodsForAllStrategies) {
+			most = best.cost * similarCost
 		}
-		if o := sv.attemptBy(queue, budget, how, most); o != nil {
+		if o := sv.runStrategy(queue, budget, how, most); o != nil {
 			steps += o.Stats.Steps
 			all = append(all, o)
 		}
-		if sv.halted {
+		if sv.abandoned {
 			return Plan{Abandoned: true}
 		}
 	}
@@ -134,16 +134,16 @@ func (sv *solver) solve(queue []*queued, budget Budget) Plan {
 // about that price that has fewer nodes, but none that is dearer than first fit.
 func choose(all []*outcome) *outcome {
 	best := slices.MinFunc(all, func(a, b *outcome) int {
-		return cmp.Or(cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.conceded, b.conceded),
+		return cmp.Or(cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.relaxedPreferences, b.relaxedPreferences),
 			cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.Launches), len(b.Launches)))
 	})
 	cheapest := best
 	equal := func(o *outcome) bool {
-		return len(o.Rejected) == len(cheapest.Rejected) && o.conceded == cheapest.conceded
+		return len(o.Rejected) == len(cheapest.Rejected) && o.relaxedPreferences == cheapest.relaxedPreferences
 	}
-	limit := cheapest.cost * alikePlans
+	limit := cheapest.cost * similarCost
 	for _, o := range all {
-		if o.how == firstFit && equal(o) {
+		if o.strategy == firstFit && equal(o) {
 			limit = min(limit, o.cost)
 		}
 	}
@@ -156,4 +156,4 @@ func choose(all []*outcome) *outcome {
 }
 
 // priced is what a node of an offering costs the plan.
-func (sv *solver) priced(price float64) float64 { return price + sv.s.Settings.NodeCost }
+func (sv *solver) nodePrice(price float64) float64 { return price + sv.s.Settings.NodeCost }

@@ -27,11 +27,11 @@ func TestNodesCostMoreThanTheirPrice(t *testing.T) {
 		{0, []string{"general small: web x2", "general small: web x2", "general small: web x2", "general small: web x2"}},
 		{0.05, []string{"general large: web x8"}},
 	} {
-		s := with(World(only(list...), Pods(8, "web", Asks("cpu", "1", "memory", "1Gi"))...), func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost })
+		s := with(World(singlePool(list...), Pods(8, "web", Asks("cpu", "1", "memory", "1Gi"))...), func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost })
 		p := schedule.Solve(s, schedule.Budget{})
 		var got []string
 		for i := range p.Launches {
-			got = append(got, fmt.Sprintf("%s %s: %s", p.Launches[i].Pool.Name, p.Launches[i].InstanceTypes[0].Name, family(p.Launches[i].Pods)))
+			got = append(got, fmt.Sprintf("%s %s: %s", p.Launches[i].Pool.Name, p.Launches[i].InstanceTypes[0].Name, podGroups(p.Launches[i].Pods)))
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("$%.2f/h for each node: want -, got +\n%s", c.nodeCost, diff)
@@ -85,7 +85,7 @@ func TestEqualPodsCostTheLeast(t *testing.T) {
 				edit, zones = append(edit, Spread(Zone, 1, "web")), len(Zones())
 			}
 			each := 3 + r.IntN(12)
-			p := schedule.Solve(World(only(list...), Pods(each*zones, "web", edit...)...), schedule.Budget{})
+			p := schedule.Solve(World(singlePool(list...), Pods(each*zones, "web", edit...)...), schedule.Budget{})
 			if want := float64(zones) * leastFor(each, holds, price); p.Stats.HourlyCost > want*1.01+1e-9 || p.Stats.HourlyCost < want-1e-9 {
 				t.Errorf("seed %d: %d pods in each of %d zones for $%.4f/h, the least is $%.4f/h", seed, each, zones, p.Stats.HourlyCost, want)
 			}

@@ -17,41 +17,41 @@ import (
 
 // template is a pool as the shape of the claims that it could make.
 type template struct {
-	index  int
-	pool   *karpv1.NodePool
-	reqs   requirement.Set
-	taints []corev1.Taint
-	types  []typeInfo
-	groups []daemonGroup
+	index        int
+	pool         *karpv1.NodePool
+	reqs         requirement.Set
+	taints       []corev1.Taint
+	types        []typeInfo
+	daemonGroups []daemonGroup
 	// limit, used and left are over the axes of the pool's limits; left shrinks as bins reserve.
-	limits axes
-	limit  vec
-	used   vec
-	left   vec
+	limits    axes
+	limit     vec
+	used      vec
+	limitLeft vec
 	// memo of candidates by requirements.
-	memo map[string]*candidates
+	candidatesByReqs map[string]*candidates
 	// keys are the labels that types give nodes, domains the values of some; made when first asked for.
 	keys    map[string]bool
 	domains map[string][]string
 	// varied tells that some of the types are variants of one.
-	varied bool
+	hasVariants bool
 	// splitByDaemons tells that they differ in the daemons that come with them.
 	splitByDaemons bool
 	// broken says why the pool cannot launch anything; empty if it can.
-	broken Reason
+	unusable Reason
 }
 
 // typeInfo is an instance type as the template sees it.
 type typeInfo struct {
 	*catalog.InstanceType
 	// open has the offerings that everybody can buy, reserved are the others.
-	open     *catalog.InstanceType
-	reserved []reserved
+	unreserved *catalog.InstanceType
+	reserved   []reservedOffering
 	// room is what is left for pods after the daemons that come with the node.
-	room     vec
-	group    int
-	offering int // number of offerings of all types before
-	capacity vec // over the axes of the pool's limits
+	room        vec
+	daemonGroup int
+	offering    int // number of offerings of all types before
+	capacity    vec // over the axes of the pool's limits
 }
 
 // daemonGroup is what daemons take on all types that run the same ones.
@@ -66,9 +66,9 @@ type candidate struct {
 	t     int
 	price float64
 	// offer is the number of that offering; of a reservation's, it is -1.
-	offer int
+	offering int
 	// seat is the reservation that the type is taken from: see seats.
-	seat int
+	reservation int
 }
 
 type candidates struct {
@@ -80,13 +80,13 @@ type candidates struct {
 	// price by typeInfo index without reservations; +Inf where there is none.
 	price []float64
 	// slots are the prices in reservations.
-	slots map[slot]float64
+	reservedPrices map[reservedType]float64
 	// narrowed is what the candidates become under wishes, by their ids; settled remembers domains.
-	narrowed []narrowing
-	settled  []settled
+	narrowedBySet []narrowResult
+	domains       []knownDomain
 	// looks are what devices see of them; made when first asked for.
-	looks []look
-	list  []candidate // cheapest first, then by name
+	deviceViews []deviceView
+	list        []candidate // cheapest first, then by name
 }
 
 // poolOrder puts heavier pools first, and among equals the name that sorts last.
@@ -103,40 +103,40 @@ func weight(p *snapshot.Pool) int32 {
 
 func (sv *solver) template(p *snapshot.Pool) *template {
 	np := p.NodePool
-	t := &template{pool: np, taints: np.Spec.Template.Spec.Taints, memo: map[string]*candidates{}}
+	t := &template{pool: np, taints: np.Spec.Template.Spec.Taints, candidatesByReqs: map[string]*candidates{}}
 	reqs, err := sv.s.Labels.FromPool(np, p.NodeClassLabel)
 	if err != nil {
-		t.broken = Reason{Code: Requirement, NodePool: np.Name, Message: err.Error()}
+		t.unusable = Reason{Code: Requirement, NodePool: np.Name, Message: err.Error()}
 		return t
 	}
 	// Nodes will have these two once they are up; daemons may select by them.
 	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
-	sv.noteAbsent(t.reqs)
+	sv.noteAbsentLabels(t.reqs)
 	t.limits = newAxes(np.Spec.Limits)
 	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
-	t.left = t.limit.minus(t.used)
+	t.limitLeft = t.limit.minus(t.used)
 
-	types, daemons := variants(p.InstanceTypes), sv.residents(t)
+	types, daemons := variants(p.InstanceTypes), sv.templateDaemons(t)
 	// Claims leave out types of which some offerings are too small, and minValues may need those: such pools are not split.
-	if choosy := picky(types, daemons); len(choosy) > 0 && !t.reqs.HasMinValues() {
+	if uneven := offeringDaemons(types, daemons); len(uneven) > 0 && !t.reqs.HasMinValues() {
 		whole := len(types)
-		types = byDaemons(types, choosy)
+		types = splitTypesByDaemons(types, uneven)
 		t.splitByDaemons = len(types) > whole
 	}
-	t.varied = len(types) > len(p.InstanceTypes)
+	t.hasVariants = len(types) > len(p.InstanceTypes)
 	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	for _, it := range types {
 		if t.reqs.Overlaps(it.Requirements) {
 			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})
-			sv.seats.stock(&t.types[len(t.types)-1])
+			sv.slots.splitOfferings(&t.types[len(t.types)-1])
 		}
 	}
 	sv.groupDaemons(t, daemons)
 	switch {
 	case len(types) == 0:
-		t.broken = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
+		t.unusable = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
 	case len(t.types) == 0 || slices.ContainsFunc(t.reqs.All(), requirement.Requirement.Impossible):
-		t.broken = Reason{Code: Requirement, NodePool: np.Name, Message: "its own requirements filtered out all instance types: " + t.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized).String()}
+		t.unusable = Reason{Code: Requirement, NodePool: np.Name, Message: "its own requirements filtered out all instance types: " + t.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized).String()}
 	}
 	return t
 }
@@ -151,19 +151,19 @@ func (a axes) capacity(it *catalog.InstanceType) vec {
 }
 
 // resident is a daemon that runs on nodes of a template, in those of its alternatives that the template leaves.
-type resident struct {
+type templateDaemon struct {
 	*daemon
 	alternatives []requirement.Set
 }
 
 // residents are the daemons that run on any nodes of the template.
-func (sv *solver) residents(t *template) []resident {
-	var out []resident
+func (sv *solver) templateDaemons(t *template) []templateDaemon {
+	var out []templateDaemon
 	for _, d := range sv.daemons {
-		if _, blocked := snapshot.Untolerated(softly(d.tolerations), t.taints); blocked {
+		if _, blocked := snapshot.Untolerated(withSoftTaints(d.tolerations), t.taints); blocked {
 			continue
 		}
-		c := resident{daemon: d}
+		c := templateDaemon{daemon: d}
 		for _, alt := range d.alternatives {
 			if t.reqs.Compatible(alt, sv.s.Labels.WellKnown) {
 				c.alternatives = append(c.alternatives, alt)
@@ -177,12 +177,12 @@ func (sv *solver) residents(t *template) []resident {
 }
 
 // runsOn tells whether the daemon's pods run on nodes that have what reqs say.
-func (r *resident) runsOn(reqs requirement.Set) bool {
+func (r *templateDaemon) runsOn(reqs requirement.Set) bool {
 	return slices.ContainsFunc(r.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(reqs) })
 }
 
-// byDaemons splits types of which some offerings come with other daemons than others: those of one zone, say.
-func byDaemons(types []*catalog.InstanceType, daemons []resident) []*catalog.InstanceType {
+// splitTypesByDaemons splits types of which some offerings come with other daemons than others: those of one zone, say.
+func splitTypesByDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []*catalog.InstanceType {
 	out := make([]*catalog.InstanceType, 0, len(types))
 	for _, it := range types {
 		var groups [][]catalog.Offering
@@ -211,7 +211,7 @@ func byDaemons(types []*catalog.InstanceType, daemons []resident) []*catalog.Ins
 }
 
 // picky are the daemons that run on some offerings of a type and not on others: those that require labels that offerings have.
-func picky(types []*catalog.InstanceType, daemons []resident) []resident {
+func offeringDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []templateDaemon {
 	keys := map[string]bool{}
 	for _, it := range types {
 		for i := range it.Offerings {
@@ -220,7 +220,7 @@ func picky(types []*catalog.InstanceType, daemons []resident) []resident {
 			}
 		}
 	}
-	var out []resident
+	var out []templateDaemon
 	for _, d := range daemons {
 		if slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool {
 			return slices.ContainsFunc(alt.All(), func(r requirement.Requirement) bool { return keys[r.Key()] })
@@ -232,7 +232,7 @@ func picky(types []*catalog.InstanceType, daemons []resident) []resident {
 }
 
 // groupDaemons finds out which daemons run on which types, and what room they leave.
-func (sv *solver) groupDaemons(t *template, daemons []resident) {
+func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 	groups := map[string]int{}
 	var overheads []vec
 	members := make([]byte, len(daemons))
@@ -243,7 +243,7 @@ func (sv *solver) groupDaemons(t *template, daemons []resident) {
 		}
 		g, ok := groups[string(members)]
 		if !ok {
-			g = len(t.groups)
+			g = len(t.daemonGroups)
 			groups[string(members)] = g
 			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(vec, len(sv.axes.names))
 			for j, d := range daemons {
@@ -253,9 +253,9 @@ func (sv *solver) groupDaemons(t *template, daemons []resident) {
 					group.ports = append(group.ports, d.ports...)
 				}
 			}
-			t.groups, overheads = append(t.groups, group), append(overheads, overhead)
+			t.daemonGroups, overheads = append(t.daemonGroups, group), append(overheads, overhead)
 		}
-		ti.group = g
+		ti.daemonGroup = g
 		ti.room = sv.axes.vec(ti.Allocatable).minus(overheads[g])
 		sv.limitVolumes(ti.room, ti.VolumeLimits)
 		for _, q := range ti.Allocatable {
@@ -268,12 +268,12 @@ func (sv *solver) groupDaemons(t *template, daemons []resident) {
 
 // candidates are the types that reqs admit and that can be had, cheapest first.
 func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
-	sv.key = reqs.AppendKey(sv.key[:0])
-	if c, ok := t.memo[string(sv.key)]; ok {
+	sv.keyBuf = reqs.AppendKey(sv.keyBuf[:0])
+	if c, ok := t.candidatesByReqs[string(sv.keyBuf)]; ok {
 		return c
 	}
-	c := &candidates{id: sv.listed, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
-	sv.listed++
+	c := &candidates{id: sv.candidateCount, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
+	sv.candidateCount++
 	sv.steps += len(t.types)
 	for i := range t.types {
 		ti := &t.types[i]
@@ -289,13 +289,13 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 			}
 		}
 		if best >= 0 {
-			c.price[i] = sv.priced(ti.Offerings[best].Price)
-			c.list = append(c.list, candidate{t: i, price: c.price[i], offer: ti.offering + best})
+			c.price[i] = sv.nodePrice(ti.Offerings[best].Price)
+			c.list = append(c.list, candidate{t: i, price: c.price[i], offering: ti.offering + best})
 		}
 		sv.addReserved(c, i, ti)
 	}
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
-	t.memo[string(sv.key)] = c
+	t.candidatesByReqs[string(sv.keyBuf)] = c
 	return c
 }
 
@@ -306,8 +306,8 @@ func (t *template) holds(requests vec) bool {
 
 // exhausted tells whether the pool can launch nothing at all, be it for its limits: no node of it will ever be in the
 // domains that it names. Asked before anything is planned.
-func (t *template) exhausted() bool {
-	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.within(t.left) })
+func (t *template) limitsExhausted() bool {
+	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.within(t.limitLeft) })
 }
 
 // values are the domains of key that the template's nodes may be in.
@@ -316,7 +316,7 @@ func (t *template) values(key string) []string {
 	if own.Operator() == corev1.NodeSelectorOpIn {
 		return own.Values()
 	}
-	if known, ok := t.domains[key]; ok || !t.typed(key) {
+	if known, ok := t.domains[key]; ok || !t.definesLabel(key) {
 		return known
 	}
 	var out []string
@@ -339,7 +339,7 @@ func (t *template) values(key string) []string {
 
 // minima are the keys with minValues that the types in list, in their order, do not reach, with what they do reach.
 // The length is that of the shortest prefix that reaches all of them.
-func (t *template) minima(reqs requirement.Set, list []candidate) (missed map[string]int, length int) {
+func (t *template) minValuesShortfall(reqs requirement.Set, list []candidate) (missed map[string]int, length int) {
 	seen := map[string]map[string]bool{}
 	wanted := map[string]int{}
 	for _, r := range reqs.All() {

@@ -15,30 +15,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-type groupKind int
+type groupType int
 
 const (
-	spread groupKind = iota
+	spread groupType = iota
 	affinity
 	antiAffinity
 	// inverse is a required anti-affinity seen from the pods it keeps out: it counts the pods that declare it.
 	inverse
 )
 
-func (k groupKind) String() string {
+func (k groupType) String() string {
 	return [...]string{"topology spread", "pod affinity", "pod anti-affinity", "another pod's anti-affinity"}[k]
 }
 
 // group counts pods per domain (a value of one label) for all pods that state the same constraint.
 type group struct {
-	kind     groupKind
-	key      string
-	allSpace bool
-	spaces   map[string]bool
-	selector labels.Selector
+	typ           groupType
+	key           string
+	allNamespaces bool
+	namespaces    map[string]bool
+	selector      labels.Selector
 	// parts are what a group joins that counts what any of them selects; lookup finds them. Others have none.
 	parts  []*group
-	lookup lookup
+	lookup selectorIndex
 	// claim is the volume claim of a group that counts the pods that use it.
 	claim string
 	// maxSkew and minDomains, filter: spread only.
@@ -47,16 +47,16 @@ type group struct {
 
 	counts map[string]int
 	// unsure are those of counts that may turn out not to count, since it is not known what else their nodes are.
-	unsure map[string]int
-	// inBins counts by bin, for groups over hostnames.
-	inBins []int
+	uncertain map[string]int
+	// countsByBin counts by bin, for groups over hostnames.
+	countsByBin []int
 	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
 	universe []string
 	// usable are the domains of the universe that the pods' own node selection leaves them, by any of its
 	// alternatives: skew is measured against these. Spread only.
 	usable []string
 	// floating pods are in bins that have not settled on a domain.
-	floating int
+	undecided int
 	// before are the counts that a run found, once it has touched them.
 	before  map[string]int
 	touched bool
@@ -73,11 +73,11 @@ type nodeFilter struct {
 func (g *group) selects(pod *corev1.Pod) bool {
 	switch {
 	case len(g.parts) > 0:
-		return g.countsAny(pod)
+		return g.anyPartSelects(pod)
 	case g.claim != "":
-		return g.usesClaim(pod)
+		return g.usedBy(pod)
 	}
-	return (g.allSpace || g.spaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
+	return (g.allNamespaces || g.namespaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
 }
 
 func (f *nodeFilter) admitsTaints(taints []corev1.Taint) bool {
@@ -104,14 +104,14 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 
 // sure tells whether every node of these labels counts, as far as affinity goes. Of the template, known are labels that its
 // types may give a node; without one, types say nothing else.
-func (f *nodeFilter) sure(node requirement.Set, t *template, known map[string]bool) bool {
+func (f *nodeFilter) certain(node requirement.Set, t *template, known map[string]bool) bool {
 	if f == nil || !f.affinity {
 		return true
 	}
 	certain := func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
 			if key := r.Key(); !node.Defines(key) {
-				missing := !known[key] && (t == nil || !t.typed(key))
+				missing := !known[key] && (t == nil || !t.definesLabel(key))
 				return !missing || !r.AllowsAbsent()
 			}
 			have := node.Get(r.Key())
@@ -125,10 +125,10 @@ func (f *nodeFilter) sure(node requirement.Set, t *template, known map[string]bo
 func (g *group) add(domain string, n int, sure bool) {
 	g.counts[domain] += n
 	if !sure {
-		if g.unsure == nil {
-			g.unsure = map[string]int{}
+		if g.uncertain == nil {
+			g.uncertain = map[string]int{}
 		}
-		g.unsure[domain] += n
+		g.uncertain[domain] += n
 	}
 }
 
@@ -160,9 +160,9 @@ func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch [
 
 func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.TopologySpreadConstraint) *group {
 	g := &group{
-		kind: spread, key: sv.s.Labels.Normalize(c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1,
-		spaces:   map[string]bool{pod.Namespace: true},
-		selector: compileSelector(c.LabelSelector, pod, c.MatchLabelKeys, nil),
+		typ: spread, key: sv.s.Labels.Normalize(c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1,
+		namespaces: map[string]bool{pod.Namespace: true},
+		selector:   compileSelector(c.LabelSelector, pod, c.MatchLabelKeys, nil),
 		filter: &nodeFilter{
 			node: node, tolerations: sv.tolerations(pod),
 			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
@@ -184,42 +184,42 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 			filter += string(t)
 		}
 	}
-	return sv.intern(g, filter)
+	return sv.internGroup(g, filter)
 }
 
-func (sv *solver) affinityGroup(kind groupKind, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
-	return sv.intern(sv.affinityTerm(kind, pod, t), "")
+func (sv *solver) affinityGroup(typ groupType, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
+	return sv.internGroup(sv.affinityTerm(typ, pod, t), "")
 }
 
 // affinityTerm is the term as a group that counts nothing yet.
-func (sv *solver) affinityTerm(kind groupKind, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
+func (sv *solver) affinityTerm(typ groupType, pod *corev1.Pod, t *corev1.PodAffinityTerm) *group {
 	g := &group{
-		kind: kind, key: sv.s.Labels.Normalize(t.TopologyKey),
-		selector: compileSelector(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
-		spaces:   map[string]bool{},
+		typ: typ, key: sv.s.Labels.Normalize(t.TopologyKey),
+		selector:   compileSelector(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
+		namespaces: map[string]bool{},
 	}
 	for _, ns := range t.Namespaces {
-		g.spaces[ns] = true
+		g.namespaces[ns] = true
 	}
 	switch {
 	case t.NamespaceSelector != nil:
 		selector := compileSelector(t.NamespaceSelector, pod, nil, nil)
-		g.allSpace = selector.Empty()
+		g.allNamespaces = selector.Empty()
 		for ns, l := range sv.s.Namespaces {
 			if selector.Matches(labels.Set(l)) {
-				g.spaces[ns] = true
+				g.namespaces[ns] = true
 			}
 		}
 	case len(t.Namespaces) == 0:
-		g.spaces[pod.Namespace] = true
+		g.namespaces[pod.Namespace] = true
 	}
 	return g
 }
 
 // intern returns the one group of this meaning, counting what is on the nodes when it is new.
-func (sv *solver) intern(g *group, filter string) *group {
+func (sv *solver) internGroup(g *group, filter string) *group {
 	// The selectors of all pods and of none are both written as nothing.
-	id := fmt.Sprintf("%d|%s|%v|%v|%v|%s|%d|%d|%s", g.kind, g.key, g.allSpace, slices.Sorted(maps.Keys(g.spaces)),
+	id := fmt.Sprintf("%d|%s|%v|%v|%v|%s|%d|%d|%s", g.typ, g.key, g.allNamespaces, slices.Sorted(maps.Keys(g.namespaces)),
 		g.selector.Empty(), g.selector.String(), g.maxSkew, g.minDomains, filter)
 	if known, ok := sv.groupByID[id]; ok {
 		return known
@@ -229,8 +229,8 @@ func (sv *solver) intern(g *group, filter string) *group {
 		g.universe = sv.universe(g)
 		g.usable = g.reachable()
 	}
-	if g.kind != inverse {
-		sv.countRunning(g)
+	if g.typ != inverse {
+		sv.countRunningPods(g)
 	}
 	sv.groupByID[id] = g
 	sv.groups = append(sv.groups, g)
@@ -262,10 +262,10 @@ func (sv *solver) counts(g *group, n *node) bool {
 func (sv *solver) countDeclared() {
 	for _, n := range sv.nodes {
 		for _, pod := range n.src.Pods {
-			if sv.simulated[pod.UID] || snapshot.Terminal(pod) {
+			if sv.pending[pod.UID] || snapshot.Terminal(pod) {
 				continue
 			}
-			for _, g := range sv.declared(pod) {
+			for _, g := range sv.declaredGroups(pod) {
 				if domain, ok := n.domain(g.key); ok {
 					g.counts[domain]++
 				}
@@ -288,9 +288,9 @@ func (sv *solver) universe(g *group) []string {
 }
 
 func (sv *solver) findUniverse(g *group) []string {
-	out := sv.forSale(g)
+	out := sv.launchableDomains(g)
 	for _, n := range sv.nodes {
-		if v, ok := sv.lends(n, g); ok {
+		if v, ok := sv.domainProvided(n, g); ok {
 			out = append(out, v)
 		}
 	}
@@ -299,16 +299,16 @@ func (sv *solver) findUniverse(g *group) []string {
 }
 
 // lends tells of which domain of the group the node is.
-func (sv *solver) lends(n *node, g *group) (string, bool) {
+func (sv *solver) domainProvided(n *node, g *group) (string, bool) {
 	v, ok := n.domain(g.key)
 	return v, ok && !n.src.Deleting && sv.counts(g, n)
 }
 
-// forSale lists the group's domains on nodes that could be bought.
-func (sv *solver) forSale(g *group) []string {
+// launchableDomains lists the group's domains on nodes that could be bought.
+func (sv *solver) launchableDomains(g *group) []string {
 	var out []string
 	for _, t := range sv.templates {
-		if !t.exhausted() && g.filter.admitsTaints(t.taints) {
+		if !t.limitsExhausted() && g.filter.admitsTaints(t.taints) {
 			out = append(out, t.values(g.key)...)
 		}
 	}
@@ -316,15 +316,15 @@ func (sv *solver) forSale(g *group) []string {
 }
 
 func (g *group) addInBin(index, n int) {
-	for index >= len(g.inBins) {
-		g.inBins = append(g.inBins, 0)
+	for index >= len(g.countsByBin) {
+		g.countsByBin = append(g.countsByBin, 0)
 	}
-	g.inBins[index] += n
+	g.countsByBin[index] += n
 }
 
 func (g *group) countInBin(index int) int {
-	if index < len(g.inBins) {
-		return g.inBins[index]
+	if index < len(g.countsByBin) {
+		return g.countsByBin[index]
 	}
 	return 0
 }
@@ -351,13 +351,13 @@ func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
 }
 
 // floor is the lowest count among the domains that the pods may use.
-func (g *group) floor() int {
+func (g *group) minCount() int {
 	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
 		return 0
 	}
-	lowest := g.counts[g.usable[0]] - g.unsure[g.usable[0]]
+	lowest := g.counts[g.usable[0]] - g.uncertain[g.usable[0]]
 	for _, d := range g.usable[1:] {
-		lowest = min(lowest, g.counts[d]-g.unsure[d])
+		lowest = min(lowest, g.counts[d]-g.uncertain[d])
 	}
 	return lowest
 }
@@ -370,30 +370,30 @@ type view struct {
 	// node is what the pod requires of labels by any of its alternatives.
 	node *requirement.Pod
 	// own is how many of the group's floating pods are in the bin that is being looked at.
-	own int
+	ownUndecided int
 }
 
 // views are the constraints that a pod of this class and shape minds. The caller must not modify them.
-func (c *kind) views(sh *shape) []view {
-	if sh.views == nil {
-		sh.views = make([]view, 0, len(sh.groups)+len(c.blockedBy))
-		for _, g := range sh.groups {
-			sh.views = append(sh.views, view{g: g, self: g.kind != inverse && g.selects(c.pod), pod: sh.strict.Get(g.key), node: &c.node})
+func (c *constraintClass) views(level *relaxationLevel) []view {
+	if level.views == nil {
+		level.views = make([]view, 0, len(level.groups)+len(c.blockedBy))
+		for _, g := range level.groups {
+			level.views = append(level.views, view{g: g, self: g.typ != inverse && g.selects(c.pod), pod: level.strict.Get(g.key), node: &c.node})
 		}
 		for _, g := range c.blockedBy {
-			sh.views = append(sh.views, view{g: g, pod: sh.strict.Get(g.key), node: &c.node})
+			level.views = append(level.views, view{g: g, pod: level.strict.Get(g.key), node: &c.node})
 		}
 	}
-	return sh.views
+	return level.views
 }
 
 // keepsApart tells whether the view is of some anti-affinity.
-func (v view) keepsApart() bool { return v.g.kind == antiAffinity || v.g.kind == inverse }
+func (v view) keepsApart() bool { return v.g.typ == antiAffinity || v.g.typ == inverse }
 
 // bootstrap tells whether the first of a self-affine family may choose its place freely: no member is
 // anywhere the pod could follow it to.
 func (v view) bootstrap() bool {
-	if !v.self || v.g.floating > v.own {
+	if !v.self || v.g.undecided > v.ownUndecided {
 		return false
 	}
 	populated, reachable := false, false
@@ -403,10 +403,10 @@ func (v view) bootstrap() bool {
 			reachable = reachable || reaches(*v.node, v.g.key, d)
 		}
 	}
-	for i, n := range v.g.inBins {
+	for i, n := range v.g.countsByBin {
 		if n > 0 {
 			populated = true
-			reachable = reachable || reaches(*v.node, v.g.key, host(i))
+			reachable = reachable || reaches(*v.node, v.g.key, hostName(i))
 		}
 	}
 	return !populated || !reachable
@@ -420,24 +420,24 @@ func (v *view) allows(domain string) bool {
 // allowsBin tells whether the pod may join the host that a bin stands for.
 func (v *view) allowsBin(index int) bool {
 	n := v.g.countInBin(index)
-	switch v.g.kind {
+	switch v.g.typ {
 	case spread:
 		return n+btoi(v.self) <= v.g.maxSkew
 	case affinity:
-		return v.allowsCount(host(index), n)
+		return v.allowsCount(hostName(index), n)
 	}
 	return n == 0
 }
 
 func (v *view) allowsCount(domain string, n int) bool {
-	switch v.g.kind {
+	switch v.g.typ {
 	case spread:
 		floor := 0
 		if v.g.key != corev1.LabelHostname {
 			if _, known := slices.BinarySearch(v.g.universe, domain); !known {
 				return false
 			}
-			floor = v.g.floor()
+			floor = v.g.minCount()
 		}
 		if v.self {
 			n++
@@ -452,20 +452,20 @@ func (v *view) allowsCount(domain string, n int) bool {
 
 // deserted tells whether no pod is counted anywhere. What a pod without a place declares must not bind others: if it gets one later, it keeps
 // away from them itself.
-func (g *group) deserted() bool {
+func (g *group) empty() bool {
 	for _, n := range g.counts {
 		if n != 0 {
 			return false
 		}
 	}
-	return g.floating == 0 && !slices.ContainsFunc(g.inBins, func(n int) bool { return n != 0 })
+	return g.undecided == 0 && !slices.ContainsFunc(g.countsByBin, func(n int) bool { return n != 0 })
 }
 
 // shut tells whether no new node can be anywhere that the views allow, since in each domain there is somebody to keep
 // away from. A new node has a domain unless somebody asks that it have none.
-func (sv *solver) shut(views []view) bool {
+func (sv *solver) noDomainLeft(views []view) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
-		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absent[v.g.key] && !sv.lacked(v.g.key) && len(v.g.universe) > 0 &&
+		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] && !sv.absentOnSomeType(v.g.key) && len(v.g.universe) > 0 &&
 			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
 	})
 }
@@ -473,8 +473,8 @@ func (sv *solver) shut(views []view) bool {
 // choice narrows a new node to domains.
 type choice []requirement.Requirement
 
-// forGood tells whether what the view forbids now stays forbidden: pods are never taken off a host.
-func (v view) forGood() bool { return v.g.key == corev1.LabelHostname && v.g.kind != affinity }
+// permanent tells whether what the view forbids now stays forbidden: pods are never taken off a host.
+func (v view) permanent() bool { return v.g.key == corev1.LabelHostname && v.g.typ != affinity }
 
 // maxChoices bounds how many combinations of domains are tried for one pod on one new node.
 const maxChoices = 64
@@ -493,7 +493,7 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 		if v.keepsApart() && (!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
 			continue // the node will have no such label: outside all domains there is nobody to keep away from
 		}
-		if v.g.kind == inverse && v.g.deserted() || v.keepsApart() && len(v.g.universe) == 0 && !reqs.Defines(v.g.key) {
+		if v.g.typ == inverse && v.g.empty() || v.keepsApart() && len(v.g.universe) == 0 && !reqs.Defines(v.g.key) {
 			continue // nobody who declares it has a place, or no node has the label
 		}
 		byKey[v.g.key] = append(byKey[v.g.key], v)
@@ -518,8 +518,8 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 }
 
 // lacked tells whether some type says that its nodes do not have the label.
-func (sv *solver) lacked(key string) bool {
-	lacked, known := sv.lacks[key]
+func (sv *solver) absentOnSomeType(key string) bool {
+	lacked, known := sv.absentByType[key]
 	if !known {
 		lacked = slices.ContainsFunc(sv.templates, func(t *template) bool {
 			return slices.ContainsFunc(t.types, func(ti typeInfo) bool {
@@ -527,9 +527,16 @@ func (sv *solver) lacked(key string) bool {
 				return r.Operator() == corev1.NodeSelectorOpDoesNotExist && !r.Impossible()
 			})
 		})
-		sv.lacks[key] = lacked
+		sv.absentByType[key] = lacked
 	}
 	return lacked
+}
+
+// rankedDomain is a domain with what decides between domains: the pods of spreads there, then the price.
+type rankedDomain struct {
+	domain string
+	count  int
+	price  float64
 }
 
 // options lists what the requirement on one key may become under views that share it.
@@ -538,7 +545,7 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
 	single := false
 	// Who must keep apart may also go to a node without the label, where some types have none.
-	apart := sv.lacked(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
+	apart := sv.absentOnSomeType(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
 	for i, v := range views {
 		left := domains[:0]
 		for _, d := range domains {
@@ -554,7 +561,7 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 			return nil, &views[i]
 		}
 		// Spread counts on knowing the domain, and so does the first of a family that others will follow.
-		single = single || v.g.kind == spread || v.g.kind == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
+		single = single || v.g.typ == spread || v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
 	if !single {
 		out := []requirement.Requirement{requirement.In(key, domains...)}
@@ -564,16 +571,11 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 		}
 		return out, nil
 	}
-	type ranked struct {
-		domain string
-		count  int
-		price  float64
-	}
-	order := make([]ranked, len(domains))
+	order := make([]rankedDomain, len(domains))
 	for i, d := range domains {
-		order[i] = ranked{domain: d}
+		order[i] = rankedDomain{domain: d}
 		for _, v := range views {
-			if v.g.kind == spread {
+			if v.g.typ == spread {
 				order[i].count += v.g.counts[d]
 			}
 		}
@@ -581,7 +583,7 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 			order[i].price = price(reqs.With(requirement.In(key, d)))
 		}
 	}
-	slices.SortFunc(order, func(a, b ranked) int {
+	slices.SortFunc(order, func(a, b rankedDomain) int {
 		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.price, b.price), cmp.Compare(a.domain, b.domain))
 	})
 	out := make([]requirement.Requirement, len(order))

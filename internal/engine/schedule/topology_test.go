@@ -28,7 +28,7 @@ func app(name string, edit ...func(*corev1.Pod)) []func(*corev1.Pod) {
 }
 
 // holding are running pods labelled app=name.
-func holding(n int, name string) func(*snapshot.Node) {
+func runningPods(n int, name string) func(*snapshot.Node) {
 	return func(node *snapshot.Node) {
 		for _, p := range Pods(n, "old-"+node.Name, Labelled("app", name)) {
 			node.Pods = append(node.Pods, Bound(p, node.Name))
@@ -49,12 +49,12 @@ func TestSpread(t *testing.T) {
 	zonal := Spread(Zone, 1, "web")
 	web := func(n int, edit ...func(*corev1.Pod)) []*corev1.Pod { return Pods(n, "web", app("web", edit...)...) }
 	old := func(name, zone string, n int) snapshot.Node {
-		return Node(name, "general", inZone(zone), full, holding(n, "web"))
+		return Node(name, "general", inZone(zone), full, runningPods(n, "web"))
 	}
 	at := func(zones string, pods ...*corev1.Pod) *snapshot.Snapshot {
 		return World(pool(Require(Zone, in, splitZones(zones)...)), pods...)
 	}
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 168: unknown key", world(web(1, Spread("rack", 1, "web"))...), []string{"no place (Topology): web"}},
 		{"row 169: nil selector", world(web(4, Spread(Zone, 1, "web", func(c *constraint) { c.LabelSelector = nil }))...), []string{"general m.medium z1: web x4"}},
 		{
@@ -106,18 +106,18 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"row 183: with architectures of their own they do not",
-			World(only(Type("x86", 0.05, "cpu", "1"), WithLabel(Type("arm", 0.04, "cpu", "1"), Arch, "arm64")),
+			World(singlePool(Type("x86", 0.05, "cpu", "1"), WithLabel(Type("arm", 0.04, "cpu", "1"), Arch, "arm64")),
 				join(web(2, Spread(Host, 1, "web"), Selects(Arch, "arm64")), Pods(2, "db", app("db", Spread(Host, 1, "db"), Selects(Arch, "amd64"))...))...),
 			[]string{"general arm: web", "general arm: web", "general x86: db", "general x86: db"},
 		},
 		{
 			"row 184: capacity types, one out of reach",
-			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web"))...), Node("n", "general", full, holding(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web"))...), Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
 			[]string{"general m.small: web x2", "no place (Topology): web x3"},
 		},
 		{
 			"row 184: softly",
-			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web", anyway))...), Node("n", "general", full, holding(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web", anyway))...), Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
 			[]string{"general m.medium: web x4", "general m.small: web"},
 		},
 		{
@@ -225,7 +225,7 @@ func TestSpreadOverKeysOfPools(t *testing.T) {
 		Pool("spot", Types(), Require(Capacity, in, karpv1.CapacityTypeSpot), Require("spread", in, "2", "3", "4", "5")),
 		Pool("on-demand", Types(), Require(Capacity, in, karpv1.CapacityTypeOnDemand), Require("spread", in, "1")),
 	}, Pods(20, "web", app("web", Spread("spread", 1, "web"))...)...)
-	tell(t, []story{{"row 187: one fifth on demand", s, []string{
+	checkPlans(t, []planCase{{"row 187: one fifth on demand", s, []string{
 		"on-demand m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4", "spot m.medium: web x4",
 	}}})
 }
@@ -235,19 +235,19 @@ func TestAffinity(t *testing.T) {
 	db := func(edit ...func(*corev1.Pod)) *corev1.Pod { return Pod("db", app("db", edit...)...) }
 	elsewhere := func(p *corev1.Pod) { p.Namespace = "other" }
 	three := func(n *snapshot.Node) { n.Allocatable = Resources("cpu", "2500m", "memory", "16Gi", "pods", "110") }
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 208: empty affinity", world(Pod("a", func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
 		})), []string{"general m.small: a"}},
 		{"row 209: to a pod of the batch", world(db(), Pod("web", Asks("cpu", "2"), Near(Host, "db"))), []string{"general m.large: db, web"}},
 		{
 			"row 210: a family larger than its host",
-			withNodes(world(web(10, Near(Host, "web"))...), Node("n", "general", three, holding(1, "web"))),
+			withNodes(world(web(10, Near(Host, "web"))...), Node("n", "general", three, runningPods(1, "web"))),
 			[]string{"on n: web x5", "no place (Topology): web x5"},
 		},
 		{
 			"row 211: kept from its family's host",
-			withNodes(world(web(2, Near(Host, "web"), Needs(Expr(Zone, in, "z2", "z3")))...), Node("n", "general", holding(1, "web"))),
+			withNodes(world(web(2, Near(Host, "web"), Needs(Expr(Zone, in, "z2", "z3")))...), Node("n", "general", runningPods(1, "web"))),
 			[]string{"no place (Topology): web x2"},
 		},
 		{"row 212: a family in one zone", world(web(3, Near(Zone, "web"))...), []string{"general m.medium z1: web x3"}},
@@ -262,7 +262,7 @@ func TestAffinity(t *testing.T) {
 		{"row 216: declared by the other", world(db(Apart(Host, "web")), web(1)[0]), []string{"general m.small: db", "general m.small: web"}},
 		{
 			"row 217: all zones taken",
-			withNodes(world(Pod("a", Apart(Zone, "db"))), Node("n1", "general", holding(1, "db")), Node("n2", "general", inZone("z2"), holding(1, "db")), Node("n3", "general", inZone("z3"), holding(1, "db"))),
+			withNodes(world(Pod("a", Apart(Zone, "db"))), Node("n1", "general", runningPods(1, "db")), Node("n2", "general", inZone("z2"), runningPods(1, "db")), Node("n3", "general", inZone("z3"), runningPods(1, "db"))),
 			[]string{"no place (Topology): a"},
 		},
 		{"row 218: the other's zone is not known yet", world(Pod("db", Labelled("app", "db"), Asks("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)), []string{"general m.small: db", "no place (Topology): web"}},
@@ -301,12 +301,12 @@ func TestAffinity(t *testing.T) {
 		},
 		{
 			"row 144: the zone of a node on its way",
-			withNodes(world(web(1, Near(Zone, "web"))...), Node("n", "general", inZone("z2"), full, holding(1, "web"), func(n *snapshot.Node) { n.Registered, n.Initialized = false, false })),
+			withNodes(world(web(1, Near(Zone, "web"))...), Node("n", "general", inZone("z2"), full, runningPods(1, "web"), func(n *snapshot.Node) { n.Registered, n.Initialized = false, false })),
 			[]string{"general m.small z2: web"},
 		},
 		{
 			"row 222: no zone is left",
-			withNodes(world(web(1, Apart(Zone, "web"))...), Node("n1", "general", full, holding(1, "web")), Node("n2", "general", full, inZone("z2"), holding(1, "web")), Node("n3", "general", full, inZone("z3"), holding(1, "web"))),
+			withNodes(world(web(1, Apart(Zone, "web"))...), Node("n1", "general", full, runningPods(1, "web")), Node("n2", "general", full, inZone("z2"), runningPods(1, "web")), Node("n3", "general", full, inZone("z3"), runningPods(1, "web"))),
 			[]string{"no place (Topology): web"},
 		},
 		{"row 223: to nobody", world(Pod("a", Near(Zone, "nobody"))), []string{"no place (Topology): a"}},
@@ -339,8 +339,8 @@ func TestAffinity(t *testing.T) {
 func TestPreferencesYieldInOrder(t *testing.T) {
 	// Preferred pod affinity goes before preferred node affinity, whatever their weights.
 	p := Pod("a", app("a", PreferNear(100, Zone, "db"), Prefers(1, Expr(Zone, in, "z2")))...)
-	s := withNodes(world(p), Node("n", "general", full, holding(1, "db")))
-	tell(t, []story{
+	s := withNodes(world(p), Node("n", "general", full, runningPods(1, "db")))
+	checkPlans(t, []planCase{
 		{"node affinity outlives pod affinity", s, []string{"general m.small z2: a"}},
 		{
 			"row 215: a spread holds against preferred affinity",

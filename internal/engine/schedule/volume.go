@@ -60,14 +60,14 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
 }
 
 // no is a reason that names the volume's claim.
-func (v volume) no(code Code, format string, args ...any) Reason {
+func (v volume) reason(code Code, format string, args ...any) Reason {
 	return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
 }
 
 // foreign says what of the volume nodes of this cloud cannot do; the zero Reason means that there is nothing.
-func (v volume) foreign(u snapshot.UnsupportedStorage) Reason {
+func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
-		return v.no(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
+		return v.reason(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
 	}
 	if v.pv != nil || v.class == nil {
 		return Reason{}
@@ -75,7 +75,7 @@ func (v volume) foreign(u snapshot.UnsupportedStorage) Reason {
 	for _, term := range v.class.AllowedTopologies {
 		for _, e := range term.MatchLabelExpressions {
 			if slices.Contains(u.TopologyKeys, e.Key) {
-				return v.no(Unsupported, "is of storage class %q, whose allowed topologies are over %q, a label that nodes of this cloud do not have", v.class.Name, e.Key)
+				return v.reason(Unsupported, "is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have", v.class.Name, e.Key)
 			}
 		}
 	}
@@ -83,8 +83,8 @@ func (v volume) foreign(u snapshot.UnsupportedStorage) Reason {
 }
 
 // refuse says why a pod with this volume must wait; the zero Reason means that it need not.
-func (v volume) refuse() Reason {
-	no := v.no
+func (v volume) blocked() Reason {
+	no := v.reason
 	switch {
 	case v.claim == nil:
 		return no(Volume, "does not exist")
@@ -181,7 +181,7 @@ func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
 func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {
-		for _, why := range []Reason{v.refuse(), v.foreign(sv.s.Volumes.Unsupported)} {
+		for _, why := range []Reason{v.blocked(), v.unsupported(sv.s.Volumes.Unsupported)} {
 			if why.Code != "" {
 				return nil, []Reason{why}
 			}

@@ -81,7 +81,7 @@ func storage(s *snapshot.Snapshot, disks ...disk) *snapshot.Snapshot {
 }
 
 func TestVolumes(t *testing.T) {
-	one := func(d disk, edit ...func(*corev1.Pod)) *snapshot.Snapshot {
+	oneReserved := func(d disk, edit ...func(*corev1.Pod)) *snapshot.Snapshot {
 		d.name = "data"
 		return storage(world(Pod("a", append(edit, Claims("data"))...)), d)
 	}
@@ -107,37 +107,37 @@ func TestVolumes(t *testing.T) {
 	ephemeral := Pod("a", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	}, allow("z1"))
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 146: no such claim", storage(world(Pod("a", Claims("data")), Pod("b"))), []string{"no place (Volume): a", "general m.small: b"}},
-		{"row 147: bound, class empty", one(disk{volume: volumeIn()}), []string{"general m.small: a"}},
-		{"row 147: bound, class missing", one(disk{volume: volumeIn(), class: "lost"}), []string{"general m.small: a"}},
-		{"row 148: unbound, class empty", one(disk{}), []string{"no place (VolumeUnbound): a"}},
-		{"row 148: unbound, class missing", one(disk{class: "lost"}), []string{"no place (Volume): a"}},
-		{"row 149: zones of the class", one(disk{class: "zonal"}, allow("z1", "z2")), []string{"general m.small z1: a"}},
-		{"row 149: none in common", one(disk{class: "zonal"}, allow("z2")), []string{"no place (Volume): a"}},
+		{"row 147: bound, class empty", oneReserved(disk{volume: volumeIn()}), []string{"general m.small: a"}},
+		{"row 147: bound, class missing", oneReserved(disk{volume: volumeIn(), class: "lost"}), []string{"general m.small: a"}},
+		{"row 148: unbound, class empty", oneReserved(disk{}), []string{"no place (VolumeUnbound): a"}},
+		{"row 148: unbound, class missing", oneReserved(disk{class: "lost"}), []string{"no place (Volume): a"}},
+		{"row 149: zones of the class", oneReserved(disk{class: "zonal"}, allow("z1", "z2")), []string{"general m.small z1: a"}},
+		{"row 149: none in common", oneReserved(disk{class: "zonal"}, allow("z2")), []string{"no place (Volume): a"}},
 		{"row 150: ephemeral volume", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"general m.small z1: a"}},
-		{"row 151: zone of the volume", one(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
-		{"row 151: another zone", one(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"no place (Volume): a"}},
-		{"row 152: a local volume's host does not matter", one(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
-		{"row 152: nor a hostPath volume's", one(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
-		{"row 153: nothing but its host", one(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
-		{"row 154: other volumes keep theirs", one(disk{volume: volumeIn(host)}), []string{"no place (Volume): a"}},
-		{"row 155: preferences yield to the volume", one(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},
-		{"row 155: so do alternatives", one(disk{volume: volumeIn(zoned("z3"))}, allow("z1"), allow("z3")), []string{"general m.small z3: a"}},
-		{"row 156: either of two zones", one(disk{volume: volumeIn(zoned("z1"), zoned("z2"))}, allow("z2")), []string{"general m.small z2: a"}},
+		{"row 151: zone of the volume", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
+		{"row 151: another zone", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"no place (Volume): a"}},
+		{"row 152: a local volume's host does not matter", oneReserved(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{"row 152: nor a hostPath volume's", oneReserved(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{"row 153: nothing but its host", oneReserved(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
+		{"row 154: other volumes keep theirs", oneReserved(disk{volume: volumeIn(host)}), []string{"no place (Volume): a"}},
+		{"row 155: preferences yield to the volume", oneReserved(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},
+		{"row 155: so do alternatives", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z1"), allow("z3")), []string{"general m.small z3: a"}},
+		{"row 156: either of two zones", oneReserved(disk{volume: volumeIn(zoned("z1"), zoned("z2"))}, allow("z2")), []string{"general m.small z2: a"}},
 		{"row 157: the common zone", two(disk{volume: volumeIn(zoned("z1", "z2"))}, disk{volume: volumeIn(zoned("z2", "z3"))}), []string{"general m.small z2: a"}},
 		{"row 158: no common zone", two(disk{volume: volumeIn(zoned("z1"))}, disk{volume: volumeIn(zoned("z2"))}), []string{"no place (Requirements): a"}},
-		{"row 159: bound at once, but not yet", one(disk{class: "now"}), []string{"no place (VolumeUnbound): a"}},
-		{"row 160: claim deleting", one(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"no place (Volume): a"}},
-		{"row 160: volume deleting", one(disk{volume: goingVolume}), []string{"no place (Volume): a"}},
-		{"row 160: claim lost", one(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"no place (Volume): a"}},
-		{"row 161: bound", one(disk{volume: volumeIn()}), []string{"general m.small: a"}},
-		{"row 162: a class of a provisioner that is not supported", without(one(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
-		{"row 162: a volume of one", without(one(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
-		{"row 162: a volume of another", without(one(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
-		{"row 162: a topology key that is not supported", without(one(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"no place (Unsupported): a"}},
-		{"row 162: on a volume that is bound it does not matter", without(one(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
-		{"row 161: named, not bound", one(disk{volume: volumeIn(), pending: true}), []string{"no place (VolumeUnbound): a"}},
+		{"row 159: bound at once, but not yet", oneReserved(disk{class: "now"}), []string{"no place (VolumeUnbound): a"}},
+		{"row 160: claim deleting", oneReserved(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"no place (Volume): a"}},
+		{"row 160: volume deleting", oneReserved(disk{volume: goingVolume}), []string{"no place (Volume): a"}},
+		{"row 160: claim lost", oneReserved(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"no place (Volume): a"}},
+		{"row 161: bound", oneReserved(disk{volume: volumeIn()}), []string{"general m.small: a"}},
+		{"row 162: a class of a provisioner that is not supported", without(oneReserved(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
+		{"row 162: a volume of one", without(oneReserved(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
+		{"row 162: a volume of another", without(oneReserved(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
+		{"row 162: a topology key that is not supported", without(oneReserved(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"no place (Unsupported): a"}},
+		{"row 162: on a volume that is bound it does not matter", without(oneReserved(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
+		{"row 161: named, not bound", oneReserved(disk{volume: volumeIn(), pending: true}), []string{"no place (VolumeUnbound): a"}},
 	})
 }
 
@@ -177,7 +177,7 @@ func TestAttachLimits(t *testing.T) {
 		}
 		return withNodes(storage(s, disks...), limited)
 	}
-	tell(t, []story{
+	checkPlans(t, []planCase{
 		{"row 163: ten to a node", each(6, 2, nil), []string{"on n: a x5", "general m.small: a"}},
 		{"row 164: shared volumes count once", withNodes(storage(world(Pods(12, "a", Claims("data"))...), disk{name: "data", class: "wait"}), limited), []string{"on n: a x12"}},
 		{"row 165: NFS is not attached", each(12, 1, nfs), []string{"on n: a x12"}},

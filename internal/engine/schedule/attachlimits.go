@@ -1,0 +1,146 @@
+package schedule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Volumes that a node can attach are an axis per CSI driver with limits that are known for some instance type. A pod has of it as many
+// as it has volumes of its own. Volumes that several pods share are counted where the pods are: see bin.shared.
+
+// axisPrefix is what Kubernetes names such resources by.
+const axisPrefix = corev1.ResourceAttachableVolumesPrefix + "csi-"
+
+// unlimited is room for volumes on nodes without a known limit: more than any node can attach.
+const unlimited = 1 << 20
+
+// limitedDrivers are the axes of the drivers that pods have volumes of and that some type has a limit of.
+func (sv *solver) limitedDrivers() corev1.ResourceList {
+	sv.uses = map[types.NamespacedName]int{}
+	sv.drivers = map[string]corev1.ResourceName{}
+	wanted := map[string]bool{}
+	note := func(pod *corev1.Pod) {
+		if !hasClaims(pod) {
+			return
+		}
+		for _, a := range attachments(podVolumes(sv.s, pod)) {
+			sv.uses[a.claim]++
+			wanted[a.driver] = true
+		}
+	}
+	for _, pod := range sv.s.Pods {
+		note(pod)
+	}
+	for i := range sv.s.Nodes {
+		for _, pod := range sv.s.Nodes[i].Pods {
+			if !sv.pending[pod.UID] && !snapshot.Terminal(pod) {
+				note(pod)
+			}
+		}
+	}
+	out := corev1.ResourceList{}
+	for i := range sv.s.Pools {
+		for _, it := range sv.s.Pools[i].InstanceTypes {
+			for driver := range it.VolumeLimits {
+				if wanted[driver] {
+					sv.drivers[driver] = corev1.ResourceName(axisPrefix + driver)
+					out[sv.drivers[driver]] = resource.Quantity{}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// unshare takes pending pods that have no place, or are not planned, from the users of claims: who shares one with them alone is not
+// bound by it.
+func (sv *solver) forgetSharers(queue []*queuedPod) {
+	for _, q := range queue {
+		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] || !hasClaims(q.pod) {
+			continue
+		}
+		for _, a := range attachments(podVolumes(sv.s, q.pod)) {
+			sv.uses[a.claim]--
+		}
+	}
+}
+
+func hasClaims(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
+
+// addVolumes adds the volumes of the class's pods to what they request.
+func (sv *solver) addVolumes(c *class) {
+	if len(sv.drivers) == 0 || !hasClaims(c.pod) {
+		return
+	}
+	seen := map[attachment]bool{}
+	for _, a := range attachments(podVolumes(sv.s, c.pod)) {
+		name, limited := sv.drivers[a.driver]
+		if !limited || seen[a] {
+			continue
+		}
+		seen[a] = true
+		if sv.uses[a.claim] > 1 {
+			c.shared = append(c.shared, a)
+			continue
+		}
+		c.requests[sv.axes.index[name]]++
+	}
+}
+
+// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached already.
+func (sv *solver) requestsIn(b *bin, c *class) vec {
+	if len(c.shared) == 0 {
+		return c.requests
+	}
+	out := slices.Clone(c.requests)
+	for _, a := range c.shared {
+		if !b.sharedVolumes[a] {
+			out[sv.axes.index[sv.drivers[a.driver]]]++
+		}
+	}
+	return out
+}
+
+// limitVolumes writes how many volumes nodes of the type can attach into a room.
+func (sv *solver) limitVolumes(room vec, limits map[string]int) {
+	for driver, name := range sv.drivers {
+		limit, known := limits[driver]
+		if !known {
+			limit = unlimited
+		}
+		room[sv.axes.index[name]] = int64(max(0, limit))
+	}
+}
+
+// volumeLimits are those of an existing node. Until its CSINode object says so, they are those of its type.
+func (sv *solver) volumeLimits(n *snapshot.Node) map[string]int32 {
+	if n.Initialized || n.Claim == "" {
+		return n.VolumeLimits
+	}
+	for i := range sv.s.Pools {
+		if sv.s.Pools[i].NodePool.Name != n.Pool {
+			continue
+		}
+		for _, it := range sv.s.Pools[i].InstanceTypes {
+			if it.Name != n.Labels[corev1.LabelInstanceTypeStable] || len(it.VolumeLimits) == 0 {
+				continue
+			}
+			out := map[string]int32{}
+			for driver, limit := range it.VolumeLimits {
+				out[driver] = int32(limit)
+			}
+			for driver, limit := range n.VolumeLimits {
+				out[driver] = limit
+			}
+			return out
+		}
+	}
+	return n.VolumeLimits
+}

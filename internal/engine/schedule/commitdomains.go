@@ -1,0 +1,132 @@
+package schedule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// commit says of new nodes where they can come up at all, now that nothing more fits: what holds a node's pods may be had
+// in fewer domains than its requirements leave, and who minds the pods there can use the others. It tells whether
+// that changed anything. The queue is who still waits.
+func (sv *solver) commit(queue []*queuedPod) bool {
+	minded, seen := map[*group]bool{}, map[*class]bool{}
+	for _, q := range queue {
+		if seen[q.class] {
+			continue
+		}
+		seen[q.class] = true
+		for _, level := range q.class.levels {
+			for _, g := range level.groups {
+				minded[g] = true
+			}
+		}
+		for _, g := range q.class.blockedBy {
+			minded[g] = true
+		}
+	}
+	changed := false
+	for _, b := range sv.bins {
+		if b.reservation != 0 {
+			continue // its reservation says where
+		}
+		for _, key := range b.uncommitted(minded) {
+			changed = sv.commitTo(b, key) || changed
+		}
+	}
+	if changed {
+		sv.generation++
+	}
+	return changed
+}
+
+// uncommitted are the labels by which others, who mind these groups, mind the bin's pods, or tell nodes apart that count for them, and whose value is
+// not known, sorted.
+func (b *bin) uncommitted(minded map[*group]bool) []string {
+	var out []string
+	add := func(keys ...string) {
+		for _, key := range keys {
+			if _, single := b.cands.domain(key); !single && key != corev1.LabelHostname {
+				out = append(out, key)
+			}
+		}
+	}
+	for _, h := range b.contents {
+		for _, list := range [...][]*group{h.class.matches, h.class.declares} {
+			for _, g := range list {
+				if !minded[g] {
+					continue
+				}
+				add(g.key)
+				if g.filter != nil && g.filter.affinity {
+					add(g.filter.node.Selector.Keys()...)
+					for _, term := range g.filter.node.Required {
+						add(term.Keys()...)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (sv *solver) commitTo(b *bin, key string) bool {
+	own := b.cands.reqs.Get(key)
+	var domains []string
+	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, b.t.conflictingGroups(b.ports, nil)})
+	allowed := b.capacityTypes(fitting)
+	for _, cand := range fitting {
+		it := b.t.types[cand.t].unreserved
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
+				r := o.Requirements.Get(key)
+				if !o.Requirements.Defines(key) {
+					r = it.Requirements.Get(key)
+				}
+				if r.Operator() != corev1.NodeSelectorOpIn {
+					return false // the types do not decide
+				}
+				domains = append(domains, r.Values()...)
+			}
+		}
+	}
+	domains = slices.DeleteFunc(domains, func(d string) bool { return !own.Has(d) })
+	slices.Sort(domains)
+	domains = slices.Compact(domains)
+	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
+		return false
+	}
+	cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, domains...)))
+	cheapest := b.cands.list[b.first]
+	first := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == cheapest.reservation })
+	if first < 0 {
+		return false
+	}
+	sv.narrowBin(b, cands)
+	b.first, b.room = first, nil
+	return true
+}
+
+// capacityTypes are those that a claim of these types would name: those that can be had, unless minValues asks for more.
+func (b *bin) capacityTypes(types []candidate) []string {
+	var all, available []string
+	for _, cand := range types {
+		it := b.t.types[cand.t].unreserved
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) {
+				all = append(all, o.CapacityType)
+				if o.Available && !slices.Contains(available, o.CapacityType) {
+					available = append(available, o.CapacityType)
+				}
+			}
+		}
+	}
+	if len(available) < b.cands.reqs.Get(karpv1.LabelCapacityType).MinValues() {
+		return all
+	}
+	return available
+}

@@ -1,0 +1,84 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// didYouMean is a hint at what a word may have been meant to be, of those known; empty if nothing is near.
+func didYouMean(word string, known []string) string {
+	if near, ok := nearestWord(word, known); ok {
+		return fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return ""
+}
+
+// nearWord is a known word with its edit distance from the given one.
+type nearWord struct {
+	word string
+	off  int
+}
+
+// nearestWord is the known word that differs least. A label key may also lack its domain, or have the wrong one.
+func nearestWord(word string, known []string) (string, bool) {
+	var near []nearWord
+	name := word[strings.Index(word, "/")+1:]
+	for _, k := range known {
+		if k == word {
+			continue
+		}
+		_, own, qualified := strings.Cut(k, "/")
+		switch off := distance(strings.ToLower(word), strings.ToLower(k)); {
+		case off <= max(1, len(word)/4) && off < len(word):
+			near = append(near, nearWord{k, off})
+		case qualified && name != "" && (own == name || strings.HasSuffix(own, "-"+name)):
+			near = append(near, nearWord{k, len(word) + len(own) - len(name)})
+		}
+	}
+	slices.SortFunc(near, func(a, b nearWord) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.word, b.word)) })
+	// Where many are as near, the word is one of their kind that does not exist, and none was meant.
+	if len(near) == 0 || len(near) > 2 && near[2].off == near[0].off {
+		return "", false
+	}
+	return near[0].word, true
+}
+
+// distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// hintKey is a hint at the label that an unknown one may have been meant to be.
+func (e *explainer) hintKey(key string) string {
+	known := maps.Clone(e.sv.s.Labels.WellKnown)
+	if known == nil {
+		known = map[string]bool{}
+	}
+	for _, t := range e.sv.templates {
+		for _, k := range t.reqs.Keys() {
+			known[k] = true
+		}
+	}
+	return didYouMean(key, slices.Sorted(maps.Keys(known)))
+}

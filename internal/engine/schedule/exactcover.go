@@ -1,0 +1,142 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// uniformBins identifies bins that can become the same types and hold pods of one class.
+type uniformBins struct {
+	cands *candidates
+	c     *class
+}
+
+// recount buys anew for bins that hold pods of one class only and could all become the same: how many nodes of which type
+// hold so many equal pods for least is a problem that can be solved exactly. It is what a single workload that scales
+// up comes to, where few nodes are bought and the last of them matters.
+func (sv *solver) coverExactly() {
+	bins := map[uniformBins][]*bin{}
+	var order []uniformBins
+	for _, b := range sv.bins {
+		if len(b.contents) != 1 || !sv.interchangeable(b, b.contents[0].class) {
+			continue
+		}
+		k := uniformBins{b.cands, b.contents[0].class}
+		if bins[k] == nil {
+			order = append(order, k)
+		}
+		bins[k] = append(bins[k], b)
+	}
+	replaced := map[*bin]bool{}
+	var fresh []*bin
+	for _, k := range order {
+		if better := sv.exactCover(k.cands, k.c, bins[k]); better != nil {
+			fresh = append(fresh, better...)
+			for _, b := range bins[k] {
+				replaced[b] = true
+			}
+		}
+	}
+	sv.bins = append(slices.DeleteFunc(sv.bins, func(b *bin) bool { return replaced[b] }), fresh...)
+}
+
+// countable tells whether it makes no difference to anything but the price which nodes the bin's pods share.
+func (sv *solver) interchangeable(b *bin, c *class) bool {
+	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
+	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.slots.ids) == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
+		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
+}
+
+// holder is a type that holds n pods of a class.
+type typeCount struct{ n, k int }
+
+// recounted returns bins for the pods of the old ones, if that is better.
+func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
+	var pods []*corev1.Pod
+	cost := 0.0
+	for _, b := range old {
+		cost += b.cost
+		pods = append(pods, b.pods...)
+	}
+	holders := cands.typeCounts(c, len(pods))
+	exact, price := cheapestCover(cands, holders, len(pods), 0)
+	// Of plans within a hundredth of the cheapest, the one with fewer nodes: a charge on nodes that adds up to that.
+	slack := (similarCost - 1) * price
+	fewer, dearer := cheapestCover(cands, holders, len(pods), slack/float64(max(1, len(exact))))
+	if len(fewer) < len(exact) {
+		exact, price = fewer, dearer
+	}
+	sv.steps += len(pods) * len(holders)
+	if sv.strategy == firstFit && price > cost {
+		return nil // what all plans are measured against stays what it is
+	}
+	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*similarCost || len(exact) > len(old) && cost <= price*similarCost {
+		return nil
+	}
+	out := make([]*bin, 0, len(exact))
+	for i, h := range exact {
+		b := sv.newBin(cands.t)
+		b.index, b.cands = old[min(i, len(old)-1)].index, cands
+		n := min(h.n, len(pods))
+		b.pods, pods = slices.Clone(pods[:n]), pods[n:]
+		b.contents = []classCount{{c, n}}
+		for axis, r := range c.requests {
+			b.total[axis] = r * int64(n)
+		}
+		for b.first = 0; !b.total.fits(cands.t.types[cands.list[b.first].t].room); b.first++ {
+		}
+		b.cost = cands.list[b.first].price
+		out = append(out, b)
+	}
+	return out
+}
+
+// holders are the types that hold pods of the class, each more of them than any that costs less.
+func (cands *candidates) typeCounts(c *class, most int) []typeCount {
+	var out []typeCount
+	best := 0
+	for k, cand := range cands.list {
+		room := cands.t.types[cand.t].room
+		n := int64(most)
+		for i, r := range c.requests {
+			switch {
+			case room[i] < 0:
+				n = 0
+			case r > 0:
+				n = min(n, room[i]/r)
+			}
+		}
+		if int(n) > best {
+			best = int(n)
+			out = append(out, typeCount{best, k})
+		}
+	}
+	return out
+}
+
+// cheapestCover is the cheapest choice of nodes that together hold n pods, largest first, with its price; each node is
+// charged extra.
+func cheapestCover(cands *candidates, holders []typeCount, n int, extra float64) ([]typeCount, float64) {
+	cost, by := make([]float64, n+1), make([]typeCount, n+1)
+	for left := 1; left <= n; left++ {
+		cost[left] = math.Inf(1)
+		for _, h := range holders {
+			if x := cands.list[h.k].price + extra + cost[max(0, left-h.n)]; x < cost[left]-1e-12 {
+				cost[left], by[left] = x, h
+			}
+		}
+	}
+	var out []typeCount
+	price := 0.0
+	for left := n; left > 0; left -= by[left].n {
+		if by[left].n == 0 {
+			return nil, math.Inf(1)
+		}
+		out = append(out, by[left])
+		price += cands.list[by[left].k].price
+	}
+	slices.SortStableFunc(out, func(a, b typeCount) int { return b.n - a.n })
+	return out, price
+}

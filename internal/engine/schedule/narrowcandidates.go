@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// wish is a set of requirements that pods add to a bin's, known by a small number.
+type internedSet struct {
+	id  int
+	set requirement.Set
+}
+
+// wish interns a set.
+func (sv *solver) internSet(set requirement.Set) internedSet {
+	sv.keyBuf = set.AppendKey(sv.keyBuf[:0])
+	id, ok := sv.setIDs[string(sv.keyBuf)]
+	if !ok {
+		id = len(sv.setIDs)
+		sv.setIDs[string(sv.keyBuf)] = id
+		sv.noteAbsentLabels(set)
+	}
+	return internedSet{id, set}
+}
+
+// noteAbsentLabels notes the labels that a set demands that nodes lack.
+func (sv *solver) noteAbsentLabels(set requirement.Set) {
+	for _, r := range set.All() {
+		if r.Operator() == corev1.NodeSelectorOpDoesNotExist {
+			sv.absentLabels[r.Key()] = true
+		}
+	}
+}
+
+// narrowing is what candidates become under a wish, or why they cannot.
+type narrowResult struct {
+	known bool
+	cands *candidates
+	why   *refusal
+}
+
+// narrow adds what a pod or its volumes require to a bin's requirements. Each pair is worked out once.
+func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusal) {
+	if w.set.Len() == 0 {
+		return cands, nil
+	}
+	for w.id >= len(cands.narrowedBySet) {
+		cands.narrowedBySet = append(cands.narrowedBySet, narrowResult{})
+	}
+	if n := &cands.narrowedBySet[w.id]; n.known {
+		return n.cands, n.why
+	}
+	n := narrowResult{known: true}
+	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
+		n.why = &refusal{Requirement, true} // a new node has a name of its own
+	} else if !cands.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
+		n.why = &refusal{Requirement, true}
+	} else if n.cands = sv.candidates(cands.t, cands.reqs.Intersect(sv.claimRequirements(cands, w.set))); n.cands.reqs.Equal(cands.reqs) {
+		n.cands = cands
+	}
+	cands.narrowedBySet[w.id] = n
+	return n.cands, n.why
+}
+
+// lasting is what of the wish a claim must say. A label that nobody gives to nodes is missing, which is all that the wish asks
+// of it, or it would be refused. Saying so would have the claim made up a value, which DaemonSets might go by.
+func (sv *solver) claimRequirements(cands *candidates, set requirement.Set) requirement.Set {
+	drop := []string{corev1.LabelHostname}
+	for _, r := range set.All() {
+		if key := r.Key(); !cands.reqs.Defines(key) && !sv.s.Labels.WellKnown[key] && !cands.t.definesLabel(key) {
+			drop = append(drop, key)
+		}
+	}
+	return set.Without(drop...)
+}
+
+// typed tells whether the template's types give nodes the label.
+func (t *template) definesLabel(key string) bool {
+	if t.keys == nil {
+		t.keys = map[string]bool{}
+		for i := range t.types {
+			for _, r := range t.types[i].Requirements.All() {
+				t.keys[r.Key()] = true
+			}
+		}
+	}
+	return t.keys[key]
+}
+
+// settled is the one value that a label can have, if there is one.
+type knownDomain struct {
+	key, value string
+	ok         bool
+}
+
+// domain is the only value of key that a node of the candidates can have.
+func (c *candidates) domain(key string) (string, bool) {
+	for i := range c.domains {
+		if s := &c.domains[i]; s.key == key {
+			return s.value, s.ok
+		}
+	}
+	value, ok := c.reqs.Get(key).Single()
+	c.domains = append(c.domains, knownDomain{key, value, ok})
+	return value, ok
+}

@@ -1,0 +1,172 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// variants splits types whose offerings differ in what they hold, so that all offerings of what placement takes for a
+// type are alike. Variants of one type share its name.
+func variants(types []*catalog.InstanceType) []*catalog.InstanceType {
+	out := make([]*catalog.InstanceType, 0, len(types))
+	for _, it := range types {
+		if !slices.ContainsFunc(it.Offerings, overridesResources) {
+			out = append(out, it)
+			continue
+		}
+		var groups [][]catalog.Offering
+		for _, o := range it.Offerings {
+			i := slices.IndexFunc(groups, func(g []catalog.Offering) bool {
+				return equal(g[0].Capacity, o.Capacity) && equal(g[0].Allocatable, o.Allocatable)
+			})
+			if i < 0 {
+				i, groups = len(groups), append(groups, nil)
+			}
+			groups[i] = append(groups[i], o)
+		}
+		for _, g := range groups {
+			out = append(out, variant(it, g))
+		}
+	}
+	return out
+}
+
+func overridesResources(o catalog.Offering) bool { return len(o.Capacity)+len(o.Allocatable) > 0 }
+
+func equal(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		if other, ok := b[name]; !ok || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// variant is the type as far as some of its offerings go, all of which hold the same.
+func variant(it *catalog.InstanceType, offerings []catalog.Offering) *catalog.InstanceType {
+	v := *it
+	v.Offerings = offerings
+	v.Capacity = catalog.Overridden(it.Capacity, offerings[0].Capacity)
+	v.Allocatable = catalog.Overridden(it.Allocatable, offerings[0].Allocatable)
+	v.Requirements = narrowed(it.Requirements, offerings)
+	return &v
+}
+
+// narrowed limits labels that offerings have values of to those values.
+func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Set {
+	for _, key := range offerings[0].Requirements.Keys() {
+		if !reqs.Defines(key) {
+			continue
+		}
+		var values []string
+		all := true
+		for i := range offerings {
+			v, one := offerings[i].Requirements.Get(key).Single()
+			values, all = append(values, v), all && one
+		}
+		if all {
+			reqs = reqs.With(requirement.In(key, values...))
+		}
+	}
+	return reqs
+}
+
+// certain makes sure that no node is bought on which the bin's pods do not fit: of each type that the claim names, any
+// offering may be that its requirements admit. If that is not so for the cheapest type, they are narrowed to its
+// offering; other types are left out.
+func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Set) ([]candidate, requirement.Set) {
+	t := b.t
+	if !t.hasVariants || len(types) == 0 {
+		return types, reqs
+	}
+	listed := map[int]bool{}
+	for _, cand := range types {
+		listed[cand.t] = true
+	}
+	// Those in reservations are bought by themselves: see committed.
+	capacityType := requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
+	if b.reservation > 0 {
+		capacityType = requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
+	}
+	admitted := reqs.With(capacityType)
+	if t.ambiguous(types[0].t, listed, admitted) {
+		offering, _ := t.types[types[0].t].Cheapest(admitted)
+		reqs, admitted = reqs.Intersect(offering.Requirements), admitted.Intersect(offering.Requirements)
+	}
+	sure := []candidate{types[0]}
+	for _, cand := range types[1:] {
+		if o, ok := t.types[cand.t].Cheapest(admitted); ok && !t.ambiguous(cand.t, listed, admitted) {
+			cand.price = o.Price
+			sure = append(sure, cand)
+		}
+	}
+	slices.SortStableFunc(sure[1:], func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
+	return sure, reqs
+}
+
+// doubtful tells whether another variant of the type, one that is not listed, could be launched under reqs.
+func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
+	first := i // types are sorted by name
+	for first > 0 && t.types[first-1].Name == t.types[i].Name {
+		first--
+	}
+	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
+		if !listed[j] {
+			if _, ok := t.types[j].Cheapest(reqs); ok || t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
+				return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addVariant adds a type to a list, cheapest first, in which each name is once: variants become one type again, which
+// holds what all of them do.
+func (t *template) addVariant(list []*catalog.InstanceType, it *catalog.InstanceType) []*catalog.InstanceType {
+	i := -1
+	if t.hasVariants {
+		i = slices.IndexFunc(list, func(o *catalog.InstanceType) bool { return o.Name == it.Name })
+	}
+	if i < 0 {
+		return append(list, it)
+	}
+	joined := *list[i]
+	joined.Offerings = append(slices.Clone(joined.Offerings), it.Offerings...)
+	joined.Allocatable = combineAmounts(joined.Allocatable, it.Allocatable, -1)
+	joined.Capacity = combineAmounts(joined.Capacity, it.Capacity, 1)
+	reqs := joined.Requirements
+	for _, r := range it.Requirements.All() {
+		if have := reqs.Get(r.Key()); have.Operator() == corev1.NodeSelectorOpIn && r.Operator() == corev1.NodeSelectorOpIn {
+			reqs = reqs.Replace(requirement.In(r.Key(), append(slices.Clone(have.Values()), r.Values()...)...))
+		}
+	}
+	joined.Requirements = reqs
+	list[i] = &joined
+	return list
+}
+
+// pick takes of each resource the greater (sign 1) or the lesser (-1) amount; what one lacks it has none of.
+func combineAmounts(a, b corev1.ResourceList, sign int) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, list := range []corev1.ResourceList{a, b} {
+		for name := range list {
+			x, y := a[name], b[name]
+			if y.Cmp(x)*sign > 0 {
+				x = y
+			}
+			out[name] = x
+		}
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package schedule_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+func TestOfferingsThatHoldMore(t *testing.T) {
+	const device = "example.com/device"
+	od, spot := karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot
+	holding := func(o catalog.Offering, pairs ...string) catalog.Offering {
+		o.Capacity, o.Allocatable = Resources(pairs...), Resources(pairs...)
+		return o
+	}
+	gone := func(o catalog.Offering) catalog.Offering {
+		o.Available = false
+		return o
+	}
+	// In z2, on demand, the type has a device.
+	some := func(change func(catalog.Offering) catalog.Offering) *catalog.InstanceType {
+		return WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 1), Offering("z1", spot, 0.5), change(holding(Offering("z2", od, 2), device, "1")))
+	}
+	keep := func(o catalog.Offering) catalog.Offering { return o }
+	none := Type("none", 0.1, "cpu", "4")
+	all := Type("all", 9, "cpu", "4", device, "1")
+	wants := Pod("a", Asks(device, "1"))
+	checkPlans(t, []planCase{
+		{"row 84: only that offering is bought", World(singlePool(none, some(keep)), wants), []string{"general some z2: a"}},
+		{"row 84: others do without", World(singlePool(some(keep)), Pod("a")), []string{"general some: a"}},
+		{"row 84: it is not where the pod may go", World(singlePool(none, some(keep)), Pod("a", Asks(device, "1"), Selects(Zone, "z1"))), []string{"no place (Resources): a"}},
+		{"row 85: it cannot be had", World(singlePool(none, some(gone)), wants), []string{"no place (NoOffering): a"}},
+		{"row 85: nor can the others, with more pods than they hold", World(singlePool(some(gone)), Pod("a", Asks("cpu", "5"))), []string{"no place (Resources): a"}},
+		{"a dearer type does not come before", World(singlePool(some(keep), all), wants), []string{"general some z2: a"}},
+		{"a cheaper one does, and the other is left out", World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants), []string{"general cheap: a"}},
+		{
+			"overridden amounts replace the type's",
+			World(singlePool(WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 2), holding(Offering("z2", od, 1), "cpu", "2"))), Pod("a", Asks("cpu", "3"))),
+			[]string{"general some z1: a"},
+		},
+		{
+			"limits count what is bought",
+			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{some(keep)}, Limit(device, "0"))}, Pod("a"), Pod("b", Asks(device, "1"))),
+			[]string{"general some z1: a", "no place (Limits): b"},
+		},
+	})
+	p := schedule.Solve(World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants), schedule.Budget{})
+	if types := p.Launches[0].InstanceTypes; len(types) != 1 || types[0].Name != "cheap" {
+		t.Errorf("%d types in the claim: one may be launched without the device", len(types))
+	}
+	p = schedule.Solve(World(singlePool(some(keep)), Pod("a")), schedule.Budget{})
+	l := &p.Launches[0]
+	if len(l.InstanceTypes) != 1 || l.Offering.Price != 0.5 || strings.Join(l.CapacityTypes(), " ") != "on-demand spot" {
+		t.Errorf("a pod that needs no device: %d types, offering %+v, capacity types %v", len(l.InstanceTypes), l.Offering, l.CapacityTypes())
+	}
+	for _, r := range l.ClaimRequirements() {
+		if r.Key == corev1.LabelInstanceTypeStable && len(r.Values) != 1 {
+			t.Errorf("types of the claim: %v", r.Values)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package schedule
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// family is classes whose pods new nodes need not tell apart: they ask for the same amounts and are open to the same
+// candidates, in the same topology. Pods that each have a disk of their own are mostly of a few families.
+type packingClass struct {
+	// run is the last run that has pods of the family; members are its classes, in the order of the queue, those before next
+	// placed; left counts their pods that have no place.
+	run            int
+	classes        []*class
+	next, unplaced int
+}
+
+// first is the first class with pods that have no place; nil if all have.
+func (f *packingClass) first() *class {
+	for ; f.next < len(f.classes); f.next++ {
+		if c := f.classes[f.next]; c.count > 0 {
+			return c
+		}
+	}
+	return nil
+}
+
+// relate sorts classes into families.
+func (sv *solver) groupForPacking(classes []*class) {
+	numbers := make(map[*group]uint64, len(sv.groups))
+	for i, g := range sv.groups {
+		numbers[g] = uint64(i)
+	}
+	families := map[string]*packingClass{}
+	described := map[*constraintClass]string{}
+	var key []byte
+	for _, c := range classes {
+		if len(c.invalid) > 0 {
+			continue
+		}
+		if key = key[:0]; len(c.ports) > 0 {
+			c.packingClass = &packingClass{}
+			continue
+		}
+		for _, r := range c.requests {
+			key = binary.AppendVarint(key, r)
+		}
+		text, known := described[c.constraintClass]
+		if !known {
+			start := len(key)
+			key = c.constraintClass.appendPackingKey(key, numbers)
+			text = string(key[start:])
+			described[c.constraintClass] = text
+		} else {
+			key = append(key, text...)
+		}
+		f := families[string(key)]
+		if f == nil {
+			f = &packingClass{}
+			families[string(key)] = f
+		}
+		c.packingClass = f
+	}
+}
+
+// describe writes what new nodes mind of the kind but its ports.
+func (k *constraintClass) appendPackingKey(key []byte, numbers map[*group]uint64) []byte {
+	list := func(groups []*group) {
+		key = binary.AppendUvarint(key, uint64(len(groups)))
+		for _, g := range groups {
+			key = binary.AppendUvarint(key, numbers[g])
+		}
+	}
+	for _, groups := range [...][]*group{k.matches, k.declares, k.blockedBy} {
+		list(groups)
+	}
+	key = binary.AppendUvarint(key, uint64(len(k.volumes)))
+	for _, v := range k.volumes {
+		key = binary.AppendUvarint(key, uint64(v.id))
+	}
+	for _, level := range k.levels {
+		key = binary.AppendUvarint(key, uint64(level.internedStrict.id))
+		key = binary.AppendUvarint(key, uint64(level.internedFull.id))
+		key = binary.AppendUvarint(key, uint64(len(level.blocked)))
+		for _, word := range level.blocked {
+			key = binary.AppendUvarint(key, word)
+		}
+		list(level.groups)
+	}
+	return key
+}
+
+// wait makes all pods of the run's classes wait for a place.
+func (sv *solver) resetWaiting() {
+	sv.waiting, sv.valueLeft = sv.waiting[:0], 0
+	for _, c := range sv.classes {
+		f := c.packingClass
+		if f.run != sv.run {
+			f.run, f.classes, f.next, f.unplaced = sv.run, f.classes[:0], 0, 0
+			sv.waiting = append(sv.waiting, f)
+		}
+		f.classes = append(f.classes, c)
+		f.unplaced += c.count
+		sv.valueLeft += c.boundValue * float64(c.count)
+	}
+}
+
+// waitingClasses are the classes with pods that have no place, by family; families that have none are forgotten.
+func (sv *solver) waitingClasses() []*class {
+	var out []*class
+	sv.waiting = slices.DeleteFunc(sv.waiting, func(f *packingClass) bool { return f.unplaced == 0 })
+	for _, f := range sv.waiting {
+		for _, c := range f.classes[f.next:] {
+			if c.count > 0 {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}

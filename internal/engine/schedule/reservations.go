@@ -1,0 +1,287 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// seats are what is left of capacity reservations. A bin that means to be launched into one takes a seat in it, and gives it
+// back when it becomes something else, so that no plan counts on more instances than a reservation has.
+//
+// A seat is known by the number of its reservation, from 1 on; 0 is none, which is what most nodes have.
+type reservationSlots struct {
+	number    map[string]int
+	ids       []string // by number - 1
+	available []int    // never negative
+	total     []int    // for the plan to use
+}
+
+// reserved is an offering of a type that takes a seat.
+type reservedOffering struct {
+	reservation int
+	offering    *catalog.Offering
+}
+
+// slot is a type taken from a reservation.
+type reservedType struct{ t, reservation int }
+
+// stock tells a type's offerings in reservations from those that anybody can buy. What a reservation has is the least that
+// any offering of it says, whatever pool it is in.
+func (s *reservationSlots) splitOfferings(ti *typeInfo) {
+	ti.unreserved = ti.InstanceType
+	if !slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return o.ReservationID != "" }) {
+		return
+	}
+	open := *ti.InstanceType
+	open.Offerings = nil
+	for i := range ti.Offerings {
+		o := &ti.Offerings[i]
+		if o.ReservationID == "" {
+			open.Offerings = append(open.Offerings, *o)
+			continue
+		}
+		ti.reserved = append(ti.reserved, reservedOffering{s.add(o), o})
+	}
+	ti.unreserved = &open
+}
+
+func (s *reservationSlots) add(o *catalog.Offering) int {
+	n, known := s.number[o.ReservationID]
+	if !known {
+		if s.number == nil {
+			s.number = map[string]int{}
+		}
+		s.ids, s.available = append(s.ids, o.ReservationID), append(s.available, math.MaxInt)
+		n = len(s.ids)
+		s.number[o.ReservationID] = n
+	}
+	s.available[n-1] = max(0, min(s.available[n-1], o.Remaining))
+	return n
+}
+
+// markReserved takes the seats of claims that have no instance yet: whichever of its reservations a claim is launched into, it
+// must be there. What is left then is what the plan can use.
+func (s *reservationSlots) markReserved(nodes []snapshot.Node, key string) {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Claim == "" || n.Launched || key == "" {
+			continue
+		}
+		for _, r := range n.Requirements {
+			if r.Key != key || r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			for _, id := range r.Values {
+				if reservation, known := s.number[id]; known && s.available[reservation-1] > 0 {
+					s.available[reservation-1]--
+				}
+			}
+		}
+	}
+	s.total = slices.Clone(s.available)
+}
+
+// reservedFirst puts the pods for which only reservations would do in front, those first that have the fewest to choose
+// from: others can be bought machines, and would leave them nothing.
+func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
+	if len(sv.slots.ids) == 0 {
+		return queue
+	}
+	choice := make(map[*class]int, len(sv.classes))
+	for _, c := range sv.classes {
+		choice[c] = sv.reservationChoices(c)
+	}
+	slices.SortStableFunc(queue, func(a, b *queuedPod) int { return cmp.Compare(choice[a.class], choice[b.class]) })
+	slices.SortStableFunc(sv.classes, func(a, b *class) int { return cmp.Compare(choice[a], choice[b]) })
+	return queue
+}
+
+// reservationChoices is in how many reservations the pods could be, if new nodes that are not in any do not suit them; else more
+// than there are.
+func (sv *solver) reservationChoices(c *class) int {
+	var reservations bitset
+	n := 0
+	for _, l := range sv.candidateLists(c.constraintClass) {
+		for _, cand := range l.list {
+			switch {
+			case !c.requests.fits(l.t.types[cand.t].room):
+			case cand.reservation == 0:
+				return math.MaxInt
+			case !reservations.has(cand.reservation):
+				reservations.add(cand.reservation)
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return math.MaxInt
+	}
+	return n
+}
+
+// free tells whether the bin has or could have the seat.
+func (s *reservationSlots) isAvailable(b *bin, reservation int) bool {
+	return reservation == 0 || reservation == b.reservation || s.available[reservation-1] > 0
+}
+
+// sit gives the bin a seat in place of its own.
+func (s *reservationSlots) reserve(b *bin, reservation int) {
+	if reservation == b.reservation {
+		return
+	}
+	if b.reservation != 0 {
+		s.available[b.reservation-1]++
+	}
+	if reservation != 0 {
+		s.available[reservation-1]--
+	}
+	b.reservation = reservation
+}
+
+// may tells whether a bin may become the candidate as far as reservations go. It leaves one, which is paid for, only for
+// a pod that has no other place.
+func (sv *solver) reservationAllows(b *bin, cand candidate, u ceilingMode) bool {
+	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u == ceilingIgnored)
+}
+
+// addReserved lists the type's offerings in reservations that the requirements admit, the cheapest of each reservation.
+func (sv *solver) addReserved(c *candidates, i int, ti *typeInfo) {
+	at := len(c.list)
+	for _, r := range ti.reserved {
+		if !r.offering.Available || !c.reqs.Overlaps(r.offering.Requirements) {
+			continue
+		}
+		cand := candidate{t: i, price: sv.nodePrice(r.offering.Price), offering: -1, reservation: r.reservation}
+		if k := slices.IndexFunc(c.list[at:], func(o candidate) bool { return o.reservation == r.reservation }); k >= 0 {
+			cand.price = min(cand.price, c.list[at+k].price)
+			c.list[at+k] = cand
+		} else {
+			c.list = append(c.list, cand)
+		}
+		if c.reservedPrices == nil {
+			c.reservedPrices = map[reservedType]float64{}
+		}
+		c.reservedPrices[reservedType{i, r.reservation}] = cand.price
+	}
+}
+
+// priceOf is what the candidate costs under these requirements; +Inf if they do not admit it.
+func (c *candidates) priceOf(cand candidate) float64 {
+	if cand.reservation == 0 {
+		return c.price[cand.t]
+	}
+	return c.reservedPrice(cand)
+}
+
+func (c *candidates) reservedPrice(cand candidate) float64 {
+	if p, ok := c.reservedPrices[reservedType{cand.t, cand.reservation}]; ok {
+		return p
+	}
+	return math.Inf(1)
+}
+
+// lowest is the lowest price of the candidates that the bin could have; +Inf if there is none.
+func (sv *solver) lowest(b *bin, c *candidates) float64 {
+	for _, cand := range c.list {
+		if sv.slots.isAvailable(b, cand.reservation) {
+			return cand.price
+		}
+	}
+	return math.Inf(1)
+}
+
+// seated lists what a bin in a reservation can be launched as: the types of its own reservation, and of all others in which
+// a seat is left that nobody wants, lest the launch fails for want of one. It takes those seats; see unseat.
+func (sv *solver) reservationTypes(b *bin, blocked []bool) []candidate {
+	var types []candidate
+	for n := range sv.slots.ids {
+		reservation := n + 1
+		if !sv.slots.isAvailable(b, reservation) {
+			continue
+		}
+		more := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, reservation: reservation}, b.total, blocked})
+		if len(more) > 0 && reservation != b.reservation {
+			sv.slots.available[n]--
+		}
+		types = append(types, more...)
+	}
+	slices.SortStableFunc(types, func(a, c candidate) int { return cmp.Compare(a.price, c.price) })
+	return types
+}
+
+// unseat gives back the seats that none of the types left to the launch is in. It returns the types, each once, and the
+// reservations that are held.
+func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []candidate, reserved []string) {
+	if b.reservation == 0 {
+		return kept, nil
+	}
+	var wanted, given bitset
+	seen := map[int]bool{}
+	for _, cand := range kept {
+		if !wanted.has(cand.reservation) {
+			wanted.add(cand.reservation)
+			reserved = append(reserved, sv.slots.ids[cand.reservation-1])
+		}
+		if !seen[cand.t] {
+			types = append(types, cand)
+		}
+		seen[cand.t] = true
+	}
+	for _, cand := range all {
+		if cand.reservation != b.reservation && !wanted.has(cand.reservation) && !given.has(cand.reservation) {
+			given.add(cand.reservation)
+			sv.slots.available[cand.reservation-1]++
+		}
+	}
+	slices.Sort(reserved)
+	return types, reserved
+}
+
+// committed narrows a launch's requirements to the reservations that are held for it, or away from all reservations if none is.
+func (sv *solver) restrictToReservations(l *Launch, reserved []string) requirement.Set {
+	if len(reserved) > 0 {
+		reqs := l.Requirements.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
+		if key := sv.s.Labels.ReservationID; key != "" {
+			reqs = reqs.With(requirement.In(key, reserved...))
+		}
+		return reqs
+	}
+	for _, it := range l.InstanceTypes {
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && l.Requirements.Overlaps(o.Requirements) {
+				return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
+			}
+		}
+	}
+	return l.Requirements
+}
+
+// reservedValue bounds what all reservations together can hold, in worth: pods in them cost next to nothing.
+func (sv *solver) reservedValue() float64 {
+	most := make([]float64, len(sv.slots.ids))
+	for _, t := range sv.templates {
+		for i := range t.types {
+			ti := &t.types[i]
+			worth := 0.0
+			for axis, r := range ti.room {
+				worth += sv.lp.roomDuals[axis] * float64(max(0, r))
+			}
+			for _, r := range ti.reserved {
+				most[r.reservation-1] = max(most[r.reservation-1], worth)
+			}
+		}
+	}
+	total := 0.0
+	for reservation, worth := range most {
+		total += worth * float64(sv.slots.total[reservation])
+	}
+	return total
+}

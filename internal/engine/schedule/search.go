@@ -1,0 +1,537 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Policies of snapshot.Settings.
+const (
+	preferIgnore = "Ignore"
+	bestEffort   = "BestEffort"
+)
+
+// solver is the state of one Solve.
+type solver struct {
+	s                  *snapshot.Snapshot
+	budget             Budget
+	strategy           strategy
+	respectPreferences bool // soft constraints count until they stand in the way
+	bestEffort         bool // minValues may be lowered
+	softTaints         bool // some pool has a taint of effect PreferNoSchedule
+	explaining         bool // refusals tell apart what placing pods need not
+	explainer          *explainer
+
+	axes       axes
+	unusedAxes bitset // axes on which only pods ask for something that have no place whatever happens
+	cpu        int    // of axes
+	memory     int
+	pending    map[types.UID]bool // pods that this Solve places
+	daemons    []*daemon
+	templates  []*template
+	nodes      []*node
+	bins       []*bin
+	allClasses []*class // all classes, as they came
+	classes    []*class // those that can be considered, by the first of their pods
+	groups     []*group
+	groupByID  map[string]*group
+	// universes are those of groups that count all nodes, by key.
+	universes       map[string][]string
+	selectors       selectorIndex                  // finds the groups that count a pod
+	podIndex        *runningPods                   // made when first asked for
+	declarations    map[string][]*group            // of running pods that have many
+	uses            map[types.NamespacedName]int   // how many pods use each claim
+	drivers         map[string]corev1.ResourceName // axes of volumes, by CSI driver
+	allTaints       []corev1.Taint                 // made when first asked for
+	manyTermGroups  int                            // groups that kinds of many terms have added
+	stepsOfClass    map[*constraintClass]int       // steps that kinds of many terms have taken in this run
+	setIDs          map[string]int
+	absentLabels    map[string]bool // labels that some node may be asked to lack
+	absentByType    map[string]bool // labels that some type lacks: see lacked
+	keyBuf          []byte          // memory of candidates and wish
+	candidatesByKey map[candidateKey]*candidates
+
+	lp             *lpRelaxation
+	candidateCount int // candidates made so far
+	offerings      int // of all templates' types
+
+	// waiting are the families with pods to place; planned is what a new bin was sized for, in the order to be placed.
+	waiting    []*packingClass
+	planned    []plannedPods
+	demands    []demand                  // memory of ahead
+	ranking    [len(fitTiers)][2][]int32 // memory of rank
+	quotas     hostQuotas
+	slots      reservationSlots
+	freeBuf    vec         // memory of pack
+	fittingBuf []candidate // memory of launch
+	launchBuf  []candidate // memory of launch
+
+	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
+
+	steps     int
+	abandoned bool // Budget.Stop has ended planning
+	// spent is what the bins cost as they are, which is no more than what they will cost; above most, a run is given up.
+	cost, costCeiling float64
+	// left is what the pods that have no place are worth, by the bound.
+	valueLeft float64
+	// conceded counts preferences given up by pods that were placed.
+	relaxedPreferences int
+	// generation counts placements: a pod that failed is not tried again before something has changed.
+	generation  int
+	rejected    []Rejection
+	invalidPods []Rejection // pods that cannot be read
+
+	// devices are what is left of them; nil if no pod asks for any.
+	devices snapshot.DeviceBook
+
+	run           int
+	start         baseline
+	touchedNodes  []*node
+	touchedGroups []*group
+}
+
+// start is what a run has found, as far as it is not kept where it is changed.
+type baseline struct {
+	limitLeft []vec // per template
+	slots     []int
+	free      vec64 // on nodes that exist, per axis
+	nodes     int
+}
+
+func newSolver(s *snapshot.Snapshot) *solver {
+	return &solver{
+		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{}, pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{}, absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
+		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
+		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology), limitRefusal: newRefusalPair(Limits),
+	}
+}
+
+// runStrategy makes a plan for the queue by one strategy, and puts back what it has changed; nil if it would cost more than most.
+func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, most float64) *outcome {
+	defer sv.undoRun()
+	sv.budget, sv.strategy, sv.costCeiling = budget, how, most
+	left := sv.applyNominations(sv.startRun(queue))
+	left, aside := sv.splitUnplaceable(left)
+	hopeless := len(sv.rejected) + len(aside)
+	sv.sumFreeRoom()
+	switch {
+	case budget.Plain:
+	case sv.lp == nil:
+		sv.solveRelaxation()
+	case how != firstFit: // which does not ask what pods are worth
+		sv.resolveForStrategy()
+	}
+	left = sv.placeAll(left)
+	if sv.cost > sv.costCeiling || sv.abandoned {
+		return nil
+	}
+	if !budget.Plain {
+		sv.coverExactly()
+	}
+	p := sv.plan(append(left, aside...), len(queue))
+	if sv.abandoned {
+		return nil
+	}
+	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless}
+}
+
+// sumFreeRoom notes what nodes that exist have left for others than those whom it is promised to.
+func (sv *solver) sumFreeRoom() {
+	for _, c := range sv.classes {
+		c.onExisting = 0
+	}
+	sv.start.free, sv.start.nodes = make(vec64, len(sv.axes.names)), 0
+	for _, n := range sv.nodes {
+		sv.start.nodes += btoi(!n.removed)
+		for i, x := range n.free {
+			if !n.removed && x > 0 {
+				sv.start.free[i] += float64(x)
+			}
+		}
+	}
+}
+
+// compile brings the snapshot, with more pods than are pending in it, into the form that placement works on, in an order that
+// does not depend on the snapshot's. It returns all pods in the order of the queue.
+func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
+	s := sv.s
+	pods := make([]*corev1.Pod, 0, len(s.Pods)+len(more))
+	for _, p := range s.Pods {
+		if !sv.pending[p.UID] {
+			sv.pending[p.UID] = true
+			pods = append(pods, p)
+		}
+	}
+	for _, p := range more {
+		if !sv.pending[p.UID] {
+			pods = append(pods, p)
+		}
+	}
+	for i := range s.DaemonSets {
+		if d, ok := newDaemon(s, &s.DaemonSets[i]); ok {
+			sv.daemons = append(sv.daemons, d)
+		}
+	}
+	queue := sv.classify(pods)
+	// A node that has handed out more than it has of these takes nothing more, whatever the pod asks for.
+	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
+	for _, c := range sv.allClasses {
+		requests = append(requests, c.resourceList)
+	}
+	for _, d := range sv.daemons {
+		requests = append(requests, d.requests)
+	}
+	requests = append(requests, sv.limitedDrivers())
+	sv.axes = sv.boundedAxes(requests)
+	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
+	sv.freeBuf = make(vec, len(sv.axes.names))
+	for _, d := range sv.daemons {
+		d.vec = sv.axes.vec(d.requests)
+	}
+
+	nodes := make([]*snapshot.Node, len(s.Nodes))
+	for i := range s.Nodes {
+		nodes[i] = &s.Nodes[i]
+	}
+	slices.SortFunc(nodes, nodeOrder)
+	for i, n := range nodes {
+		sv.nodes = append(sv.nodes, sv.node(n, i))
+	}
+	pools := make([]*snapshot.Pool, 0, len(s.Pools))
+	for i := range s.Pools {
+		if s.Pools[i].NodePool.Spec.Replicas == nil {
+			pools = append(pools, &s.Pools[i])
+		}
+	}
+	slices.SortFunc(pools, poolOrder)
+	for i, p := range pools {
+		t := sv.template(p)
+		t.index = i
+		for k := range t.types {
+			t.types[k].offering = sv.offerings
+			sv.offerings += len(t.types[k].Offerings)
+		}
+		sv.templates = append(sv.templates, t)
+		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+	}
+	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
+	for _, t := range sv.templates {
+		sv.start.limitLeft = append(sv.start.limitLeft, t.limitLeft)
+	}
+	sv.start.slots = slices.Clone(sv.slots.available)
+	return sv.order(queue)
+}
+
+// applyNominations places pods on the claims that were bought for them. A claim that is not up yet keeps
+// its pods whatever else has changed; a node that is up keeps those that still fit.
+func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
+	if !slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
+		return queue
+	}
+	byUID := make(map[types.UID]*queuedPod, len(queue))
+	for _, q := range queue {
+		byUID[q.pod.UID] = q
+	}
+	nodes := slices.Clone(sv.nodes) // those first that keep their pods whatever else is where
+	slices.SortStableFunc(nodes, func(a, b *node) int { return btoi(a.src.Initialized) - btoi(b.src.Initialized) })
+	for _, n := range nodes {
+		if n.src.Deleting || n.removed {
+			continue
+		}
+		for _, uid := range slices.Sorted(slices.Values(n.src.Nominated)) {
+			q, ok := byUID[uid]
+			if !ok || (n.src.Initialized && !sv.stillFits(n, q.class)) {
+				continue
+			}
+			delete(byUID, uid)
+			sv.join(n, q.class, q.pod)
+			q.placed = true
+			q.class.count--
+		}
+	}
+	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
+}
+
+func (sv *solver) stillFits(n *node, c *class) bool {
+	return slices.ContainsFunc(c.levels, func(level *relaxationLevel) bool {
+		ok, _ := sv.canJoin(n, c, level)
+		return ok
+	})
+}
+
+// placeAll goes through the queue until a whole pass places nothing, since one pod's place can be what another
+// waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
+func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
+	sv.resetWaiting()
+	for deferring := sv.lp != nil && sv.strategy != firstFit && len(sv.templates) > 1; ; deferring = false {
+		before := sv.generation
+		for _, q := range queue {
+			if sv.stopRequested() || sv.outOfSteps() {
+				return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
+			}
+			if !q.placed && !(deferring && q.class.deferred) && sv.placePod(q) {
+				sv.placePlanned()
+				if sv.cost > sv.costCeiling {
+					return queue
+				}
+			}
+		}
+		queue = slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
+		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) {
+			return queue
+		}
+	}
+}
+
+func (sv *solver) placePlanned() {
+	for k := 0; k < len(sv.planned); k++ {
+		p := sv.planned[k]
+		for range p.n {
+			c := p.class.first()
+			if c == nil {
+				break
+			}
+			q := c.first()
+			if q == nil || !(p.into != nil && sv.placePlannedIn(q, p.into) || sv.placePod(q)) {
+				break
+			}
+		}
+	}
+	sv.planned = sv.planned[:0]
+}
+
+// first is the first pod of the class that has no place; nil if all have.
+func (c *class) first() *queuedPod {
+	for ; c.nextPod < len(c.pods); c.nextPod++ {
+		if q := c.pods[c.nextPod]; !q.placed {
+			return q
+		}
+	}
+	return nil
+}
+
+// attempt finds a home for one pod, giving up its preferences one by one.
+func (sv *solver) placePod(q *queuedPod) bool {
+	c := q.class
+	if c.failedAt == sv.generation {
+		return false
+	}
+	if c.manyTerms {
+		began := sv.steps
+		defer func() { sv.chargeSteps(c, began) }()
+		return sv.placePodFrom(q, began)
+	}
+	return sv.placePodFrom(q, sv.steps)
+}
+
+// placePodFrom is attempt, begun at a number of steps.
+func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
+	c := q.class
+	for i := 0; i < len(c.levels); i++ {
+		if c.manyTerms {
+			if i = sv.nextLevel(c, i, began); i < 0 {
+				break
+			}
+		}
+		if sv.placeOnExisting(q, i) || !sv.noDomainLeft(c.views(c.levels[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+			sv.placed(q)
+			sv.relaxedPreferences += i
+			return true
+		}
+	}
+	c.failedAt = sv.generation
+	return false
+}
+
+// placePlannedIn puts the pod in a bin that was enlarged for it.
+func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
+	level := q.class.firstOpenLevel()
+	if level == nil {
+		return false
+	}
+	g, why := sv.grow(b, q.class, level, ceilingEnforced)
+	if why != nil {
+		return false
+	}
+	sv.addToBin(b, q.class, q.pod, g)
+	sv.placed(q)
+	return true
+}
+
+func (sv *solver) placed(q *queuedPod) {
+	q.placed = true
+	q.class.count--
+	q.class.packingClass.unplaced--
+	sv.valueLeft -= q.class.boundValue
+	sv.generation++
+}
+
+func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	if !try.nodesListed {
+		try.nodesListed = true
+		try.nodes = slices.Clone(sv.nodes)
+	}
+	kept := 0
+	for k, n := range try.nodes {
+		ok, never := sv.canJoin(n, c, c.levels[i])
+		if ok {
+			sv.join(n, c, q.pod)
+			try.nodes = append(try.nodes[:kept], try.nodes[k:]...)
+			return true
+		}
+		if !never {
+			try.nodes[kept] = n
+			kept++
+		}
+	}
+	try.nodes = try.nodes[:kept]
+	return false
+}
+
+func (sv *solver) placeInBin(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	if c.count == 1 {
+		return sv.placeLastInBin(q, i)
+	}
+	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
+	try.seenBins = len(sv.bins)
+	kept := 0
+	for k, b := range try.bins {
+		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		if why == nil {
+			sv.addToBin(b, c, q.pod, g)
+			try.bins = append(try.bins[:kept], try.bins[k:]...)
+			return true
+		}
+		if !why.final {
+			try.bins[kept] = b
+			kept++
+		}
+	}
+	try.bins = try.bins[:kept]
+	return false
+}
+
+// placeLastInBin is placeInBin for the last pod of its class, for which nothing need be remembered that is not known.
+func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
+	try := &q.class.attempts[i]
+	for _, list := range [...][]*bin{try.bins, sv.bins[try.seenBins:]} {
+		for _, b := range list {
+			if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil {
+				sv.addToBin(b, q.class, q.pod, g)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// press puts the pod where it fits at all, since no new bin can be had for it.
+func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	for _, b := range sv.bins {
+		if try.closedBins.has(b.index) {
+			continue
+		}
+		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
+		if why == nil {
+			b.ceiling = max(b.ceiling, g.cands.list[g.first].price)
+			b.room = nil
+			sv.addToBin(b, c, q.pod, g)
+			return true
+		}
+		if why.final {
+			try.closedBins.add(b.index)
+		}
+	}
+	return false
+}
+
+func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	if try.noNewBin {
+		return false
+	}
+	hopeless := true
+	for _, t := range sv.templates {
+		if t.unusable.Code != "" {
+			continue
+		}
+		b := sv.newBin(t)
+		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
+		if why != nil {
+			hopeless = hopeless && why.final
+			continue
+		}
+		content := sv.sizeBin(b, c, g)
+		if into, g := sv.enlarge(b, g, binRequest{c: c, level: c.levels[i]}, content); into != nil {
+			for k := range content {
+				content[k].into = into
+			}
+			sv.planned = append(sv.planned, content...)
+			sv.addToBin(into, c, q.pod, g)
+			return true
+		}
+		sv.planned = append(sv.planned, content...)
+		sv.bins = append(sv.bins, b)
+		sv.addToBin(b, c, q.pod, g)
+		sv.measureRoom(b)
+		return true
+	}
+	try.noNewBin = hopeless
+	return false
+}
+
+// plan turns the solver's state into the answer.
+func (sv *solver) plan(left []*queuedPod, pods int) Plan {
+	p := Plan{Rejected: sv.rejected}
+	why := map[*class][]Reason{}
+	for _, q := range left {
+		if why[q.class] == nil {
+			why[q.class] = sv.rejectionReasons(q.class)
+		}
+		if sv.stopRequested() {
+			return Plan{}
+		}
+		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
+	}
+	for _, n := range sv.nodes {
+		if len(n.placed) > 0 {
+			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices})
+		}
+	}
+	bins := sv.bins[:0]
+	for _, b := range sv.bins {
+		launch, why := sv.launch(b)
+		if why.Code != "" {
+			for _, pod := range b.pods {
+				p.Rejected = append(p.Rejected, Rejection{Pod: pod, Reasons: []Reason{why}})
+			}
+			continue
+		}
+		bins = append(bins, b)
+		p.Launches = append(p.Launches, launch)
+		p.Stats.HourlyCost += launch.Offering.Price
+		p.Stats.NodeCost += sv.s.Settings.NodeCost
+	}
+	sv.bins = bins
+	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes), sv.steps
+	p.Stats.LowerBound = sv.lowerBound()
+	for _, t := range sv.templates {
+		p.Stats.InstanceTypes += len(t.types)
+	}
+	return p
+}

@@ -1,0 +1,125 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// exclusive are the claims of the pod that only one pod can use at a time.
+func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
+	var out []types.NamespacedName
+	for _, v := range volumes {
+		if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			out = append(out, v.key)
+		}
+	}
+	return out
+}
+
+// users are the pods that may use claims of access mode ReadWriteOncePod: of each claim one.
+type claimUsers map[types.NamespacedName]*corev1.Pod
+
+// claimUsers finds who has the claims that only one pod can use: a pod that runs, else the one that a node was launched for, else the first in
+// the queue.
+func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
+	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.exclusive) > 0 }) {
+		return nil
+	}
+	out, placed := claimUsers{}, make(map[types.UID]bool, len(queue))
+	for _, q := range queue {
+		placed[q.pod.UID] = true
+	}
+	promised := map[types.UID]bool{}
+	for _, n := range sv.nodes {
+		if n.removed {
+			continue
+		}
+		for _, uid := range n.src.Nominated {
+			promised[uid] = true
+		}
+		for _, pod := range n.src.Pods {
+			if placed[pod.UID] || snapshot.Terminal(pod) || !hasClaims(pod) {
+				continue
+			}
+			for _, key := range sv.exclusive(podVolumes(sv.s, pod)) {
+				out[key] = pod
+			}
+		}
+	}
+	for _, which := range []func(*corev1.Pod) bool{
+		func(p *corev1.Pod) bool { return p.Spec.NodeName != "" },
+		func(p *corev1.Pod) bool { return promised[p.UID] },
+		func(*corev1.Pod) bool { return true },
+	} {
+		for _, q := range queue {
+			taken := slices.ContainsFunc(q.class.exclusive, func(key types.NamespacedName) bool { return out[key] != nil && out[key] != q.pod })
+			if taken || !which(q.pod) {
+				continue
+			}
+			for _, key := range q.class.exclusive {
+				out[key] = q.pod
+			}
+		}
+	}
+	return out
+}
+
+// waits says why the pod waits for another that uses its claim; the zero Reason if it does not.
+func (u claimUsers) blocked(q *queuedPod) Reason {
+	for _, key := range q.class.exclusive {
+		if user := u[key]; user != nil && user != q.pod {
+			return Reason{Code: VolumeInUse, Message: fmt.Sprintf(
+				"volume claim %q has access mode ReadWriteOncePod, and pod %q uses it or is planned to; the pod waits until that one is gone", key.Name, user.Name)}
+		}
+	}
+	return Reason{}
+}
+
+// zonalDrivers make volumes that can only be used in the zone where the first pod that uses them runs.
+var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
+
+// settling are the claims of a pod that get their zone with the first pod that uses them.
+func unboundZonal(volumes []volume) []types.NamespacedName {
+	var out []types.NamespacedName
+	for _, v := range volumes {
+		if v.claim != nil && v.claim.Spec.VolumeName == "" && v.class != nil && slices.Contains(zonalDrivers, v.driver()) &&
+			v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
+			out = append(out, v.key)
+		}
+	}
+	return out
+}
+
+// sharedGroups keep the pod in one zone with those that use the same claim, where its volume does not exist yet.
+func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
+	// A claim that must leave several zones open cannot settle on one: with minValues on zones, nodes come up where they may.
+	open := slices.ContainsFunc(sv.templates, func(t *template) bool { return t.reqs.Get(corev1.LabelTopologyZone).MinValues() > 1 })
+	if open || !hasClaims(pod) {
+		return nil
+	}
+	var out []*group
+	for _, key := range unboundZonal(podVolumes(sv.s, pod)) {
+		if sv.uses[key] < 2 {
+			continue
+		}
+		out = append(out, sv.internGroup(&group{
+			typ: affinity, key: corev1.LabelTopologyZone, selector: labels.Nothing(), namespaces: map[string]bool{key.Namespace: true}, claim: key.Name,
+		}, "claim "+key.Name))
+	}
+	return out
+}
+
+// usedBy tells whether the pod has a volume of the group's claim.
+func (g *group) usedBy(pod *corev1.Pod) bool {
+	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		name, ok := claimName(pod, &v)
+		return ok && name == g.claim
+	})
+}

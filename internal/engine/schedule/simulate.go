@@ -1,0 +1,361 @@
+package schedule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Question is what would be planned if some nodes were gone.
+type Question struct {
+	// Gone are indices into the snapshot's Nodes.
+	Gone []int
+	// Pods of those nodes that need another place, besides those that are pending.
+	Pods []*corev1.Pod
+	// Into are the nodes that may take pods, as indices, those first that are to be filled first; nil means all of them.
+	Into []int
+	// Here tells that pods must find room on nodes that exist, whatever preferences that costs.
+	Here   bool
+	Budget Budget
+}
+
+// Ask answers a question. Limits count the nodes as if they were still there, as they are until others have taken over.
+func (p *Problem) Ask(q Question) Plan {
+	defer p.restoreRemoved()
+	queue := p.queue(q)
+	if q.Into != nil {
+		all := p.sv.nodes
+		defer func() { p.sv.nodes = all }()
+		p.sv.nodes = p.destinations(q.Into, queue)
+	}
+	if q.Here {
+		all := p.sv.templates
+		defer func() { p.sv.templates = all }()
+		p.sv.templates = nil
+	}
+	return p.sv.solve(queue, q.Budget)
+}
+
+// queue takes away what is gone, and lists whom that leaves without a place.
+func (p *Problem) queue(q Question) []*queuedPod {
+	queue := slices.Clone(p.pending)
+	for _, i := range q.Gone {
+		n := p.nodes[i]
+		queue = append(queue, p.addedPods[n]...)
+		p.remove(n)
+	}
+	for _, pod := range q.Pods {
+		if queued, ok := p.boundPods[pod]; ok {
+			queue = append(queue, queued)
+		}
+	}
+	slices.SortFunc(queue, queueOrder)
+	return queue
+}
+
+// destinations are those of the nodes that have room for the least that any pod of the queue asks for, which in a large cluster
+// that is well used are few. Nodes that pods are promised to are there whatever room they have.
+func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
+	var least vec
+	for _, queued := range queue {
+		if len(queued.class.invalid) > 0 {
+			continue
+		}
+		if least == nil {
+			least = slices.Clone(queued.class.requests)
+			continue
+		}
+		for axis, r := range queued.class.requests {
+			least[axis] = min(least[axis], r)
+		}
+	}
+	out := p.targetBuf[:0]
+	for _, i := range into {
+		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.fits(n.free) {
+			out = append(out, n)
+		}
+	}
+	p.targetBuf = out
+	return out
+}
+
+// held is what a plan that holds has changed, as it was before.
+type appliedPlan struct {
+	removed        []*node
+	pending        []*queuedPod
+	nodes          map[*node]nodeState
+	addedPods      map[*node][]*queuedPod
+	groups         map[*group]map[string]int
+	limitLeft      []vec
+	slots          []int
+	changedDomains []groupDomains
+}
+
+// Hold has all questions that follow asked of the world in which the plan, an answer to the question, is carried out: its
+// nodes are gone, its pods are where it puts them, and what its launches take of limits and reservations is taken. Pods on
+// launches are nobody's neighbours but count in the domains that are known by then; nobody can join them.
+//
+// Pods that were pending do not come up again if the plan mentions them, be it that it has no place for them, unless that place
+// goes.
+func (p *Problem) Hold(q Question, plan *Plan) {
+	sv := p.sv
+	h := appliedPlan{
+		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
+		limitLeft: slices.Clone(sv.start.limitLeft), slots: slices.Clone(sv.start.slots),
+	}
+	for _, i := range q.Gone {
+		p.remove(p.nodes[i])
+	}
+	h.removed, h.changedDomains = slices.Clone(p.removed), slices.Clone(p.changedDomains)
+	p.removed, p.changedDomains = p.removed[:0], p.changedDomains[:0]
+	if p.addedPods == nil {
+		p.addedPods = map[*node][]*queuedPod{}
+	}
+	planned := plan.pods()
+	p.pending = slices.DeleteFunc(slices.Clone(p.pending), func(queued *queuedPod) bool { return planned[queued.pod] })
+	for _, i := range q.Gone {
+		n := p.nodes[i]
+		for _, queued := range p.addedPods[n] {
+			if !planned[queued.pod] {
+				p.pending = append(p.pending, queued)
+			}
+		}
+		h.addedPods[n] = p.addedPods[n]
+		delete(p.addedPods, n)
+	}
+	for _, pl := range plan.Placements {
+		n := p.placementNode(pl)
+		if n == nil {
+			continue
+		}
+		guests := slices.Clone(p.addedPods[n])
+		h.addedPods[n] = p.addedPods[n]
+		for _, pod := range pl.Pods {
+			if queued := p.find(pod); queued != nil {
+				sv.join(n, queued.class, pod)
+				guests = append(guests, queued)
+			}
+		}
+		p.addedPods[n] = guests
+	}
+	for i := range plan.Launches {
+		p.applyLaunch(&plan.Launches[i])
+	}
+	for _, n := range sv.touchedNodes {
+		h.nodes[n] = n.before
+		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
+	}
+	for _, g := range sv.touchedGroups {
+		h.groups[g] = g.before
+		g.uncertain, g.countsByBin, g.undecided, g.touched = nil, g.countsByBin[:0], 0, false
+	}
+	sv.touchedNodes, sv.touchedGroups = sv.touchedNodes[:0], sv.touchedGroups[:0]
+	for i, t := range sv.templates {
+		sv.start.limitLeft[i] = t.limitLeft
+	}
+	copy(sv.start.slots, sv.slots.available)
+	p.applied = append(p.applied, h)
+}
+
+// pods are all that the plan mentions.
+func (p *Plan) pods() map[*corev1.Pod]bool {
+	out := map[*corev1.Pod]bool{}
+	note := func(pods []*corev1.Pod) {
+		for _, pod := range pods {
+			out[pod] = true
+		}
+	}
+	for i := range p.Placements {
+		note(p.Placements[i].Pods)
+	}
+	for i := range p.Launches {
+		note(p.Launches[i].Pods)
+	}
+	for i := range p.Rejected {
+		out[p.Rejected[i].Pod] = true
+	}
+	return out
+}
+
+// applyLaunch counts a launch's pods where they are known to come up, and what it takes of limits and reservations.
+func (p *Problem) applyLaunch(l *Launch) {
+	sv := p.sv
+	at := slices.IndexFunc(sv.templates, func(t *template) bool { return t.pool == l.Pool })
+	if at < 0 {
+		return
+	}
+	t := sv.templates[at]
+	if len(t.limits.names) > 0 {
+		most := make(vec, len(t.limits.names))
+		for _, it := range l.InstanceTypes {
+			most = most.max(t.limits.capacity(it))
+		}
+		t.limitLeft = t.limitLeft.minus(most)
+	}
+	for _, id := range reservations(l, sv.s.Labels.ReservationID) {
+		if reservation, known := sv.slots.number[id]; known && sv.slots.available[reservation-1] > 0 {
+			sv.slots.available[reservation-1]--
+		}
+	}
+	for _, pod := range l.Pods {
+		queued := p.find(pod)
+		if queued == nil {
+			continue
+		}
+		for _, list := range [...][]*group{queued.class.matches, queued.class.declares} {
+			for _, g := range list {
+				if g.key == corev1.LabelHostname || !g.filter.admits(l.Requirements, t.taints, sv.s.Labels.WellKnown) {
+					continue
+				}
+				domains := sv.domainsOf(g, l.Requirements)
+				if len(domains) > 1 && (g.typ == spread || g.typ == affinity) {
+					continue
+				}
+				sv.touchGroup(g)
+				for _, d := range domains {
+					g.counts[d]++
+				}
+			}
+		}
+	}
+}
+
+// reservations are those that a launch holds.
+func reservations(l *Launch, key string) []string {
+	if key == "" || !l.Requirements.Defines(key) {
+		return nil
+	}
+	if r := l.Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
+		return r.Values()
+	}
+	return nil
+}
+
+// Release forgets all plans that hold.
+func (p *Problem) Release() { p.ReleaseTo(0) }
+
+// Held is how many plans hold.
+func (p *Problem) Held() int { return len(p.applied) }
+
+// ReleaseTo forgets the plans that hold but for the first n.
+func (p *Problem) ReleaseTo(n int) {
+	sv := p.sv
+	for _, h := range slices.Backward(p.applied[n:]) {
+		for g, counts := range h.groups {
+			g.counts = counts
+		}
+		for n, state := range h.nodes {
+			n.free, n.ports, n.attached, n.inUse = state.free, state.ports, state.attached, state.inUse
+		}
+		p.pending = h.pending
+		for n, guests := range h.addedPods {
+			if len(guests) == 0 {
+				delete(p.addedPods, n)
+			} else {
+				p.addedPods[n] = guests
+			}
+		}
+		for i, t := range sv.templates {
+			t.limitLeft, sv.start.limitLeft[i] = h.limitLeft[i], h.limitLeft[i]
+		}
+		copy(sv.start.slots, h.slots)
+		copy(sv.slots.available, h.slots)
+		p.removed, p.changedDomains = append(p.removed, h.removed...), append(p.changedDomains, h.changedDomains...)
+		p.restoreRemoved()
+	}
+	p.applied = p.applied[:n]
+}
+
+// Indifferent tells whether no rule of topology looks at any of the pods, so that where one of them goes does not matter to
+// where others may.
+func (p *Problem) Indifferent(pods []*corev1.Pod) bool {
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		queued := p.find(pod)
+		if queued == nil {
+			return false
+		}
+		k := queued.class.constraintClass
+		return len(k.matches)+len(k.declares)+len(k.blockedBy) > 0 || slices.ContainsFunc(k.levels, func(level *relaxationLevel) bool { return len(level.groups) > 0 })
+	})
+}
+
+// named finds the node of a placement.
+func (p *Problem) placementNode(pl Placement) *node {
+	if p.byName == nil {
+		p.byName = make(map[nodeID]*node, len(p.nodes))
+		for _, n := range p.nodes {
+			p.byName[nodeID{n.src.Name, n.src.Claim}] = n
+		}
+	}
+	return p.byName[nodeID{pl.Node, pl.Claim}]
+}
+
+// nodeID is how placements name nodes.
+type nodeID struct{ node, claim string }
+
+// find returns what is known of a pod.
+func (p *Problem) find(pod *corev1.Pod) *queuedPod {
+	if queued, ok := p.boundPods[pod]; ok {
+		return queued
+	}
+	return p.pendingPods[pod]
+}
+
+// Worth is what pods and room are worth on the market of new nodes, in $/h: what all pods that may move would cost least if
+// every node were bought anew, shared out among them.
+type Worth struct {
+	p      *Problem
+	prices []float64 // of buckets
+	// Total is that of all pods appraised; no plan that buys nodes for all of them costs less, reservations aside.
+	Total float64
+}
+
+// Appraise finds what the pods, which are bound to nodes of the snapshot, are worth. It holds until the next question.
+func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
+	sv := p.sv
+	queue := make([]*queuedPod, 0, len(pods))
+	for _, pod := range pods {
+		if queued := p.find(pod); queued != nil {
+			queue = append(queue, queued)
+		}
+	}
+	slices.SortFunc(queue, queueOrder)
+	sv.budget, sv.strategy, sv.costCeiling = Budget{}, balanced, 0
+	sv.startRun(queue)
+	sv.sumFreeRoom()
+	sv.solveRelaxation()
+	w := &Worth{p: p, Total: sv.lp.queueValue}
+	w.prices = slices.Clone(sv.lp.stabilityCenter)
+	sv.undoRun()
+	return w
+}
+
+// Pod is what the pod is worth.
+func (w *Worth) Pod(pod *corev1.Pod) float64 {
+	queued := w.p.find(pod)
+	if queued == nil || queued.class.run != w.p.sv.run {
+		return 0
+	}
+	return queued.class.boundValue
+}
+
+// Room is the most that the pods could be worth that a node's free room holds besides what is there.
+func (w *Worth) Room(i int) float64 {
+	n, m := w.p.nodes[i], w.p.sv.lp
+	if !n.open || len(m.buckets) == 0 {
+		return 0
+	}
+	col := lpOffering{room: n.free, duals: make(vec64, m.axes)}
+	for _, axis := range m.axesInUse {
+		if n.free[axis] < 0 {
+			return 0
+		}
+		col.size = append(col.size, float64(n.free[axis])/m.scale[axis])
+	}
+	for k, c := range m.demandClasses {
+		if slices.ContainsFunc(c.usable, func(int) bool { return true }) {
+			col.demandClasses |= 1 << k
+		}
+	}
+	return m.solvePricing(&col, w.prices)
+}

@@ -1,0 +1,23 @@
+package schedule
+
+// barren says of each pool whose own requirements leave no instance types, or too few for its minValues, that they do.
+func (sv *solver) unusablePools() []Reason {
+	var out []Reason
+	for _, t := range sv.templates {
+		if t.unusable.Code != "" {
+			out = append(out, t.unusable)
+			continue
+		}
+		if sv.bestEffort || !t.reqs.HasMinValues() {
+			continue
+		}
+		all := make([]candidate, len(t.types))
+		for i := range all {
+			all[i].t = i
+		}
+		if missed, _ := t.minValuesShortfall(t.reqs, all); len(missed) > 0 {
+			out = append(out, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(t.reqs, missed)})
+		}
+	}
+	return out
+}

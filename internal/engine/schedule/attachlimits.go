@@ -13,13 +13,13 @@ import (
 // Volumes that a node can attach are an axis per CSI driver with limits that are known for some instance type. A pod has of it as many
 // as it has volumes of its own. Volumes that several pods share are counted where the pods are: see bin.shared.
 
-// axisPrefix is what Kubernetes names such resources by.
+// axisPrefix is the prefix of Kubernetes' resource names for attachable volumes.
 const axisPrefix = corev1.ResourceAttachableVolumesPrefix + "csi-"
 
-// unlimited is room for volumes on nodes without a known limit: more than any node can attach.
+// unlimited is the room for volumes on nodes without a known limit: more than any node can attach.
 const unlimited = 1 << 20
 
-// limitedDrivers are the axes of the drivers that pods have volumes of and that some type has a limit of.
+// limitedDrivers are the axes of drivers that pods have volumes of and that some type limits.
 func (sv *solver) limitedDrivers() corev1.ResourceList {
 	sv.uses = map[types.NamespacedName]int{}
 	sv.drivers = map[string]corev1.ResourceName{}
@@ -57,8 +57,8 @@ func (sv *solver) limitedDrivers() corev1.ResourceList {
 	return out
 }
 
-// unshare takes pending pods that have no place, or are not planned, from the users of claims: who shares one with them alone is not
-// bound by it.
+// forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
+// claim with these alone is not bound by it.
 func (sv *solver) forgetSharers(queue []*queuedPod) {
 	for _, q := range queue {
 		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] || !hasClaims(q.pod) {
@@ -74,7 +74,7 @@ func hasClaims(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// addVolumes adds the volumes of the class's pods to what they request.
+// addVolumes adds the volumes of the class's pods to their requests.
 func (sv *solver) addVolumes(c *class) {
 	if len(sv.drivers) == 0 || !hasClaims(c.pod) {
 		return
@@ -94,7 +94,8 @@ func (sv *solver) addVolumes(c *class) {
 	}
 }
 
-// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached already.
+// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
+// already.
 func (sv *solver) requestsIn(b *bin, c *class) vec {
 	if len(c.shared) == 0 {
 		return c.requests
@@ -108,7 +109,7 @@ func (sv *solver) requestsIn(b *bin, c *class) vec {
 	return out
 }
 
-// limitVolumes writes how many volumes nodes of the type can attach into a room.
+// limitVolumes writes the attach limits of a type into a room.
 func (sv *solver) limitVolumes(room vec, limits map[string]int) {
 	for driver, name := range sv.drivers {
 		limit, known := limits[driver]
@@ -119,7 +120,7 @@ func (sv *solver) limitVolumes(room vec, limits map[string]int) {
 	}
 }
 
-// volumeLimits are those of an existing node. Until its CSINode object says so, they are those of its type.
+// volumeLimits are the attach limits of an existing node. Until it has a CSINode object, they are those of its type.
 func (sv *solver) volumeLimits(n *snapshot.Node) map[string]int32 {
 	if n.Initialized || n.Claim == "" {
 		return n.VolumeLimits

@@ -10,38 +10,38 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// bin is a claim in the making.
+// bin is a planned NodeClaim.
 //
-// Invariant: on.list[first] is the cheapest type that holds all pods within limits, and reserved, which covers
-// at least that type, has been taken off the template's left.
+// Invariant: cands.list[first] is the cheapest type that holds all pods within limits. reservedLimits covers at least
+// that type and has been subtracted from the template's limitLeft.
 type bin struct {
 	index int
 	t     *template
-	cands *candidates // what the bin may be, given what its pods require
-	first int         // into on.list
+	cands *candidates // what the bin can become under the requirements of its pods
+	first int         // index into cands.list
 	total vec
 	pods  []*corev1.Pod
-	// held counts the pods by class, in the order in which the classes came.
+	// contents counts the pods by class, in the order in which the classes came.
 	contents []classCount
 	ports    []hostPort
-	// room is no less than what any type has that the bin may become without being pressed.
+	// room is an upper bound, per axis, on the room of any type that the bin can become below its ceiling.
 	room vec
 	// cost is the price of the cheapest type.
 	cost float64
-	// target is the type that the bin was sized for; without being pressed it becomes nothing dearer than ceiling.
+	// target is the type that the bin was sized for. Below the ceiling it becomes nothing that costs more.
 	target  candidate
 	ceiling float64
-	// seat is the reservation that the bin means to be launched into: see seats.
+	// reservation is the capacity reservation that the bin is to be launched into: see reservationSlots.
 	reservation int
-	// shared are the volumes there that several pods use.
+	// sharedVolumes are the attached volumes that several pods use.
 	sharedVolumes map[attachment]bool
-	// version counts the bin's changes, measured is the version at which room was exact.
+	// version counts the bin's changes; roomVersion is the version at which room was exact.
 	version, roomVersion int
 	reservedLimits       vec
-	// ways are how the pods with resource claims get their devices, one by one, and devices what they get.
+	// deviceOptions are how the pods with resource claims get their devices, one by one; devices is what they get.
 	deviceOptions []*deviceOption
 	devices       []DeviceUse
-	// relaxed tells that minValues were lowered to what could be had.
+	// relaxed is true if minValues were lowered.
 	relaxed bool
 }
 
@@ -50,40 +50,40 @@ type classCount struct {
 	n     int
 }
 
-// growth is what a bin becomes with one pod more.
+// growth is what a bin becomes with one more pod.
 type growth struct {
 	cands          *candidates
 	first          int
 	reservedLimits vec // nil if the pool has no limits
 	relaxed        bool
 	reservation    int
-	// devices is how the pod gets its devices; nil if it asks for none.
+	// devices is how the pod gets its devices; nil if it requests none.
 	devices *deviceOption
 }
 
-// urgency says whether a bin may grow above its ceiling.
+// ceilingMode decides whether a bin may become a type above its price ceiling.
 type ceilingMode int
 
 const (
-	// thrifty: only into types that it was sized for.
+	// ceilingEnforced: only types that cost no more than the one that the bin was sized for.
 	ceilingEnforced ceilingMode = iota
-	// pressing: the pod has no other place.
+	// ceilingIgnored: any type, since the pod fits nowhere else.
 	ceilingIgnored
 )
 
 // refusal is why a bin does not take a pod.
 type refusal struct {
 	code Code
-	// never is true when nothing that can happen in this Solve will change it.
+	// final is true when nothing later in this Solve can change it.
 	final bool
 }
 
-// plain are the refusals by one rule, made once: final or not.
+// refusalPair are the refusals by one rule, not final and final, allocated once.
 type refusalPair [2]refusal
 
 func newRefusalPair(code Code) refusalPair { return refusalPair{{code, false}, {code, true}} }
 
-// no is the refusal by a rule that often refuses.
+// refusal returns the preallocated refusal by one of the frequent rules.
 func (sv *solver) refusal(code Code, never bool) *refusal {
 	switch code {
 	case Taint:
@@ -111,10 +111,10 @@ func (sv *solver) newBin(t *template) *bin {
 	}
 }
 
-// host stands for the host name that the bin's node will get.
+// hostName is a placeholder for the host name that the bin's node will get.
 func hostName(index int) string { return fmt.Sprintf("new-node-%06d.invalid", index) }
 
-// ask is one pod asking a bin for room.
+// binRequest is one pod to add to a bin.
 type binRequest struct {
 	c     *class
 	level *relaxationLevel
@@ -122,7 +122,10 @@ type binRequest struct {
 	mode  ceilingMode
 }
 
-// grow works out what the bin becomes if it takes a pod of the class in this shape.
+// grow computes what the bin becomes if it takes a pod of the class at this relaxation level.
+//
+// Cost: amortized O(axes) for a refusal by size, which is checked first; a table lookup for requirements; then a walk
+// along the price list. No allocation unless topology has several domains to choose from.
 func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) (growth, *refusal) {
 	sv.steps++
 	if level.blocked.has(b.t.index) {
@@ -164,7 +167,7 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 	return growth{}, why
 }
 
-// views are the class's views of its groups, as seen from the bin.
+// views are the class's views of its groups, from the perspective of the bin.
 func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
 	views := c.views(level)
 	if slices.ContainsFunc(views, func(v view) bool { return v.g.undecided > 0 }) {
@@ -176,12 +179,12 @@ func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
 	return views
 }
 
-// settle picks domains for the views and finds the types that are left.
+// chooseDomains picks topology domains for the views, and finds the types that are left there.
 func (sv *solver) chooseDomains(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
 	if len(a.views) == 0 {
 		return sv.cheapestFit(b, a, cands)
 	}
-	open := false // some domain is not settled yet
+	open := false // some label can still have several values
 	for i := range a.views {
 		v := &a.views[i]
 		ok := false
@@ -229,7 +232,9 @@ func (sv *solver) onlyHosts(views []view) bool {
 	return !slices.ContainsFunc(views, func(v view) bool { return v.g.key != corev1.LabelHostname })
 }
 
-// hold finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
+// cheapestFit finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
+//
+// Invariant: bins only grow, so the search starts at b.first when the candidates are the same.
 func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
 	t, asked := b.t, sv.requestsIn(b, a.c)
 	first, limit := 0, math.Inf(1)
@@ -239,7 +244,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	if a.mode == ceilingEnforced {
 		limit = b.ceiling
 		if cands != b.cands && b.target.t >= 0 && cands.priceOf(b.target) > limit {
-			// What the pod requires makes the type that the bin was sized for dearer, for all pods in it.
+			// The pod's requirements raise the price of the type that the bin was sized for, for all pods in it.
 			return growth{}, sv.refusal(Resources, true)
 		}
 	}
@@ -270,7 +275,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 		if cands.hasMin {
 			grown, why := sv.cheapestFitMinValues(b, a, g, blocked)
 			if why != nil && cand.reservation != 0 {
-				continue // what everybody can buy leaves more choice
+				continue // types outside reservations leave more choice
 			}
 			return grown, why
 		}
@@ -290,7 +295,8 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	return growth{}, sv.refusal(Resources, true)
 }
 
-// measure makes the bin's room exact: the most that any type has that it may become without being pressed.
+// measureRoom makes the bin's room exact: per axis, the most that any type has that the bin can become below its
+// ceiling.
 func (sv *solver) measureRoom(b *bin) {
 	if b.roomVersion == b.version {
 		return
@@ -314,7 +320,7 @@ func (sv *solver) measureRoom(b *bin) {
 	}
 }
 
-// cheapestFitMinValues is hold for requirements with minValues: the types left must have enough different values.
+// cheapestFitMinValues is cheapestFit for requirements with minValues: the types left must have enough distinct values.
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
 	types := sv.fitting(nil, fitQuery{b, g, b.total.plus(sv.requestsIn(b, a.c)), blocked})
@@ -351,7 +357,8 @@ type fitQuery struct {
 	blocked []bool
 }
 
-// fitting lists the types from g.first on that hold total within what limits have left, in g's reservation or in none.
+// fitting appends the types from growth.first on that hold the total within the limits, in the growth's reservation or
+// outside of all.
 func (sv *solver) fitting(out []candidate, q fitQuery) []candidate {
 	for _, cand := range q.growth.cands.list[q.growth.first:] {
 		ti := &q.bin.t.types[cand.t]
@@ -363,7 +370,7 @@ func (sv *solver) fitting(out []candidate, q fitQuery) []candidate {
 	return out
 }
 
-// conflictingGroups are the daemon groups whose host ports clash; nil if none does.
+// conflictingGroups marks the daemon groups with host ports that conflict; nil if there are none.
 func (t *template) conflictingGroups(taken, more []hostPort) []bool {
 	if len(taken)+len(more) == 0 || !slices.ContainsFunc(t.daemonGroups, func(g daemonGroup) bool { return len(g.ports) > 0 }) {
 		return nil
@@ -375,7 +382,7 @@ func (t *template) conflictingGroups(taken, more []hostPort) []bool {
 	return out
 }
 
-// put places the pod in the bin as grow said and counts it in its domains.
+// addToBin puts the pod into the bin as the growth describes, and counts it in its domains.
 func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	t := b.t
 	if g.cands != b.cands {
@@ -416,7 +423,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	sv.count(b, c, 1)
 }
 
-// shift gives the bin narrower requirements and moves the counts of its pods accordingly.
+// narrowBin gives the bin narrower candidates and moves the counts of its pods accordingly.
 func (sv *solver) narrowBin(b *bin, cands *candidates) {
 	for _, h := range b.contents {
 		sv.count(b, h.class, -h.n)
@@ -445,8 +452,8 @@ func (sv *solver) count(b *bin, c *class, n int) {
 				continue
 			}
 			domains := sv.domainsOf(g, b.cands.reqs)
-			// Whoever must be kept apart stays away from all places where the node may yet come up.
-			// Whoever is attracted or spread needs to know the place.
+			// Pods that keep apart must avoid every domain where the node may come up, so they count in all of them.
+			// Spread and affinity need to know the domain, so these pods stay undecided.
 			if len(domains) > 1 && (g.typ == spread || g.typ == affinity) {
 				g.undecided += n
 				continue
@@ -458,7 +465,7 @@ func (sv *solver) count(b *bin, c *class, n int) {
 	}
 }
 
-// floating is how many pods of the bin the group counts without knowing their domain.
+// undecidedOf is how many pods of the bin the group counts without knowing their domain.
 func (b *bin) undecidedOf(g *group) int {
 	if g.undecided == 0 {
 		return 0

@@ -12,7 +12,10 @@ type numberedOffering struct {
 	id int
 }
 
-// list makes the columns: each offering that some clientele can use, without those that another column dominates.
+// addOfferings collects the offerings that some demand class can use, without dominated ones: those for which a cheaper
+// or equal offering has at least the same room and the same demand classes.
+//
+// Cost: offerings times the offerings kept. Only a small part is kept, since sizes of a family are nearly proportional.
 func (m *lpRelaxation) addOfferings(sv *solver) {
 	var all []*numberedOffering
 	for _, t := range sv.templates {
@@ -66,7 +69,7 @@ func (m *lpRelaxation) addOfferings(sv *solver) {
 	}
 }
 
-// dominated tells whether one room has no more than another of anything that any pod with a chance asks for.
+// dominated reports whether a room has no more than another of anything that a placeable pod requests.
 func (sv *solver) dominated(room, by vec) bool {
 	for i, r := range room {
 		if r > by[i] && !sv.unusedAxes.has(i) {
@@ -76,7 +79,7 @@ func (sv *solver) dominated(room, by vec) bool {
 	return true
 }
 
-// measure brings numbers to about one: amounts are in units of the largest room.
+// scaleAxes brings numbers to about one, for the simplex method: amounts are in units of the largest room.
 func (m *lpRelaxation) scaleAxes(classes []*class) {
 	m.scale = make(vec64, m.axes)
 	for i := range m.axes {
@@ -96,30 +99,33 @@ func (m *lpRelaxation) scaleAxes(classes []*class) {
 }
 
 const (
-	// maxBuckets bounds the program's size: proportions are told apart as finely as it allows.
+	// maxBuckets bounds the rows of the master LP: proportions are told apart as finely as it allows. The basis inverse
+	// has rows squared entries, and a pivot touches all of them.
 	maxBuckets = 24
-	// bucketsPerOctave is how finely to begin with.
+	// bucketsPerOctave is the resolution of proportions to start with: steps of 12 %, less than what integer packing
+	// wastes.
 	bucketsPerOctave = 6.0
 )
 
-// effort bounds the search for rents.
+// lpEffort bounds one run of column generation.
 type lpEffort struct {
-	// rounds is how often patterns are added, gap how much less than the best bound will do.
+	// rounds bounds how often patterns are added, gap is the relative distance to the optimum at which it stops.
 	rounds int
 	gap    float64
-	// promising is the share of its price that a column must have held at the last appraisal to be looked at again.
+	// minFill is the share of its price that an offering must have held at the last solve to be looked at again.
 	minFill float64
-	// at is the share of the worth at the last appraisal that calls for this one.
+	// resolveBelow is the share of the last solve's value below which the rest is solved again.
 	resolveBelow float64
 }
 
-// What is left of a queue is worth a closer look where it falls into several clienteles, each of which has little.
+// The rest of a queue gets the full effort where it falls into several demand classes, with few pods in each. The gap
+// of fullEffort, 0.3 %, is well below similarCost, so that the bound does not decide between plans.
 var (
 	fullEffort  = lpEffort{16, 0.003, 0, 0.7}
 	quickEffort = lpEffort{6, 0.01, 0.9, 0.6}
 )
 
-// fillBuckets counts the classes' pods into buckets. The buckets are made at the first call.
+// fillBuckets sums the classes' pods into buckets. The first call makes the buckets, coarser until they are few enough.
 func (m *lpRelaxation) fillBuckets(classes []*class) {
 	for k := range m.buckets {
 		m.buckets[k].demand = 0
@@ -148,7 +154,7 @@ func (m *lpRelaxation) fillBuckets(classes []*class) {
 	}
 }
 
-// norm is how large a pod is, as a number.
+// norm is the size of a pod as one number: the sum of its shares of the largest room.
 func (m *lpRelaxation) norm(c *class) float64 {
 	n := 0.0
 	for _, i := range m.axesInUse {
@@ -157,8 +163,8 @@ func (m *lpRelaxation) norm(c *class) float64 {
 	return n
 }
 
-// proportions are the logarithms of what a class asks for, on the first of the live axes, over what it asks for most of;
-// others are mixed. They are -Inf where that is next to nothing.
+// proportions are binary logarithms: the requests of a class on the first axes in use, relative to its largest. They
+// are -Inf where the request is negligible. Further axes are not told apart.
 type proportions [4]float64
 
 func (m *lpRelaxation) proportions(classes []*class) []proportions {
@@ -185,7 +191,7 @@ type bucketKey struct {
 	steps       [len(proportions{})]int8
 }
 
-// makeBuckets sorts classes by clientele and, in logarithmic steps, by the proportions of what they ask for.
+// makeBuckets groups classes by demand class and, in logarithmic steps, by the proportions of their requests.
 func (m *lpRelaxation) makeBuckets(classes []*class, logs []proportions, perOctave float64) {
 	m.buckets = m.buckets[:0]
 	index := map[bucketKey]int{}
@@ -224,8 +230,9 @@ func (m *lpRelaxation) makeBuckets(classes []*class, logs []proportions, perOcta
 	}
 }
 
-// start gives the covering one pattern per bucket: the column that is cheapest for it alone. Buckets that no column holds
-// are worth nothing; the result tells where the others are now, and -1 for those.
+// seedMaster gives the master LP one pattern per bucket: the offering that is cheapest for it alone. These patterns are
+// the first basis. It drops buckets that no offering holds and returns the new index of each bucket, -1 for dropped
+// ones.
 func (m *lpRelaxation) seedMaster() []int {
 	var rows []bucket
 	moved := make([]int, len(m.buckets))
@@ -254,7 +261,14 @@ func (m *lpRelaxation) seedMaster() []int {
 	return moved
 }
 
-// solve finds rents that make the buckets' demand worth as much as can be, or nearly.
+// generateColumns computes dual prices that make the buckets' demand worth as much as possible, by column generation
+// (Gilmore and Gomory 1961) with dual smoothing (Wentges 1997).
+//
+// Invariants: feasibleDuals are dual-feasible after every round, so every round yields a valid lower bound and any of
+// them may be the last. stabilityCenter has the bucket prices of the best bound, bestFeasible the duals that prove it.
+// The master's value is an upper bound on the relaxation, so the two together measure the gap.
+//
+// Cost: rounds times active offerings times one pricing LP, plus at most maxPivots pivots per round.
 func (m *lpRelaxation) generateColumns(e lpEffort) {
 	if len(m.buckets) == 0 {
 		for k := range m.offerings {
@@ -275,6 +289,8 @@ func (m *lpRelaxation) generateColumns(e lpEffort) {
 	}
 	best := -1.0
 	m.stabilityCenter = zeroed(m.stabilityCenter, len(m.buckets))
+	// Patterns are searched at try, between the stability center and the master's prices. At the master's prices alone
+	// they would come one after the other, each barely better than the last.
 	try := make([]float64, len(m.buckets))
 	for range e.rounds {
 		m.master.optimize()
@@ -283,11 +299,10 @@ func (m *lpRelaxation) generateColumns(e lpEffort) {
 			m.master.price[k] = max(0, y)
 			total += max(0, y) * m.master.demand[k]
 		}
+		// Lower and upper bound meet: further patterns cannot improve the prices by more than the gap.
 		if best >= total*(1-e.gap) {
 			break
 		}
-		// Patterns are looked for between the best sound prices known and those that the patterns so far would need:
-		// at the latter alone they would come one after the other, each barely better than the last.
 		for k, y := range m.master.price {
 			try[k] = y
 			if best >= 0 {
@@ -296,6 +311,8 @@ func (m *lpRelaxation) generateColumns(e lpEffort) {
 		}
 		if best >= 0 {
 			for _, c := range m.active {
+				// Offerings that were nearly worth their price also get a pattern at the master's own prices, or
+				// smoothing could hide it (misprice). Others rarely have one.
 				if c.packedValue > 0.97*c.price && m.solvePricing(c, m.master.price) > c.price*(1+1e-6) {
 					m.master.patterns = append(m.master.patterns, m.pattern(c))
 				}
@@ -307,6 +324,8 @@ func (m *lpRelaxation) generateColumns(e lpEffort) {
 			}
 			m.makeFeasible(c)
 		}
+		// The smoothed prices improve the bound: a serious step of the stabilization. Otherwise it is a null step,
+		// which only adds patterns.
 		if m.feasiblePrices(try) > best {
 			best = m.master.valueAt(try)
 			m.stabilityCenter, try = try, m.stabilityCenter
@@ -317,16 +336,19 @@ func (m *lpRelaxation) generateColumns(e lpEffort) {
 	}
 	for _, c := range m.active {
 		m.solvePricing(c, m.stabilityCenter)
-		if best >= 0 { // or nothing better is known than the last rents, which are sound
+		if best >= 0 { // otherwise the last duals, which are feasible, are the best
 			c.feasibleDuals = append(c.feasibleDuals[:0], c.bestFeasible...)
 		}
 	}
 }
 
-// inwards is how far from the prices of the program towards the best sound ones patterns are looked for.
+// smoothing is the weight of the stability center in the prices at which patterns are searched. At 0 these would be the
+// master's prices, which oscillate; near 1 the search would hardly move. A little over one half keeps half of the
+// master's step.
 const smoothing = 0.6
 
-// feasiblePrices gives each bucket the least rent that it would pay anywhere, and returns what that makes all demand worth.
+// feasiblePrices sets each bucket's price to the least that it costs anywhere at feasibleDuals, and returns the value
+// of all demand at these prices: the Lagrangian bound of the round.
 func (m *lpRelaxation) feasiblePrices(price []float64) float64 {
 	total := 0.0
 	for k := range m.buckets {
@@ -343,7 +365,8 @@ func (m *lpRelaxation) feasiblePrices(price []float64) float64 {
 	return total
 }
 
-// rate finds the most worth that the column's node can hold at these prices of buckets, and the rents that say so.
+// solvePricing computes the most value that a node of the offering holds at these prices of buckets, and the dual
+// prices that prove it.
 func (m *lpRelaxation) solvePricing(c *lpOffering, price []float64) float64 {
 	m.items, m.values = m.items[:0], m.values[:0]
 	for i := range m.shares {
@@ -378,7 +401,7 @@ func (m *lpRelaxation) solvePricing(c *lpOffering, price []float64) float64 {
 	return c.packedValue
 }
 
-// within tells whether the column has some of everything that the bucket asks for.
+// usesOnlyAxesOf reports whether the offering has some of every resource that the bucket requests.
 func (b *bucket) usesOnlyAxesOf(c *lpOffering) bool {
 	for axis, x := range b.amount {
 		if x > 0 && c.size[axis] <= 0 {
@@ -388,7 +411,7 @@ func (b *bucket) usesOnlyAxesOf(c *lpOffering) bool {
 	return true
 }
 
-// pattern is what the column's node holds by the last rate.
+// pattern is the content of the offering's node in the last solution of solvePricing.
 func (m *lpRelaxation) pattern(c *lpOffering) pattern {
 	p := pattern{cost: c.price, column: c.index}
 	for i, x := range m.amounts {
@@ -399,7 +422,7 @@ func (m *lpRelaxation) pattern(c *lpOffering) pattern {
 	return p
 }
 
-// settle makes the rents sound: those of the whole node add up to its price and no more.
+// makeFeasible scales the duals so that the whole node costs its price and no more: then they are dual-feasible.
 func (m *lpRelaxation) makeFeasible(c *lpOffering) {
 	total := 0.0
 	for i, r := range c.room {
@@ -414,7 +437,7 @@ func (m *lpRelaxation) makeFeasible(c *lpOffering) {
 	}
 }
 
-// flat shares the column's price evenly among the axes that it has.
+// spreadPriceEvenly divides the offering's price evenly among the axes that it has. Such prices are dual-feasible too.
 func (m *lpRelaxation) spreadPriceEvenly(c *lpOffering) {
 	c.packedValue = 0
 	for _, i := range m.axesInUse {

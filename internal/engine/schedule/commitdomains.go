@@ -9,9 +9,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// commit says of new nodes where they can come up at all, now that nothing more fits: what holds a node's pods may be had
-// in fewer domains than its requirements leave, and who minds the pods there can use the others. It tells whether
-// that changed anything. The queue is who still waits.
+// commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
+// node's pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains.
+// The queue is the waiting pods. It returns whether anything changed.
 func (sv *solver) commit(queue []*queuedPod) bool {
 	minded, seen := map[*group]bool{}, map[*class]bool{}
 	for _, q := range queue {
@@ -31,7 +31,7 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 	changed := false
 	for _, b := range sv.bins {
 		if b.reservation != 0 {
-			continue // its reservation says where
+			continue // its reservation determines the domain
 		}
 		for _, key := range b.uncommitted(minded) {
 			changed = sv.commitTo(b, key) || changed
@@ -43,8 +43,8 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 	return changed
 }
 
-// uncommitted are the labels by which others, who mind these groups, mind the bin's pods, or tell nodes apart that count for them, and whose value is
-// not known, sorted.
+// uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
+// pods, or tell nodes apart that count for them, sorted.
 func (b *bin) uncommitted(minded map[*group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
@@ -88,7 +88,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 					r = it.Requirements.Get(key)
 				}
 				if r.Operator() != corev1.NodeSelectorOpIn {
-					return false // the types do not decide
+					return false // the types do not determine the domain
 				}
 				domains = append(domains, r.Values()...)
 			}
@@ -111,7 +111,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	return true
 }
 
-// capacityTypes are those that a claim of these types would name: those that can be had, unless minValues asks for more.
+// capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
 func (b *bin) capacityTypes(types []candidate) []string {
 	var all, available []string
 	for _, cand := range types {

@@ -11,17 +11,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// daemon is a DaemonSet's pod as new nodes must make room for it.
+// daemon is the pod of a DaemonSet, which new nodes must have room for.
 type daemon struct {
 	tolerations []corev1.Toleration
-	// alternatives are what the pod requires of labels, one of which must hold.
+	// alternatives are the label requirements of the pod, one of which must hold.
 	alternatives []requirement.Set
 	requests     corev1.ResourceList
 	vec          vec
 	ports        []hostPort
 }
 
-// newDaemon reads a DaemonSet; false when its pods could run on no node that we know of.
+// newDaemon parses a DaemonSet; false when its pods can run on no known node.
 func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	pod := d.Pod
 	if pod == nil || s.Devices == nil && wantsDevices(&pod.Spec) {
@@ -36,7 +36,7 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 		requests:    snapshot.DaemonRequests(pod),
 		ports:       hostPorts(pod),
 	}
-	if len(out.requests) > manyAxes { // each launch has a copy
+	if len(out.requests) > manyAxes { // every launch has a copy of the list
 		maps.DeleteFunc(out.requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
 	}
 	for _, term := range node.Required {
@@ -48,12 +48,13 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	return out, len(out.alternatives) > 0
 }
 
-// softly is tolerations with one of all soft taints: these do not keep a DaemonSet's pods off a node.
+// withSoftTaints adds a toleration of all taints with effect PreferNoSchedule: these do not keep DaemonSet pods off a
+// node.
 func withSoftTaints(tolerations []corev1.Toleration) []corev1.Toleration {
 	return append(slices.Clone(tolerations), corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule})
 }
 
-// runsOn tells whether the daemon's pods run on a node that exists.
+// runsOn reports whether the daemon's pods run on an existing node.
 func (d *daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
 	if _, blocked := snapshot.Untolerated(withSoftTaints(d.tolerations), taints); blocked {
 		return false

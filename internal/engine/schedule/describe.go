@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// explain says for each pool why it cannot launch a node for the class, once everything else has its place.
+// poolReasons explains for each pool why it cannot launch a node for the class, after all other pods are scheduled.
 func (sv *solver) poolReasons(c *class) []Reason {
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
@@ -51,7 +51,7 @@ func (sv *solver) poolReasons(c *class) []Reason {
 			}
 		}
 		if len(best.obstacles) == 0 {
-			// What stood in the way went away with the last placements, which nobody followed up: the next plan will.
+			// The last placements removed the obstacle, and this plan did not try again; the next one will.
 			best.nearest, best.obstacles = nil, []obstacle{{code: Topology, message: "the pod can be scheduled only after others"}}
 		}
 		out = append(out, best.reasons(t.pool.Name)...)
@@ -59,8 +59,7 @@ func (sv *solver) poolReasons(c *class) []Reason {
 	return out
 }
 
-// contradiction finds two things that the pod asks for and that no node can be at once, whichever of its alternatives
-// is taken.
+// contradiction finds two requirements of the pod that no node can meet together, whichever alternative applies.
 func (sv *solver) contradiction(c *class) (Reason, bool) {
 	var found Reason
 	terms := [][]corev1.NodeSelectorRequirement{nil}
@@ -92,10 +91,10 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 	return found, found.Code != ""
 }
 
-// clash finds the first two requirements that exclude each other.
+// firstConflict finds the first two requirements that exclude each other.
 func firstConflict(pod, volume []requirement.Requirement) Reason {
 	for _, r := range volume {
-		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // what volumes have in common
+		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
 			return Reason{Code: Requirement, Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key())}
 		}
 	}
@@ -118,7 +117,7 @@ func excludes(a, b requirement.Requirement) bool {
 	return !a.Overlaps(b) && !(a.AllowsAbsent() && b.AllowsAbsent())
 }
 
-// noType tells apart why no instance type holds what is asked for.
+// noType finds the rule by which no instance type holds the requests.
 func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total vec) *refusal {
 	t := b.t
 	if len(b.pods) > 0 {
@@ -145,7 +144,7 @@ func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total vec) *ref
 	return &refusal{code: code, final: true}
 }
 
-// describeUnusable says why a pool cannot launch anything, whatever a pod asks for.
+// describeUnusable is the reason why a pool can launch nothing, whatever a pod requires.
 func (e *explainer) describeUnusable(t *template) Reason {
 	types := e.sourcePool(t).InstanceTypes
 	for _, r := range t.reqs.All() {
@@ -173,7 +172,7 @@ func (e *explainer) describeTaints(q *probeCase) string {
 	return "the pod does not tolerate taints " + strings.Join(out, ", ")
 }
 
-// hintValue is a hint at what an unknown value may have been meant to be.
+// hintValue is a hint at the value that an unknown one was probably meant to be.
 func (e *explainer) hintValue(r requirement.Requirement) string {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
@@ -188,7 +187,7 @@ func (e *explainer) hintValue(r requirement.Requirement) string {
 	return fmt.Sprintf(" (there is only %s)", enumerate(slices.Sorted(maps.Keys(known))))
 }
 
-// hintPool is a hint at a pool that the one asked for may have been meant to be.
+// hintPool is a hint at the pool that an unknown name was probably meant to be.
 func (e *explainer) hintPool(r requirement.Requirement) string {
 	known := map[string]bool{}
 	for _, p := range e.sv.s.Pools {
@@ -200,7 +199,7 @@ func (e *explainer) hintPool(r requirement.Requirement) string {
 	return hintAny(r.Values(), known)
 }
 
-// hintAny is a hint at the first of the words that is like a known one without being known.
+// hintAny is the hint for the first of the words that is unknown but similar to a known one.
 func hintAny(words []string, known map[string]bool) string {
 	for _, w := range words {
 		if hint := didYouMean(w, slices.Sorted(maps.Keys(known))); !known[w] && hint != "" {
@@ -220,7 +219,7 @@ func (e *explainer) volumeName(q *probeCase, key string) string {
 	return "a volume"
 }
 
-// describeView says what a topology constraint demands, how its pods are distributed, and what that leaves.
+// describeView describes a topology constraint, the distribution of its pods, and which domains that leaves.
 func (e *explainer) describeView(v view) string {
 	g := v.g
 	s := fmt.Sprintf("%s over %s", g.typ, g.key)
@@ -261,7 +260,7 @@ func (e *explainer) describeView(v view) string {
 	return s
 }
 
-// distribution counts the group's pods by domain, most important first: "z1 (2), z2 (1)".
+// distribution lists the group's pods by domain: "z1 (2), z2 (1)".
 func (g *group) distribution(empty bool) string {
 	domains := slices.Collect(maps.Keys(g.counts))
 	if empty {
@@ -277,7 +276,7 @@ func (g *group) distribution(empty bool) string {
 	return enumerate(out)
 }
 
-// suiting are the types that the pool would use for the pod, were they large enough and to be had.
+// suitableTypes are the types that the pool would use for the pod, whatever their size and availability.
 func (e *explainer) suitableTypes(q *probeCase, l waiver) (*template, requirement.Set, []*typeInfo) {
 	t := e.template(q.template, l)
 	reqs := t.reqs.Intersect(q.requirements(l).Without(corev1.LabelHostname))
@@ -290,7 +289,7 @@ func (e *explainer) suitableTypes(q *probeCase, l waiver) (*template, requiremen
 	return t, reqs, out
 }
 
-// describeLimits names the limits that stop even the smallest type that would do.
+// describeLimits names the limits that exclude even the smallest suitable type.
 func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 	t, reqs, types := e.suitableTypes(q, l)
 	types = slices.DeleteFunc(types, func(ti *typeInfo) bool {
@@ -344,7 +343,7 @@ func (e *explainer) describePorts(q *probeCase) string {
 	return fmt.Sprintf("a DaemonSet takes the pod's host port (%s) on every node that would suit", strings.Join(taken, ", "))
 }
 
-// describeAvailability counts the types that would do but cannot be had.
+// describeAvailability counts the types that fit but are not available.
 func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	_, reqs, types := e.suitableTypes(q, l)
 	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.class.requests.fits(ti.room) })
@@ -364,7 +363,7 @@ func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	return s
 }
 
-// unpriced says that only prices lack; nothing if anything else does.
+// describeUnpriced describes that only prices are missing; empty if anything else is.
 func describeUnpriced(types []*typeInfo, reqs requirement.Set) string {
 	for _, ti := range types {
 		lacking := 0
@@ -392,10 +391,10 @@ func describeUnpriced(types []*typeInfo, reqs requirement.Set) string {
 	return fmt.Sprintf("no price is known of any of the %d instance types that suit", len(types)) + remedy
 }
 
-// maxSizesNamed is how many resources a message names of which a pod needs too much: an event holds a thousand characters.
+// maxSizesNamed is how many oversized requests a message names: an event holds 1,024 characters.
 const maxSizesNamed = 5
 
-// describeSize compares what the pod needs with the most that a type that suits it has.
+// describeSize compares the pod's requests with the largest type that suits it.
 func (e *explainer) describeSize(q *probeCase, l waiver) string {
 	_, _, types := e.suitableTypes(q, l)
 	need := q.class.requests
@@ -425,7 +424,7 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 	return "the pod needs " + strings.Join(parts, "; and ")
 }
 
-// amount is what a pod of the class asks for, n in numbers.
+// amount prints n of what a pod of the class requests.
 func (c *class) amount(name corev1.ResourceName, n int64) string {
 	if q := c.resourceList[name]; n == quantity.Most {
 		return q.String()
@@ -438,7 +437,7 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 	return q.IsZero()
 }
 
-// daemonShare says what daemons take of a type.
+// daemonShare describes what daemons take of a type.
 func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
 	name := e.sv.axes.names[axis]
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
@@ -447,7 +446,7 @@ func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
 	return ""
 }
 
-// hintResource is a hint at what an unknown resource may have been meant to be.
+// hintResource is a hint at the resource that an unknown one was probably meant to be.
 func (e *explainer) hintResource(name corev1.ResourceName) string {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
@@ -459,7 +458,7 @@ func (e *explainer) hintResource(name corev1.ResourceName) string {
 	return hintAny([]string{string(name)}, known)
 }
 
-// pinned shows what is asked for beyond the template's own requirements.
+// extraRequirements prints the requirements beyond the template's own.
 func extraRequirements(t *template, asked requirement.Set) string {
 	var parts []string
 	for _, r := range asked.All() {

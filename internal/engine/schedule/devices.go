@@ -15,14 +15,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// wantsDevices tells whether a pod asks for devices by dynamic resource allocation. While the snapshot does not know which nodes
-// have them, such a pod is not planned, and a daemon of that kind is not expected on new nodes.
+// wantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
+// information about devices, such a pod is not planned, and such a daemon is not expected on new nodes.
 func wantsDevices(spec *corev1.PodSpec) bool {
 	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
 	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
 }
 
-// findClaims looks up the pod's resource claims, or says why it must wait.
+// findClaims looks up the pod's resource claims, or returns why the pod must wait.
 func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
 	if !wantsDevices(&pod.Spec) {
 		return nil, nil
@@ -37,7 +37,8 @@ func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason)
 	return claims, nil
 }
 
-// findFreeDevices finds what devices a run can give out: pods to be placed, and those on nodes that go, give back theirs.
+// findFreeDevices finds the devices that a run can allocate. Pods to be scheduled, and those on removed nodes, free
+// theirs.
 func (sv *solver) findFreeDevices(queue []*queuedPod) {
 	sv.devices = nil
 	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.devices) > 0 }) {
@@ -57,7 +58,7 @@ func (sv *solver) findFreeDevices(queue []*queuedPod) {
 	sv.devices = sv.s.Devices.Open(leaving)
 }
 
-// site is the node as devices see it.
+// site is the node from the perspective of devices.
 func (sv *solver) site(n *node) snapshot.DeviceSite {
 	if n.site.Node != "" {
 		return n.site
@@ -77,7 +78,7 @@ func (sv *solver) site(n *node) snapshot.DeviceSite {
 	return n.site
 }
 
-// typeOf is what a node that is not up was bought as, without devices if that is not known.
+// typeOf is the type that a node in flight was launched as, without devices if the type is unknown.
 func (sv *solver) typeOf(n *node) *catalog.InstanceType {
 	names := n.labels.Get(corev1.LabelInstanceTypeStable)
 	for _, p := range sv.s.Pools {
@@ -93,7 +94,8 @@ func (sv *solver) typeOf(n *node) *catalog.InstanceType {
 	return &catalog.InstanceType{}
 }
 
-// furnished tells whether a node has devices for the pods of the class, and if not, whether it never will in this run.
+// hasDevices reports whether a node has devices for the pods of the class, and if not, whether that is final in this
+// run.
 func (sv *solver) hasDevices(n *node, c *class) (ok, never bool) {
 	if len(c.devices) == 0 {
 		return true, false
@@ -102,7 +104,7 @@ func (sv *solver) hasDevices(n *node, c *class) (ok, never bool) {
 	return err == nil, !c.sharesDevices()
 }
 
-// allocateNodeDevices takes devices for a pod that was placed on the node. One that keeps its place whatever else has changed may find none.
+// allocateNodeDevices allocates devices for a pod on the node. A pod that keeps its node in any case may get none.
 func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 	if len(c.devices) == 0 {
 		return
@@ -113,7 +115,7 @@ func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 	}
 }
 
-// furnish settles the bin on each way of giving the pod its devices, until one holds.
+// allocateDevices tries each option of devices for the pod, until the bin has a type with one.
 func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
 	if len(a.c.devices) == 0 {
 		return sv.chooseDomains(b, a, cands)
@@ -135,12 +137,13 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (grow
 	return growth{}, last
 }
 
-// shares tells whether others may use claims of the pods, too: these may get devices with them. What is taken stays taken.
+// sharesDevices reports whether other pods may use claims of the pods: then these may get devices through them later.
+// Devices that are taken stay taken.
 func (c *class) sharesDevices() bool {
 	return slices.ContainsFunc(c.devices, func(d snapshot.DeviceClaim) bool { return !d.Own })
 }
 
-// equipped are the candidates from which the devices of a way can be used; nil if there are none.
+// withDevices are the candidates that can use the devices of an option; nil if there are none.
 func (sv *solver) withDevices(cands *candidates, w deviceOption) *candidates {
 	if !cands.reqs.Compatible(w.reqs, sv.s.Labels.WellKnown) {
 		return nil
@@ -151,7 +154,8 @@ func (sv *solver) withDevices(cands *candidates, w deviceOption) *candidates {
 	return cands
 }
 
-// withFirstDevices are the candidates of the first way of giving the pods of a class their devices in the bin; nil if there is none.
+// withFirstDevices are the candidates of the first device option for a pod of the class in the bin; nil if there is
+// none.
 func (sv *solver) withFirstDevices(b *bin, c *class, cands *candidates) *candidates {
 	if len(c.devices) == 0 {
 		return cands
@@ -165,17 +169,19 @@ func (sv *solver) withFirstDevices(b *bin, c *class, cands *candidates) *candida
 	return nil
 }
 
-// way is devices for a pod in a new node: the same ones outside of the node, whichever of the types it becomes.
+// deviceOption is a set of devices for a pod on a new node: the same devices outside of the node, whichever type it
+// becomes.
 type deviceOption struct {
-	// asks is what the node must be like.
+	// reqs are the labels that the node must have.
 	reqs   requirement.Set
 	claims []snapshot.DeviceClaim
 	grants []snapshot.DeviceGrant
-	// drivers are those of devices that come with the node, by the name of its type.
+	// drivers are those of devices that come with the node, by type name.
 	drivers map[string][]string
 }
 
-// ways are the ways of giving a pod its devices in a bin, what is cheapest first; the error says why there are none.
+// deviceOptions are the sets of devices that a pod can get in a bin, those on cheaper nodes first. The error is the
+// reason why there are none.
 func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOption, error) {
 	var out []deviceOption
 	var types [][]string
@@ -185,7 +191,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)
-			if look.typ != nil { // which says more than that others have no devices at all
+			if look.typ != nil { // more specific than that other types have no devices at all
 				nearest = cmp.Or(nearest, err)
 			}
 			continue
@@ -215,7 +221,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 	return out, cmp.Or(nearest, none)
 }
 
-// look is new nodes that are alike as far as devices go.
+// deviceView is a set of possible new nodes that devices cannot tell apart.
 type deviceView struct {
 	key    string
 	labels map[string]string
@@ -224,10 +230,11 @@ type deviceView struct {
 	types []string
 }
 
-// maxDeviceViews bounds how many values of labels are told apart in one type's offering.
+// maxDeviceViews bounds how many combinations of label values are told apart in one offering. Devices select by zone
+// and a few more labels, so an offering has one or two; the bound protects against selectors over many-valued labels.
 const maxDeviceViews = 64
 
-// looks are the different nodes that candidates can become as devices see them, what is cheapest first.
+// deviceViews are the different nodes that candidates can become, from the perspective of devices, cheapest first.
 func (sv *solver) deviceViews(cands *candidates) []deviceView {
 	if cands.deviceViews != nil {
 		return cands.deviceViews
@@ -261,13 +268,13 @@ func (sv *solver) deviceViews(cands *candidates) []deviceView {
 	return cands.deviceViews
 }
 
-// labelled spells out the values that the labels can have on a node of an offering.
+// labelCombinations lists the combinations of values that the labels can have on a node of an offering.
 func (sv *solver) labelCombinations(reqs requirement.Set, it *catalog.InstanceType, offering requirement.Set, keys []string) []deviceView {
 	out := []deviceView{{labels: map[string]string{}}}
 	for _, raw := range keys {
 		key := sv.s.Labels.Normalize(raw)
 		if key == corev1.LabelHostname {
-			continue // which nobody knows yet
+			continue // not known before the launch
 		}
 		r := reqs.Get(key)
 		for _, more := range []requirement.Set{it.Requirements, offering} {
@@ -291,7 +298,7 @@ func (sv *solver) labelCombinations(reqs requirement.Set, it *catalog.InstanceTy
 	return out
 }
 
-// allocateBinDevices takes the devices that a growth counts on.
+// allocateBinDevices allocates the devices of a growth.
 func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
 	if g.devices == nil {
 		return
@@ -301,7 +308,7 @@ func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
 	b.devices = append(b.devices, DeviceUse{pod, g.devices.claims, g.devices.grants})
 }
 
-// drivers are those whose devices the bin's pods have on whichever of the types it becomes, sorted.
+// drivers are the DRA drivers with devices for the bin's pods on every type that the bin may become, sorted.
 func (b *bin) drivers(types []*catalog.InstanceType) []string {
 	count := map[string]int{}
 	for _, it := range types {
@@ -324,7 +331,7 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 	return out
 }
 
-// describeDevices says why no new node of the pool has devices for the pods.
+// describeDevices is the reason why no new node of the pool has devices for the pods.
 func (e *explainer) describeDevices(q *probeCase, l waiver) string {
 	t := e.template(q.template, l)
 	cands, why := e.sv.narrow(e.sv.candidates(t, t.reqs), e.sv.internSet(q.requirements(l)))

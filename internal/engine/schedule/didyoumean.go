@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// didYouMean is a hint at what a word may have been meant to be, of those known; empty if nothing is near.
+// didYouMean is a hint at the known word that a word was probably meant to be; empty if none is similar.
 func didYouMean(word string, known []string) string {
 	if near, ok := nearestWord(word, known); ok {
 		return fmt.Sprintf(" (did you mean %q?)", near)
@@ -22,7 +22,8 @@ type nearWord struct {
 	off  int
 }
 
-// nearestWord is the known word that differs least. A label key may also lack its domain, or have the wrong one.
+// nearestWord is the known word with the least edit distance. A label key may also lack its domain, or have the wrong
+// one.
 func nearestWord(word string, known []string) (string, bool) {
 	var near []nearWord
 	name := word[strings.Index(word, "/")+1:]
@@ -39,14 +40,15 @@ func nearestWord(word string, known []string) (string, bool) {
 		}
 	}
 	slices.SortFunc(near, func(a, b nearWord) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.word, b.word)) })
-	// Where many are as near, the word is one of their kind that does not exist, and none was meant.
+	// If many words are equally near, the word is probably another of the same sort that does not exist, not a typo.
 	if len(near) == 0 || len(near) > 2 && near[2].off == near[0].off {
 		return "", false
 	}
 	return near[0].word, true
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.
+// distance is the Damerau-Levenshtein distance (optimal string alignment): letters to insert, delete, replace or swap
+// with their neighbor. Cost: the product of the lengths.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -69,7 +71,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// hintKey is a hint at the label that an unknown one may have been meant to be.
+// hintKey is a hint at the label key that an unknown one was probably meant to be.
 func (e *explainer) hintKey(key string) string {
 	known := maps.Clone(e.sv.s.Labels.WellKnown)
 	if known == nil {

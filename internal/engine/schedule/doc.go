@@ -1,57 +1,69 @@
-// Package schedule turns a Snapshot into a Plan: which pods go onto nodes that exist or are on their way,
-// which claims to create for the others, and why the rest has no home. Equal snapshots give equal plans.
+// Package schedule turns a Snapshot into a Plan: which pods go onto existing or in-flight nodes, which NodeClaims to
+// create for the others, and why each remaining pod cannot be scheduled. Equal snapshots give equal plans.
 //
 // # Model
 //
-// Pods that the scheduler cannot tell apart are a class with a count; classes that differ in amounts only are of one kind,
-// which is compiled once: requirements, tolerations, volumes, the groups that count its pods, and its shapes, which are what
-// it asks for at each step of giving up preferences. Classes that new nodes need not tell apart, such as
-// pods with a disk each in one zone, are a family. A pool is a template of instance types, an offering is a price at
-// which one can be had, and a bin is a claim in the making: requirements, pods, and the types that still hold them. Requirements
-// are interned, and the types that they leave are listed once, cheapest first, so that whether a bin takes a pod of a class
-// is a look into a table, a walk along a list of prices, and a comparison of a few numbers, without an allocation.
+// The solver groups pods into equivalence classes, from coarse to fine:
 //
-// The objective is the price of all new nodes, plus what is paid for each besides; among plans within a hundredth of each
-// other, the number of nodes. Pools by weight, limits, topology and all other rules are constraints.
+//   - A constraintClass has equal scheduling constraints, whatever the requests. It is compiled once: requirements,
+//     tolerations, volumes, topology groups, and its relaxation levels, one per step of dropping preferences.
+//   - A class has equal constraints and equal requests: pods that the scheduler cannot tell apart, with a count.
+//   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
+//   - A demandClass joins classes that can use the same offerings.
 //
-// # Bound
+// A template is a NodePool with its instance types. An offering is a type in a zone and capacity type, at a price. A
+// bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of requirements are
+// interned, and the types that each set leaves are listed once, cheapest first. So the check whether a bin takes a pod
+// is a table lookup, a walk along a price list and a comparison of a few numbers, without an allocation.
 //
-// Let each offering o have a rent y(o, r) per unit of each resource r, such that the rents of its whole room are no more
-// than its price. A pod of class c is worth v(c), the least rent that it would pay on any offering that it can use and fits.
-// Whatever a node of o holds pays at least what it is worth, and no more than the price; so all pods together are worth
-// no more than any plan that places them costs, less what room is worth that need not be bought (nodes that exist, reservations).
-// That is weak duality of the linear program "buy fractions of nodes, fill them with fractions of pods", so it is sound
-// for any rents, and brute force confirms it on small worlds. With a cost per node, prices are meant with it.
+// The objective is the price of all new nodes plus a fixed cost per node. Among plans within 1 % of each other, the one
+// with fewer nodes wins. NodePool weight, limits, topology and all other rules are constraints.
 //
-// Good rents are found by column generation over buckets of pods with like proportions (market.solve): a covering
-// program chooses among patterns of what a node holds, at the prices of its buckets a fractional filling of each offering finds
-// patterns that it lacks, and prices are kept between the best sound ones known and those of the program, without which they
-// would swing. It does not know of topology; where that decides, plans are further from the bound than they need be from the best.
+// # Lower bound
+//
+// Give each offering o a dual price y(o, r) per unit of each resource r, such that the dual prices of its whole room
+// add up to no more than its price. The value v(c) of a pod of class c is the least that its requests cost, at dual
+// prices, on any offering that it can use and that holds it. The pods on a node of o have together at most the value
+// that their requests cost there, so at most the price of the node. So all pods together have no more value than any
+// plan costs, less the value of room that is paid for already: existing nodes and capacity reservations. This is weak
+// duality of the linear program "launch fractions of nodes, fill them with fractions of pods". It holds for any
+// dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node, prices include
+// it.
+//
+// Good dual prices come from column generation (Gilmore and Gomory 1961) over buckets of pods with similar proportions:
+// see lpRelaxation.generateColumns. The master LP chooses among patterns, which say what one node holds. At the
+// master's dual prices, a pricing LP per offering finds patterns that it lacks. Dual smoothing (Wentges 1997) keeps the
+// prices from oscillating. The program does not model topology: where topology decides, the bound is further below the
+// best plan.
 //
 // # Search
 //
-// The queue has large pods first. A pod goes onto a node that exists, else into a bin that may grow to hold it, else it opens
-// a bin in the heaviest pool that takes it. What that bin is to become is decided for the whole queue (solver.size): of a few
-// types of each tier of price, the one that costs least for the worth of what it would hold. What it would hold comes from the
-// program's patterns where they buy whole nodes, and is topped up with pods that pay the full rent there, in balance of cores
-// and memory, then with those that pay nearly that. The bin is filled at once; then the queue goes on. When a good deal of
-// the queue is gone, rents are found anew for the rest. Pods that must buy in a pool dearer for them than others wait, since
-// they may find room where others buy. Bins that hold equal pods are in the end replaced by the exact best (recount).
+// The queue has large pods first. A pod goes onto an existing node, else into a bin that can grow to hold it, else it
+// opens a bin in the heaviest NodePool that takes it: first fit decreasing. What a new bin becomes is decided for the
+// whole queue (solver.sizeBin): of a few types per price tier, the one with the least price per value that it would
+// hold. The content comes from patterns of the master LP where these use whole nodes. The rest is filled greedily:
+// first pods that are worth their cost at dual prices, in balance of CPU and memory, then pods that nearly are. The bin
+// is filled at once, then the queue goes on. When a good part of the queue is placed, the LP is solved again for the
+// rest. Pods that would pay more in their heaviest pool than elsewhere wait, since nodes launched for others may have
+// room for them. In the end, bins that hold equal pods are replaced by the exact optimum (coverExactly).
 //
-// Small queues are planned in several ways, and first fit decreasing is tried for every queue, so that no plan is dearer;
-// it is given up when it has cost too much. A budget counts steps, not seconds; when it is spent, nodes are bought by first fit.
+// Small queues are planned with several strategies. Plain first fit decreasing always runs too, so that no plan costs
+// more; it stops once it has cost more than the best plan. The budget counts steps, not seconds. When it is spent, the
+// rest is placed by first fit.
 //
-// # Pods of very many terms
+// # Pods with very many terms
 //
-// An API object holds some 10,000 terms, and one pod of that many must not hold up others. So each sort of preferences has at most
-// MaxSoftTerms steps of relaxation; what is beyond them is one step, the first, in which terms of one topology key are joined into one
-// group. Required anti-affinity is joined alike, which is exact; other required terms have bounds (MaxRequiredTerms, MaxAlternatives).
-// Such pods come after all others in the queue, and each kind of them has a share of the budget.
+// An API object holds some 10,000 terms, and one such pod must not delay others. So each sort of preference has at most
+// MaxSoftTerms relaxation steps. Terms beyond them are one step, the first to be dropped, and are joined into one group
+// per topology key. Required anti-affinity is joined in the same way, which is exact. Other required terms have bounds
+// (MaxRequiredTerms, MaxAlternatives). Such pods come last in the queue, and each constraintClass of them has a share
+// of the step budget.
 //
 // # Complexity
 //
-// Compiling is linear in pods and in types per distinct set of requirements. A pod that is like the one before it looks only at bins
-// opened since. Opening a bin costs a few types times the families looked ahead at, at most a thousand; an appraisal costs
-// rounds of columns times buckets, neither of which grows with the number of pods. A what-if (Problem.WhatIf) copies what
-// it touches, and costs in proportion to the pods it moves and, for those that find no room, the number of nodes.
+// Compiling is linear in pods, and in types per distinct set of requirements. A pod that equals the one before it
+// checks only the bins opened since. Opening a bin costs a few types times at most maxLookahead packing classes.
+// Solving the LP costs rounds times offerings times buckets, none of which grows with the number of pods. A what-if
+// (Problem.WhatIf) copies only what it touches: its cost grows with the pods that it moves and, for pods that find no
+// room, with the number of nodes.
 package schedule

@@ -8,80 +8,89 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// market is what nodes cost as pods see it, and what pods are worth on it.
+// lpRelaxation is the linear-programming relaxation of the plan, and the dual prices that it yields.
 //
-// Each column, which is an offering, has a rent per unit of each resource, such that a whole node's rents add up to no
-// more than its price. A pod is worth the least rent that it would pay on any column that it can use and fits. Then
-// the pods of any node, however it is packed, are worth no more than its price, so all pods together are worth
-// no more than any plan costs: a lower bound, by weak duality of the linear program "buy fractions of nodes, fill them
-// with fractions of pods". It holds for any such rents. Good ones come from that program, solved over buckets of like
-// pods by column generation: a covering chooses among patterns, and for each column a filling finds the pattern worth most.
+// Each lpOffering has a dual price per unit of each resource, such that the prices of a whole node add up to no more
+// than the price of the offering. The value of a pod is the least that its requests cost on any lpOffering that it can
+// use and that holds it. Then the pods of any node, however it is packed, are worth no more than its price, and all
+// pods together no more than any plan costs. This lower bound is weak duality of "launch fractions of nodes, fill them
+// with fractions of pods". It holds for any dual-feasible prices. Good ones come from that program, solved over buckets
+// of similar pods by column generation: the master LP chooses among patterns, and a pricing LP per offering finds the
+// pattern with the most value.
 type lpRelaxation struct {
 	axes          int
 	demandClasses []*demandClass
 	offerings     []lpOffering
-	// representative is the column that each offering is, or by which it is dominated; -1 where nobody can use it.
+	// representative maps each offering to its lpOffering, or to one that dominates it; -1 where no pod can use it.
 	representative []int32
-	axesInUse      []int // axes on which anything is asked for
-	scale          vec64 // the largest room, per axis
+	axesInUse      []int // axes that some pod requests
+	scale          vec64 // the largest room per axis
 	master         masterLP
 	buckets        []bucket
-	ready          bool // the program has been set up
+	ready          bool // the master LP has its rows and starting patterns
 	pricing        pricingLP
-	// memory of rate
-	shares                 [][]float64
+	// shares, values, amounts, duals and items are buffers of solvePricing.
+	shares [][]float64
+	//
 	values, amounts, duals []float64
-	items                  []int
-	matchingPatterns       []int // of recipes
-	patternLeft            []float64
-	active                 []*lpOffering
-	stabilityCenter        []float64 // the best sound prices of buckets
+	//
+	items            []int
+	matchingPatterns []int // buffer of matching
+	patternLeft      []float64
+	// offerings that this solve looks at
+	active          []*lpOffering
+	stabilityCenter []float64 // the best dual-feasible prices of buckets so far
 
-	// roomDuals is, per axis, no less than what a unit is worth to anybody whom a node that exists can hold.
+	// roomDuals are, per axis, an upper bound on the value of one unit to any pod on an existing node.
 	roomDuals vec64
-	// ahead is the worth of the whole queue, appraised that of what was left at the last appraisal.
+	// queueValue is the value of the whole queue, lastValue that of the pods left at the last solve.
 	queueValue, lastValue float64
-	// existing is the worth of all room on nodes that exist.
+	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
 }
 
-// clientele is pods that can use the same offerings.
+// demandClass is pods that can use the same offerings.
 type demandClass struct {
 	index       int
 	offerings   bitset // over all templates' types
-	maxRequests vec    // per axis, the most that one of its pods asks for
-	usable      []int  // columns
+	maxRequests vec    // per axis, the largest request of one pod
+	usable      []int  // indexes of lpOfferings, cheapest first
 }
 
-// column is an offering: a node that costs price and may hold pods of clients only.
+// lpOffering is an offering in the LP: a node that costs price and holds pods of some demand classes only.
 type lpOffering struct {
-	index         int
-	room          vec
-	size          vec64 // room in units of scale, on live axes
-	price         float64
+	index int
+	room  vec
+	size  vec64 // room in units of scale, on the axes in use
+	price float64
+	// bit set of demand class indexes
 	demandClasses uint32
-	// value is the most worth that the room can hold at the rents that follow, by the last appraisal; rent is per unit of
-	// all axes, such that every pod is worth no more than it pays; sound is rent scaled up to the price.
+	// packedValue is the most value that the room can hold at the last prices of buckets. duals are the prices per unit
+	// of each axis that prove it: no pod is worth more than it costs at them. feasibleDuals are duals scaled so that
+	// the whole room costs its price.
 	packedValue          float64
 	duals, feasibleDuals vec64
-	bestFeasible         vec64 // the soundest so far
+	bestFeasible         vec64 // the feasibleDuals of the best bound so far
 }
 
-// bucket is pods of one clientele that ask for resources in about the same proportions.
+// bucket is pods of one demand class that request resources in about the same proportions.
 type bucket struct {
 	demandClass int
-	amount      vec64 // one unit of it, on live axes in units of scale
+	amount      vec64 // one unit of it, on the axes in use, in units of scale
 	need        vec64 // the same in units of each resource, on all axes
 	demand      float64
 }
 
+// vec64 is a floating-point number per axis.
 type vec64 []float64
 
-// maxDemandClasses bounds the program's size. Further clienteles share one that may use whatever any of them may,
-// which makes the bound lower, but no less sound.
+// maxDemandClasses bounds the size of the LP: lpOffering.demandClasses is one 32-bit word. Further demand classes share
+// the last one, which may use whatever any of them may. That makes the bound lower, but no less valid.
 const maxDemandClasses = 32
 
-// appraise finds what pods are worth while all of them are still to be placed.
+// solveRelaxation computes the value of each pod and the lower bound, while all pods are still to be placed.
+//
+// Cost: linear in classes and candidates for setting up; then generateColumns.
 func (sv *solver) solveRelaxation() {
 	m := &lpRelaxation{axes: len(sv.axes.names), roomDuals: make(vec64, len(sv.axes.names))}
 	sv.lp = m
@@ -92,7 +101,7 @@ func (sv *solver) solveRelaxation() {
 		c.value, c.boundValue, c.bucket, c.deferred = 0, 0, -1, false
 		if c.unplaceable() {
 			if c.pricedRun != sv.run {
-				c.demand, c.heaviestPool = nil, nil // those of an earlier run know columns that are not there any more
+				c.demand, c.heaviestPool = nil, nil // those of an earlier run refer to offerings of that run
 			}
 			continue
 		}
@@ -119,7 +128,7 @@ func (sv *solver) solveRelaxation() {
 		return
 	}
 	m.addOfferings(sv)
-	// What nothing on sale holds, however large, must not sway what others are taken to be worth.
+	// A pod that no offering holds, however large, must not distort the values of other pods.
 	sold := make([]*class, 0, len(sv.classes))
 	for _, c := range sv.classes {
 		if m.anyOfferingHolds(c) {
@@ -149,12 +158,12 @@ func (sv *solver) solveRelaxation() {
 	}
 }
 
-// holds tells whether some column that the class can use has room for one of its pods.
+// anyOfferingHolds reports whether some offering that the class can use has room for one of its pods.
 func (m *lpRelaxation) anyOfferingHolds(c *class) bool {
 	if c.demand == nil || c.unplaceable() {
 		return false
 	}
-	for _, k := range slices.Backward(c.demand.usable) { // those that hold most come last
+	for _, k := range slices.Backward(c.demand.usable) { // the largest come last
 		if c.requests.within(m.offerings[k].room) {
 			return true
 		}
@@ -162,7 +171,7 @@ func (m *lpRelaxation) anyOfferingHolds(c *class) bool {
 	return false
 }
 
-// resolveForStrategy is appraise for a queue that has been appraised before.
+// resolveForStrategy is solveRelaxation for a queue that has been solved before, at the start of another strategy.
 func (sv *solver) resolveForStrategy() {
 	m := sv.lp
 	if len(m.buckets) == 0 {
@@ -176,11 +185,12 @@ func (sv *solver) resolveForStrategy() {
 	m.lastValue = m.queueValue
 }
 
-// patience is how much more than elsewhere a pod may have to pay in a pool that it must buy from.
+// maxPoolPremium is how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is
+// deferred. Below 10 % the difference is within what a packed node wastes, and waiting would gain nothing.
 const maxPoolPremium = 1.1
 
-// dearer tells whether a pod of the class would pay a good deal more in the heaviest pool that takes it than elsewhere.
-// It had better wait until others have bought nodes elsewhere, which it may join.
+// pricierInHeaviestPool reports whether a pod of the class costs a good deal more in its heaviest pool than elsewhere.
+// Such a pod waits until nodes are launched elsewhere, which it may join.
 func (m *lpRelaxation) pricierInHeaviestPool(c *class) bool {
 	if c.demand == nil || c.heaviestPool == nil {
 		return false
@@ -199,8 +209,8 @@ func (m *lpRelaxation) pricierInHeaviestPool(c *class) bool {
 	return true
 }
 
-// reappraise finds what pods are worth to what is left of the queue, once that is a good deal less than before:
-// other resources are scarce then. The bound stays.
+// resolveForRest solves the LP for the pods that are left, once their value is a good deal less than at the last solve:
+// other resources may be scarce then. The lower bound is not changed.
 func (sv *solver) resolveForRest() {
 	m := sv.lp
 	if sv.valueLeft > m.lastValue*m.resolveEffort().resolveBelow || len(m.buckets) == 0 {
@@ -219,7 +229,7 @@ func (sv *solver) resolveForRest() {
 	}
 }
 
-// effort is what another appraisal is worth.
+// resolveEffort is the effort for solving the LP again.
 func (m *lpRelaxation) resolveEffort() lpEffort {
 	if len(m.demandClasses) > 1 {
 		return fullEffort
@@ -227,7 +237,8 @@ func (m *lpRelaxation) resolveEffort() lpEffort {
 	return quickEffort
 }
 
-// candidateLists lists the candidates that any of the kind's shapes and volume alternatives leave, per template.
+// candidateLists lists, per template, the candidates that any relaxation level and volume alternative of the class
+// leaves.
 func (sv *solver) candidateLists(k *constraintClass) []*candidates {
 	var out []*candidates
 	for _, t := range sv.templates {
@@ -245,13 +256,13 @@ func (sv *solver) candidateLists(k *constraintClass) []*candidates {
 	return out
 }
 
-// opening is a template under what pods insist on and what a volume of theirs demands, by the ids of the wishes.
+// candidateKey is a template under the strict requirements of pods and those of one of their volumes, by the sets' ids.
 type candidateKey struct {
 	t              *template
 	strict, volume int
 }
 
-// opened are the opening's candidates, worked out once; nil if there can be none.
+// candidatesFor returns the candidates of a key, computed once; nil if there can be none.
 func (sv *solver) candidatesFor(o candidateKey, level *relaxationLevel, volume internedSet) *candidates {
 	l, known := sv.candidatesByKey[o]
 	if !known {
@@ -263,7 +274,7 @@ func (sv *solver) candidatesFor(o candidateKey, level *relaxationLevel, volume i
 	return l
 }
 
-// offers are those that any of the lists admits.
+// offeringsOf are the offerings that any of the lists admits.
 func (sv *solver) offeringsOf(lists []*candidates) bitset {
 	out := make(bitset, (sv.offerings+63)/64)
 	for _, l := range lists {
@@ -279,7 +290,7 @@ func (sv *solver) offeringsOf(lists []*candidates) bitset {
 	return out
 }
 
-// client returns the clientele of these offers; nil if there is nothing to buy.
+// demandClassOf returns the demand class of these offerings; nil if there are none.
 func (m *lpRelaxation) demandClassOf(offers bitset, known map[string]*demandClass) *demandClass {
 	var key []byte
 	found := false
@@ -307,14 +318,15 @@ func (m *lpRelaxation) demandClassOf(offers bitset, known map[string]*demandClas
 	return g
 }
 
-// value is the least that a pod of the class would pay anywhere, in $/h.
+// podValue is the least that a pod of the class costs at dual prices, over all offerings that hold it, in $/h.
+//
+// Cost: one dot product per offering. Room is compared last, since most offerings already cost too much.
 func (m *lpRelaxation) podValue(c *class) float64 {
 	if c.demand == nil {
 		return 0
 	}
 	least := math.Inf(1)
 	for _, k := range c.demand.usable {
-		// Most columns are too dear, so room is asked about last.
 		if col := &m.offerings[k]; c.amounts.dot(col.feasibleDuals) < least && c.requests.within(col.room) {
 			least = c.amounts.dot(col.feasibleDuals)
 		}
@@ -325,9 +337,9 @@ func (m *lpRelaxation) podValue(c *class) float64 {
 	return least
 }
 
-// priceExistingRoom finds what a unit of room that need not be bought is worth at most, for the bound: on nodes that exist, and in
-// reservations. A clientele's pods are worth no more than they would pay on any one column that holds the largest
-// of them, so the column is chosen that makes the least of it.
+// priceExistingRoom bounds the value of a unit of room that is paid for already, on existing nodes and in reservations.
+// Pods of a demand class are worth no more than they cost on any one offering that holds the largest of them. Of these
+// offerings it takes the one with the least total, which makes the bound as tight as one offering can.
 func (m *lpRelaxation) priceExistingRoom(free vec64, classes []*class) {
 	all := slices.Clone(free)
 	for _, c := range classes {
@@ -357,12 +369,13 @@ func (m *lpRelaxation) priceExistingRoom(free vec64, classes []*class) {
 	m.existingRoomValue = free.dot(m.roomDuals)
 }
 
-// dualsOf is what a unit of the candidate's room is worth to the pods that go with it best.
+// dualsOf are the dual prices of the candidate's offering. A reserved candidate has those of the type at its normal
+// price.
 func (m *lpRelaxation) dualsOf(ti *typeInfo, cand candidate) vec64 {
 	if cand.offering >= 0 && m.representative[cand.offering] >= 0 {
 		return m.offerings[m.representative[cand.offering]].duals
 	}
-	for k := range ti.Offerings { // in a reservation, as if it were bought
+	for k := range ti.Offerings { // in a reservation: as if it had its normal price
 		if col := m.representative[ti.offering+k]; col >= 0 {
 			return m.offerings[col].duals
 		}
@@ -379,8 +392,9 @@ func (v vec64) dot(o vec64) float64 {
 	return total
 }
 
-// lowerBound is what no plan that places the same pods costs less than: the worth of the pods placed, less that of all room
-// that existing nodes had; where there are none, at least the cheapest node for the dearest pod.
+// lowerBound is less than or equal to the cost of any plan that schedules the same pods: the value of the scheduled
+// pods, less that of all room that existing nodes and reservations had. Without any of those it is at least the price
+// of the cheapest node for the pod with the highest value.
 func (sv *solver) lowerBound() float64 {
 	if sv.lp == nil {
 		return 0
@@ -405,12 +419,12 @@ func (sv *solver) lowerBound() float64 {
 	return max(total, single, 0)
 }
 
-// alone is the price of the cheapest node that holds a pod of the class.
+// cheapestNodeFor is the price of the cheapest node that holds a pod of the class.
 func (m *lpRelaxation) cheapestNodeFor(c *class) float64 {
 	if c.demand == nil {
 		return 0
 	}
-	for _, k := range c.demand.usable { // cheapest first, and none that is missing would hold more for less
+	for _, k := range c.demand.usable { // cheapest first; dropped offerings are dominated
 		if col := &m.offerings[k]; c.requests.fits(col.room) {
 			return col.price * (1 - 1e-9)
 		}

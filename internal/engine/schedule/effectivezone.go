@@ -8,20 +8,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Names under which pods are counted that are not bound to one zone.
+// Zones under which pods are counted that are not bound to one zone.
 const (
-	// FlexibleZone is for pods that may go to several zones, or say nothing about it.
+	// FlexibleZone is for pods that may go to several zones or have no requirement on zones.
 	FlexibleZone = "flexible"
-	// NoZone is for pods that no zone suits.
+	// NoZone is for pods that fit in no zone.
 	NoZone = "none"
 )
 
-// effectiveZones counts the pending pods by the zone that what they insist on leaves them, before anything is placed.
-// Preferences do not count, for they would be given up.
+// effectiveZones counts the pending pods by the zone that their requirements leave them, before anything is scheduled.
+// Preferences do not count, since they would be dropped.
 func effectiveZones(queue []*queuedPod) map[string]int {
 	out := map[string]int{}
 	zones := map[*constraintClass]string{}
-	var last *constraintClass // the queue has equals side by side
+	var last *constraintClass // equal pods are adjacent in the queue
 	var zone string
 	for _, q := range queue {
 		k := q.class.constraintClass
@@ -58,7 +58,7 @@ func effectiveZone(k *constraintClass) string {
 		if v.g.key != key {
 			continue
 		}
-		v.pod = requirement.Exists(key) // what the pod itself asks for is looked at below
+		v.pod = requirement.Exists(key) // the pod's own requirement is applied below
 		var valid []string
 		for _, zone := range v.g.universe {
 			if v.allows(zone) {
@@ -97,7 +97,7 @@ func zoneAlternatives(node requirement.Pod) []requirement.Requirement {
 	return out
 }
 
-// listed are the values that alternatives allow, if each of them lists some.
+// listedValues are the values that the alternatives allow, if each of them lists some.
 func listedValues(alternatives []requirement.Requirement) (values []string, ok bool) {
 	for _, r := range alternatives {
 		switch r.Operator() {

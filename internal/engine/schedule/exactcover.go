@@ -13,9 +13,10 @@ type uniformBins struct {
 	c     *class
 }
 
-// recount buys anew for bins that hold pods of one class only and could all become the same: how many nodes of which type
-// hold so many equal pods for least is a problem that can be solved exactly. It is what a single workload that scales
-// up comes to, where few nodes are bought and the last of them matters.
+// coverExactly replaces bins that hold pods of one class only and can become the same types. How many nodes of which
+// type hold n equal pods at the least price is an unbounded covering knapsack, which dynamic programming solves
+// exactly. This is the common case of a single workload that scales up, where few nodes are launched and the last one
+// matters.
 func (sv *solver) coverExactly() {
 	bins := map[uniformBins][]*bin{}
 	var order []uniformBins
@@ -42,17 +43,20 @@ func (sv *solver) coverExactly() {
 	sv.bins = append(slices.DeleteFunc(sv.bins, func(b *bin) bool { return replaced[b] }), fresh...)
 }
 
-// countable tells whether it makes no difference to anything but the price which nodes the bin's pods share.
+// interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
 	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
 	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.slots.ids) == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }
 
-// holder is a type that holds n pods of a class.
+// typeCount is a type, by its index in the candidate list, and how many pods of a class it holds.
 type typeCount struct{ n, k int }
 
-// recounted returns bins for the pods of the old ones, if that is better.
+// exactCover returns bins for the pods of the old ones, if these are better; nil otherwise.
+//
+// Invariant: under firstFit no replacement costs more than the old bins, since first fit is what all plans are compared
+// with.
 func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	var pods []*corev1.Pod
 	cost := 0.0
@@ -62,7 +66,8 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	}
 	holders := cands.typeCounts(c, len(pods))
 	exact, price := cheapestCover(cands, holders, len(pods), 0)
-	// Of plans within a hundredth of the cheapest, the one with fewer nodes: a charge on nodes that adds up to that.
+	// Of plans within similarCost of the cheapest, it prefers the one with fewer nodes: a charge per node that adds up
+	// to the difference.
 	slack := (similarCost - 1) * price
 	fewer, dearer := cheapestCover(cands, holders, len(pods), slack/float64(max(1, len(exact))))
 	if len(fewer) < len(exact) {
@@ -70,7 +75,7 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	}
 	sv.steps += len(pods) * len(holders)
 	if sv.strategy == firstFit && price > cost {
-		return nil // what all plans are measured against stays what it is
+		return nil // first fit is the reference for all plans
 	}
 	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*similarCost || len(exact) > len(old) && cost <= price*similarCost {
 		return nil
@@ -93,7 +98,7 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	return out
 }
 
-// holders are the types that hold pods of the class, each more of them than any that costs less.
+// typeCounts are the types that hold pods of the class, each more of them than any cheaper type: the Pareto front.
 func (cands *candidates) typeCounts(c *class, most int) []typeCount {
 	var out []typeCount
 	best := 0
@@ -116,8 +121,10 @@ func (cands *candidates) typeCounts(c *class, most int) []typeCount {
 	return out
 }
 
-// cheapestCover is the cheapest choice of nodes that together hold n pods, largest first, with its price; each node is
+// cheapestCover is the cheapest choice of nodes that together hold n pods, largest first, with its price. Each node is
 // charged extra.
+//
+// Invariant: cost[k] is the least cost of holding k pods. Cost: n times the types on the Pareto front.
 func cheapestCover(cands *candidates, holders []typeCount, n int, extra float64) ([]typeCount, float64) {
 	cost, by := make([]float64, n+1), make([]typeCount, n+1)
 	for left := 1; left <= n; left++ {

@@ -13,26 +13,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Bounds of an explanation: ways of meeting a pod's node affinity and volumes that are looked at, and obstacles
-// that are named per pool.
+// Bounds of an explanation. Eight are more than a message can show; the search over them costs one probe each.
 const (
+	// maxAlternatives is how many combinations of node affinity terms and volume topologies are explained.
 	maxAlternatives = 8
-	maxObstacles    = 8
-	// maxSuspects is how many labels or topology rules are tried one by one to find which of them is an obstacle.
+	// maxObstacles is how many obstacles are named per pool.
+	maxObstacles = 8
+	// maxSuspects is how many labels or topology constraints are tried one by one to find the obstacle.
 	maxSuspects = 64
 )
 
-// few are the first of a list, as many as are worth a closer look.
+// firstSuspects are the first maxSuspects of a list.
 func firstSuspects[T any](list []T) []T { return list[:min(len(list), maxSuspects)] }
 
-// explainer finds out why pods get no new node. It takes one obstacle after the other out of the way and asks the
-// solver again, until the pod fits: what was taken away are the reasons, where it fits then is the nearest miss. The
-// answer is the solver's own, so that a reason is true of it.
+// explainer finds out why pods get no new node. It waives one rule after the other and runs the solver again, until the
+// pod fits. The waived rules are the reasons, and where the pod fits then is the nearest miss. The decision is the
+// solver's own, so every reason is true of the solver.
 type explainer struct {
 	sv *solver
-	// seats are the solver's, with those of reservations that only some template in templates knows.
+	// slots are the solver's, plus those of reservations that only some template in templates has.
 	slots reservationSlots
-	// templates are what the solver's become without some of their pool's rules.
+	// templates are the solver's templates without some rules of their pools.
 	templates map[string]*template
 }
 
@@ -42,7 +43,7 @@ func newExplainer(sv *solver) *explainer {
 	return &explainer{sv: sv, slots: s, templates: map[string]*template{}}
 }
 
-// begin lets the solver tell refusals apart, until the function that is returned is called.
+// begin makes the solver distinguish refusals, until the returned function is called.
 func (e *explainer) begin() (end func()) {
 	sv := e.sv
 	steps := sv.steps
@@ -54,10 +55,10 @@ func (e *explainer) begin() (end func()) {
 	}
 }
 
-// lift is what is taken out of the way.
+// waiver is a set of rules that do not count.
 type waiver struct {
 	taints, volume, ports, limits, minValues, availability bool
-	// pool and pod are label keys on which the one or the other requires nothing any more.
+	// pool and pod are label keys on which the pool or the pod requires nothing.
 	pool, pod []string
 	// groups are topology constraints that do not count.
 	groups []*group
@@ -78,7 +79,7 @@ func (l waiver) withoutGroup(g *group) waiver {
 	return l
 }
 
-// and joins two lifts.
+// and joins two waivers.
 func (l waiver) and(o waiver) waiver {
 	return waiver{
 		taints: l.taints || o.taints, volume: l.volume || o.volume, ports: l.ports || o.ports, limits: l.limits || o.limits,
@@ -87,15 +88,15 @@ func (l waiver) and(o waiver) waiver {
 	}
 }
 
-// question is why a pool makes no node for pods of a class, by one of the ways in which these can be content.
+// probeCase is one way in which a pool could make a node for pods of a class.
 type probeCase struct {
 	template *template
 	class    *class
-	// insists is what the pod requires of labels, volume what its volumes do.
+	// required are the label requirements of the pod, volume those of its volumes.
 	required, volume requirement.Set
 }
 
-// asked is what pod and volumes require under a lift.
+// requirements are those of pod and volumes under a waiver.
 func (q *probeCase) requirements(l waiver) requirement.Set {
 	set := q.required.Without(l.pod...)
 	if !l.volume {
@@ -104,23 +105,23 @@ func (q *probeCase) requirements(l waiver) requirement.Set {
 	return set
 }
 
-// obstacle is one thing that keeps a pod off a pool's nodes.
+// obstacle is one rule that keeps a pod off a pool's nodes.
 type obstacle struct {
 	code    Code
 	message string
 	waiver  waiver
-	// final obstacles cannot be taken out of the way.
+	// final obstacles cannot be waived.
 	final bool
 }
 
-// answer is all that keeps a pod off a pool's nodes by one way, and where it would go otherwise.
+// diagnosis is all obstacles in one probeCase, and where the pod would go without them.
 type diagnosis struct {
 	obstacles []obstacle
 	nearest   *Nearest
 }
 
-// questions are the ways in which a pool could serve the class: each alternative of required node affinity with each
-// of its volumes' topologies.
+// probeCases are the ways in which a pool could serve the class: each alternative of required node affinity with each
+// alternative of its volumes' topologies.
 func (e *explainer) probeCases(t *template, c *class) []probeCase {
 	terms := c.node.Required
 	if len(terms) == 0 {
@@ -137,7 +138,7 @@ func (e *explainer) probeCases(t *template, c *class) []probeCase {
 	return out
 }
 
-// probe asks whether the pool would make a node for the pod under a lift.
+// probe tries to open a bin of the pool for the pod under a waiver.
 func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	t := e.template(q.template, l)
 	if t.unusable.Code != "" {
@@ -170,7 +171,7 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingIgnored)
 }
 
-// reaching is the group as it would be if the template's nodes could be wherever they now can.
+// withDomainsOf is the group as if the template's nodes could be in all of their domains.
 func (g *group) withDomainsOf(t *template) *group {
 	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.taints) {
 		return g
@@ -183,7 +184,7 @@ func (g *group) withDomainsOf(t *template) *group {
 	return &out
 }
 
-// template is what the pool's would be under a lift.
+// template is the template of the pool under a waiver.
 func (e *explainer) template(t *template, l waiver) *template {
 	out := *t
 	if len(l.pool) > 0 || l.minValues || l.availability {
@@ -205,7 +206,7 @@ func (e *explainer) template(t *template, l waiver) *template {
 	return &out
 }
 
-// pool is the template's pool under a lift.
+// pool is the template's pool under a waiver.
 func (e *explainer) pool(t *template, l waiver) *snapshot.Pool {
 	out := *e.sourcePool(t)
 	np := out.NodePool.DeepCopy()
@@ -238,13 +239,13 @@ func (e *explainer) pool(t *template, l waiver) *snapshot.Pool {
 	return &out
 }
 
-// source is the pool of the snapshot that the template was made of.
+// sourcePool is the snapshot's pool of the template.
 func (e *explainer) sourcePool(t *template) *snapshot.Pool {
 	i := slices.IndexFunc(e.sv.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == t.pool.Name })
 	return &e.sv.s.Pools[i]
 }
 
-// own are the label keys that the pool's author has required something of, sorted.
+// poolKeys are the label keys that the pool's spec constrains, sorted.
 func (e *explainer) poolKeys(t *template) []string {
 	var keys []string
 	for _, r := range t.pool.Spec.Template.Spec.Requirements {
@@ -257,7 +258,9 @@ func (e *explainer) poolKeys(t *template) []string {
 	return slices.Compact(keys)
 }
 
-// answer finds the obstacles of one way, and the smallest part of them that suffices.
+// diagnose finds the obstacles of one case, and a minimal set of them that suffices.
+//
+// Invariant: obstacles grow by one per probe, so there are at most maxObstacles of them.
 func (e *explainer) diagnose(q probeCase) diagnosis {
 	var a diagnosis
 	var l waiver
@@ -277,7 +280,7 @@ func (e *explainer) diagnose(q probeCase) diagnosis {
 		}
 		o := e.identify(&q, l, why)
 		if o.code == Reserved && len(a.obstacles) > 0 {
-			return a // which is for the next plan to tell, once there is nothing else
+			return a // the next plan decides, once this is the only obstacle
 		}
 		a.obstacles = append(a.obstacles, o)
 		if o.final {
@@ -287,7 +290,7 @@ func (e *explainer) diagnose(q probeCase) diagnosis {
 	}
 }
 
-// needed drops obstacles that are none once the others are out of the way.
+// minimize drops obstacles that are not needed once the others are waived.
 func (e *explainer) minimize(q *probeCase, all []obstacle, g growth) ([]obstacle, growth) {
 	for i := 0; i < len(all) && len(all) > 1; {
 		rest := slices.Delete(slices.Clone(all), i, i+1)
@@ -304,8 +307,8 @@ func (e *explainer) minimize(q *probeCase, all []obstacle, g growth) ([]obstacle
 	return all, g
 }
 
-// certain tells whether the pod would fit where the solver says. What a pod asks of labels also decides which nodes its
-// spread counts, and those were counted as it asks now.
+// nearestIsExact reports whether the pod would fit where the solver found room. The label requirements of a pod also
+// decide which nodes its spread counts, and those were counted with the present requirements.
 func (a *diagnosis) nearestIsExact(q *probeCase) bool {
 	relabelled := slices.ContainsFunc(a.obstacles, func(o obstacle) bool { return len(o.waiver.pod) > 0 })
 	lifted := func(g *group) bool {
@@ -316,7 +319,7 @@ func (a *diagnosis) nearestIsExact(q *probeCase) bool {
 	})
 }
 
-// nearest is the cheapest place of a growth.
+// nearest is the cheapest offering of a growth.
 func nearest(g growth) *Nearest {
 	ti := &g.cands.t.types[g.cands.list[g.first].t]
 	o, _ := ti.unreserved.Cheapest(g.cands.reqs)
@@ -328,7 +331,7 @@ func nearest(g growth) *Nearest {
 	return &Nearest{InstanceType: ti.Name, Zone: o.Zone, CapacityType: o.CapacityType}
 }
 
-// identify names the obstacle behind a refusal.
+// identify finds the obstacle behind a refusal.
 func (e *explainer) identify(q *probeCase, l waiver, why *refusal) obstacle {
 	switch why.code {
 	case Taint:
@@ -353,13 +356,13 @@ func (e *explainer) identify(q *probeCase, l waiver, why *refusal) obstacle {
 	return e.identifySize(q, l)
 }
 
-// gone tells whether a refusal is no longer for one of these rules.
+// cleared reports whether a refusal is no longer for one of these rules.
 func cleared(why *refusal, codes ...Code) bool {
 	return why == nil || !slices.Contains(codes, why.code)
 }
 
-// identifyLabels finds the label that pod and pool cannot agree on. Where lifting either would help it blames the
-// pool, since what the pod asks for is what its author wants.
+// identifyLabels finds the label on which pod and pool conflict. Where waiving either requirement would help, it names
+// the pool's, since the pod's requirement is what its author wants.
 func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 	asked := q.requirements(l)
 	if host := asked.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
@@ -385,13 +388,13 @@ func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 	}
 	o := e.podObstacle(q, l, r.Key(), valueText(r))
 	o.message = fmt.Sprintf("the pool allows only %s, and %s", requirementText(conflict.Existing), o.message)
-	if slices.Contains(e.poolKeys(q.template), r.Key()) && e.comesWithTypes(r.Key()) { // and not a label that only the pool can give
+	if slices.Contains(e.poolKeys(q.template), r.Key()) && e.comesWithTypes(r.Key()) { // not a label that only the pool defines
 		o.waiver = waiver{}.withoutPool(r.Key())
 	}
 	return o
 }
 
-// identifyTypes is identifyLabels where pool and pod could agree, but no instance type has all of it.
+// identifyTypes is identifyLabels for the case that pod and pool do not conflict, but no instance type satisfies both.
 func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked requirement.Set) obstacle {
 	for _, r := range asked.All() {
 		if e.unknownValue(r) {
@@ -430,7 +433,7 @@ func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked req
 	}
 }
 
-// podObstacle is an obstacle that the pod, or else its volume, puts up by what it requires of a label.
+// podObstacle is an obstacle in what the pod, or else its volume, requires of a label.
 func (e *explainer) podObstacle(q *probeCase, l waiver, key, what string) obstacle {
 	if !l.volume && q.volume.Defines(key) && (slices.Contains(l.pod, key) || !q.required.Defines(key)) {
 		return obstacle{code: Volume, message: fmt.Sprintf("%s can only be used in %s", e.volumeName(q, key), what), waiver: waiver{volume: true}}
@@ -438,12 +441,12 @@ func (e *explainer) podObstacle(q *probeCase, l waiver, key, what string) obstac
 	return obstacle{code: Requirement, message: "the pod requires " + what, waiver: waiver{}.withoutPod(key)}
 }
 
-// identifyTopology finds the constraint that leaves the pool's nodes no place, and sees whether the pool's own choice
-// of places is to blame.
+// identifyTopology finds the constraint that leaves the pool's nodes no domain, and whether the pool's own requirements
+// cause it.
 func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	views := q.class.views(q.class.levels[len(q.class.levels)-1])
 	views = slices.DeleteFunc(slices.Clone(views), func(v view) bool { return slices.Contains(l.groups, v.g) })
-	var culprits []view // removing any one of them makes room
+	var culprits []view // waiving any one of them makes room
 	for _, v := range firstSuspects(views) {
 		if _, why := e.probe(q, l.withoutGroup(v.g)); cleared(why, Topology) {
 			culprits = append(culprits, v)
@@ -454,7 +457,7 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	}
 	culprit := culprits[0]
 	o := obstacle{code: Topology, message: e.describeView(culprit), waiver: waiver{}.withoutGroup(culprit.g)}
-	for _, v := range views { // whoever keeps away from its own kind is kept away by it, too
+	for _, v := range views { // pods that keep apart from each other do so in both directions
 		if v.g != culprit.g && v.keepsApart() && culprit.keepsApart() && v.g.key == culprit.g.key && v.g.selector.String() == culprit.g.selector.String() {
 			o.waiver = o.waiver.withoutGroup(v.g)
 		}
@@ -476,7 +479,7 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	return o
 }
 
-// identifySize says what of the pod is too large, and which rule keeps larger types away, if one does.
+// identifySize describes which request is too large, and which rule excludes larger types, if one does.
 func (e *explainer) identifySize(q *probeCase, l waiver) obstacle {
 	words := e.describeSize(q, l)
 	for _, key := range e.poolKeys(q.template) {
@@ -504,7 +507,7 @@ func (e *explainer) identifySize(q *probeCase, l waiver) obstacle {
 	return obstacle{code: Resources, message: words, final: true}
 }
 
-// reasons puts an answer into the form that is handed out.
+// reasons converts a diagnosis into Reasons.
 func (a *diagnosis) reasons(pool string) []Reason {
 	out := make([]Reason, len(a.obstacles))
 	for i, o := range a.obstacles {
@@ -520,7 +523,7 @@ func (a *diagnosis) reasons(pool string) []Reason {
 	return out
 }
 
-// better tells whether a comes nearer to a place than b.
+// closer reports whether a has fewer obstacles to scheduling than b.
 func (a *diagnosis) closer(b *diagnosis) bool {
 	if (a.nearest != nil) != (b.nearest != nil) {
 		return a.nearest != nil
@@ -528,12 +531,12 @@ func (a *diagnosis) closer(b *diagnosis) bool {
 	return len(a.obstacles) < len(b.obstacles)
 }
 
-// inherent tells whether a label comes with instance types.
+// comesWithTypes reports whether instance types define a label.
 func (e *explainer) comesWithTypes(key string) bool {
 	return e.anyType(func(it *catalog.InstanceType) bool { return it.Requirements.Defines(key) })
 }
 
-// unknownValue tells whether a requirement is on a label that comes with instance types, but met by none at all.
+// unknownValue reports whether a requirement is on a label that instance types define, but that none of them satisfies.
 func (e *explainer) unknownValue(r requirement.Requirement) bool {
 	return !r.AllowsAbsent() && e.comesWithTypes(r.Key()) && !e.anyType(func(it *catalog.InstanceType) bool {
 		return it.Requirements.Defines(r.Key()) && it.Requirements.Get(r.Key()).Overlaps(r)

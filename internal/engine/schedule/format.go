@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Nearest is where a pod would be placed if nothing but its pool's reasons stood in the way.
+// Nearest is where a pod would be scheduled if the reasons of its pool did not exist.
 type Nearest struct {
 	InstanceType, Zone, CapacityType string
 }
@@ -22,7 +22,7 @@ func (n *Nearest) String() string {
 	return n.InstanceType + " in " + n.Zone
 }
 
-// enumerated is how many things are named at most.
+// maxEnumerated is how many items a message lists. An event holds 1,024 characters.
 const maxEnumerated = 6
 
 // enumerate joins the first few words of a list.
@@ -33,7 +33,7 @@ func enumerate(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// terse spells a requirement as kubectl does in selectors, with comparisons besides.
+// requirementText prints a requirement as kubectl selectors do, with comparisons added.
 func requirementText(r requirement.Requirement) string {
 	switch r.Operator() {
 	case corev1.NodeSelectorOpIn:
@@ -61,7 +61,7 @@ func requirementText(r requirement.Requirement) string {
 	return strings.Join(parts, " and ")
 }
 
-// values spells a requirement without its key, where that has just been named.
+// valueText prints a requirement without its key, after the key has just been named.
 func valueText(r requirement.Requirement) string {
 	if r.Operator() != corev1.NodeSelectorOpIn {
 		return requirementText(r)

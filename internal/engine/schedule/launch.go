@@ -13,10 +13,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// MaxInstanceTypes is how many types one claim names at most, cheapest first.
+// MaxInstanceTypes is how many types one claim names at most, cheapest first: as many as Karpenter names.
 const MaxInstanceTypes = 600
 
-// launch makes a claim of a bin. The Reason is set when the types that one claim may name do not reach minValues.
+// launch turns a bin into a claim. The Reason is set when the types that one claim may name do not reach minValues.
 func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
 	l := Launch{
@@ -33,7 +33,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	sv.reserveLimitsForAll(b, all)
 	types := sv.launchBuf[:0]
 	for _, cand := range all {
-		// Any of the types may be what is launched, so none may count more against limits than was reserved.
+		// Any of the types may be launched, so none may count more against limits than was reserved.
 		if t.types[cand.t].capacity.within(b.reservedLimits) {
 			types = append(types, cand)
 		}
@@ -60,7 +60,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
 	for _, h := range b.contents {
-		all := h.class.resourceList.DeepCopy() // which the class keeps
+		all := h.class.resourceList.DeepCopy() // the class keeps the original
 		for name, q := range all {
 			q.Mul(int64(h.n))
 			all[name] = q
@@ -70,8 +70,8 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	return l, Reason{}
 }
 
-// widen reserves what limits have left for the bin's larger types, so that a launch that fails for want of the
-// smallest has others to fall back on.
+// reserveLimitsForAll reserves what limits have left for the bin's larger types, so that a launch has alternatives when
+// the smallest type is unavailable.
 func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
 	t := b.t
 	for _, cand := range types {
@@ -82,8 +82,8 @@ func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
 	}
 }
 
-// leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the
-// groups, only of resources that all of them take.
+// leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the groups, and
+// only resources that all of them take.
 func leastOverhead(t *template, groups []int) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	maps.Copy(out, t.daemonGroups[groups[0]].requests)
@@ -101,7 +101,7 @@ func leastOverhead(t *template, groups []int) corev1.ResourceList {
 	return out
 }
 
-// CapacityTypes are those of the available offerings of the launch's types that its requirements admit, sorted.
+// CapacityTypes are those of the available offerings that the launch's requirements admit, sorted.
 func (l *Launch) CapacityTypes() []string {
 	seen := map[string]bool{}
 	for _, it := range l.InstanceTypes {
@@ -114,13 +114,13 @@ func (l *Launch) CapacityTypes() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// ClaimRequirements spells the requirements of the NodeClaim to create, sorted by key: those of the launch, with
-// the instance types by name (cheapest first) and the capacity types that can be had.
+// ClaimRequirements returns the requirements of the NodeClaim to create, sorted by key: those of the launch, the
+// instance types by name (cheapest first), and the available capacity types.
 func (l *Launch) ClaimRequirements() []karpv1.Requirement {
 	capacityTypes := l.Requirements.Get(karpv1.LabelCapacityType)
 	allowed := l.CapacityTypes()
 	if len(allowed) < capacityTypes.MinValues() {
-		// minValues counts what types come as, wherever and whenever; a list shorter than it would be invalid.
+		// minValues counts what types can be at all, available or not; the API server rejects a list shorter than it.
 		for _, it := range l.InstanceTypes {
 			allowed = append(allowed, it.Requirements.Get(karpv1.LabelCapacityType).Values()...)
 		}
@@ -141,7 +141,7 @@ func (l *Launch) ClaimRequirements() []karpv1.Requirement {
 }
 
 // ClaimLabels are the labels of the NodeClaim to create: those of the pool's template, the pool and its node class, and
-// one value for each requirement on a label that nobody else will set.
+// one value for each requirement on a label that no other component sets.
 func (l *Launch) ClaimLabels(labels requirement.Labels) map[string]string {
 	out := map[string]string{karpv1.LabelNodePool: l.Pool.Name}
 	maps.Copy(out, l.Pool.Spec.Template.Labels)

@@ -8,36 +8,40 @@ import (
 )
 
 const (
-	// maxLookahead is how many families of the queue are looked at when a node is opened.
+	// maxLookahead is how many packing classes of the queue are considered for a new node. It bounds the cost of
+	// opening a bin in queues of jobs with all different sizes. The first thousand in order of size leave enough choice
+	// to fill any node.
 	maxLookahead = 1000
-	// typesPerTier is how many types of about the same price are looked at.
+	// typesPerTier is how many types of about the same price are considered: the best by dual prices, and one
+	// alternative in case whole pods pack worse than the LP's fractions.
 	typesPerTier = 2
-	// alike is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
+	// nearlyEqual is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
 	nearlyEqual = 1.002
-	// trusted is how much better a packing that follows the market's program is taken to be than it looks: it
-	// leaves a queue that is as good to pack.
+	// patternBonus is how much better a packing along a pattern of the master LP is taken to be than it looks: it
+	// leaves a queue that packs as well as before. At 2 % a pattern wins unless a greedy packing is clearly better.
 	patternBonus = 1.02
 )
 
-// demand is what a family still wants of a new node.
+// demand is what is left of a packing class while a new node is filled.
 type demand struct {
-	class *class // the first of it
+	class *class // the first class of it
 	n     int
-	cands *candidates // where its pods can be, together with the first
-	// worth is that of one pod.
+	cands *candidates // the candidates where its pods fit together with the first pod
+	// value of one pod.
 	value float64
-	// ratio is bytes per thousandth of a core.
+	// memoryPerCPU is bytes per millicore.
 	memoryPerCPU float64
-	// tier is how well the pods go with the type at hand, taken how many are in the room that is being packed.
+	// tier is how well the pods go with the type at hand; taken is how many are in the room that is being packed.
 	tier, taken int
-	// quota bounds, together with other classes, how many pods one node can have; -1 if nothing does.
+	// quota is an index into hostQuotas that bounds, together with other classes, the pods on one node; -1 if there is
+	// none.
 	quota int
-	// requests and amounts are what one pod asks for.
+	// requests and amounts are those of one pod.
 	requests vec
 	amounts  vec64
 }
 
-// quotas are how many pods one node can have of each group that keeps pods apart on hosts.
+// hostQuotas is how many pods one node can have of each group that spreads or separates pods over hosts.
 type hostQuotas struct {
 	groups []*group
 	most   []int // for an empty node
@@ -68,18 +72,23 @@ func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
 	return -1
 }
 
-// portion is n pods of a family that a bin was sized for; nil if they may go wherever there is room.
+// plannedPods is n pods of a packing class that a bin was sized for. With a nil into they may go wherever there is
+// room.
 type plannedPods struct {
 	class *packingClass
 	n     int
 	into  *bin
 }
 
-// recent is how many of the last bins may be enlarged instead of opening another.
+// enlargeWindow is how many of the last bins may be enlarged instead of opening another. Older bins have been passed
+// over by all pods since, and checking all of them would make a plan quadratic in nodes.
 const enlargeWindow = 8
 
-// enlarge looks for a bin that, for no more than a new one would cost, could hold what the new one was sized for
-// as well: fewer nodes for the same price. It returns what the pod then makes of it.
+// enlarge looks for a bin that can hold the content of the new one as well, for no more than both cost apart: fewer
+// nodes at the same price. It returns the growth of that bin with the pod.
+//
+// Invariant: a bin that cannot be enlarged keeps its ceiling and target. Cost: at most enlargeWindow walks along a
+// price list.
 func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedPods) (*bin, growth) {
 	price := g.cands.list[g.first].price
 	total := slices.Clone(a.c.requests)
@@ -123,8 +132,11 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 	return nil, growth{}
 }
 
-// size decides what a new bin is to become: the type on which the queue's pods cost least, by the ratio of price to
-// the worth of what is packed. It returns what is to be packed besides the first pod.
+// sizeBin decides what a new bin becomes: of the shortlist, the type with the least price per value of what it would
+// hold. It returns what to pack besides the first pod.
+//
+// Invariant: content fits on the chosen type together with the first pod. Cost: one pack per entry of the shortlist,
+// that is types per tier times tiers, plus one per pattern.
 func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 	if sv.budget.Steps > 0 && sv.steps >= sv.budget.Steps || first.value <= 0 || sv.strategy == firstFit {
 		return nil
@@ -160,8 +172,9 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 	return content
 }
 
-// tiers are how well pods go with a type: the share that they are worth of the rent that they would pay on it. Those
-// of an earlier tier are packed first.
+// fitTiers are lower bounds on the ratio of a pod's value to its cost at the dual prices of the type. Pods of an
+// earlier tier are packed first. A pod in an optimal pattern has ratio 1 (complementary slackness); 0.985 allows for
+// the gap at which the LP stops and for the averages within a bucket.
 var fitTiers = [...]float64{0.985, 0.95, 0}
 
 // packTarget is the type that a new bin is filled as.
@@ -182,10 +195,13 @@ type packer struct {
 	take func(d *demand, n int)
 }
 
-// pack fills a room with the first pod and then as much as fits, and returns what that is worth. Pods that keep apart
-// come first, since each node can have few of them; then those who pay the rent, and last those to whom the room
-// is worth less than it costs. Of each, of cores and memory, the next pod asks for more of what is left more of,
-// for a room is wasted when one runs out early; among those that do, the order is the queue's.
+// pack fills a room greedily with the first pod and then with whatever fits, and returns the value of it. Pods that
+// keep apart on hosts come first, since each node can have few of them. Then come the pods of the pattern, then the
+// tiers. Within a tier the next pod is the one that requests relatively more of the resource of which more is left, CPU
+// or memory: a room is wasted when one of the two runs out early. Among those, the order is the queue's.
+//
+// Invariant: free is not negative on any axis that a taken pod requests. No allocation if content is nil. Cost: linear
+// in the queue, plus maxTurns per large demand.
 func (sv *solver) pack(queue []demand, first *class, target packTarget, content *[]plannedPods) float64 {
 	room, cand := target.ti.room, target.cand
 	free := sv.freeBuf[:len(room)]
@@ -215,7 +231,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 			*content = append(*content, plannedPods{class: d.class.packingClass, n: int(n)})
 		}
 	}
-	ratio := math.Inf(1) // everybody leans to cores
+	ratio := math.Inf(1) // all pods count as CPU-heavy
 	if sv.strategy == balanced {
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
@@ -237,8 +253,8 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	return worth
 }
 
-// rank finds each demand's tier on the type, -1 if it cannot be had there at the type's price, and sorts those of each tier
-// by whether they lean to cores or to memory.
+// rankDemands finds the tier of each demand on the type, -1 if the demand cannot use it at the type's price. It sorts
+// those of each tier by whether they are CPU-heavy or memory-heavy, relative to the room.
 func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand candidate) {
 	for tier := range fitTiers {
 		for side := range 2 {
@@ -259,7 +275,7 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand c
 	}
 }
 
-// follow packs by a pattern of the market's program: of each bucket as much as it says.
+// packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
 func (sv *solver) packPattern(p packer, first *class, basisRow int) {
 	m := sv.lp
 	pattern := &m.master.patterns[m.master.basis[basisRow]]
@@ -283,9 +299,9 @@ func (sv *solver) packPattern(p packer, first *class, basisRow int) {
 	}
 }
 
-// packTier takes from the queue whatever of the tier fits, in balance.
+// packTier takes from the queue all pods of the tier that fit, in balance of CPU and memory.
 func (sv *solver) packTier(p packer, tier int) {
-	left := sv.ranking[tier] // those that lean to cores, and to memory, as far as they have not been looked at
+	left := sv.ranking[tier] // the CPU-heavy and the memory-heavy demands not considered yet
 	for {
 		side := 0
 		if sv.strategy == balanced {
@@ -307,10 +323,11 @@ func (sv *solver) packTier(p packer, tier int) {
 	}
 }
 
-// maxTurns is into how many turns at most a large demand is divided.
+// maxTurns bounds how often a large demand alternates with others while one room is packed. Finer turns would balance
+// the room a little better, at a cost that grows with the number of pods.
 const maxTurns = 64
 
-// untilBalanced is how many pods of the demand it takes until the other side has its turn.
+// untilBalanced is how many pods of the demand it takes until the free room leans to the other resource.
 func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
 	leans := float64(d.requests[sv.memory]) - ratio*float64(d.requests[sv.cpu])
 	if leans == 0 {
@@ -320,7 +337,7 @@ func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
 	return int(min(max(n, 1+float64(d.n/maxTurns)), float64(d.n)))
 }
 
-// seek drops those in front that do not fit.
+// dropUnfit drops demands at the front that do not fit or are used up.
 func dropUnfit(queue []demand, list []int32, free vec) []int32 {
 	for len(list) > 0 {
 		if d := &queue[list[0]]; d.taken < d.n && d.requests.within(free) {
@@ -331,15 +348,18 @@ func dropUnfit(queue []demand, list []int32, free vec) []int32 {
 	return list
 }
 
-// rated is a type of a list with its price for the worth that it could hold.
+// sizeOption is a type in a candidate list with its price per value that it could hold.
 type sizeOption struct {
 	index         int
 	pricePerValue float64
-	basisRow      int // in the basis of the market's program; -1: none
+	basisRow      int // pattern to follow, as a row of the master's basis; -1: none
 }
 
-// shortlist picks, from each tier of price, the types that would cost least for what they would hold besides the first pod,
-// and all of which the market's program would buy some for it.
+// shortlist picks, from each tier of price, the types with the least price per value by dual prices, and every type for
+// which the master LP has a pattern with pods like the first. A tier spans a factor of 1.4: a doubling of size is in
+// another tier.
+//
+// Cost: one pass over the candidates.
 func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	m := sv.lp
 	matching := m.matching(first)
@@ -380,8 +400,8 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	return append(out, tier[:n]...)
 }
 
-// recipes are the patterns of several rows, that is with a balance to keep, of which the market's program would buy more
-// than one node, with pods like the first.
+// matching are the patterns with pods like the first that the master LP uses for more than one node. Patterns of a
+// single row are left out: they have no balance to keep.
 func (m *lpRelaxation) matching(first *class) []int {
 	m.matchingPatterns = m.matchingPatterns[:0]
 	if first.bucket < 0 {
@@ -395,7 +415,7 @@ func (m *lpRelaxation) matching(first *class) []int {
 	return m.matchingPatterns
 }
 
-// times is what an amount costs.
+// cost is what an amount costs at these prices.
 func (v vec64) cost(amount vec) float64 {
 	total := 0.0
 	for i, x := range amount {
@@ -404,7 +424,7 @@ func (v vec64) cost(amount vec) float64 {
 	return total
 }
 
-// ahead lists the families of the queue that could join the bin, as far as is known without placing them.
+// lookAhead lists the packing classes of the queue that could join the bin, as far as is known without placing them.
 func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 	out := sv.demands[:0]
 	sv.quotas.groups, sv.quotas.most = sv.quotas.groups[:0], sv.quotas.most[:0]
@@ -447,7 +467,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 	return out
 }
 
-// hopeful is the first shape that a new node could satisfy, as far as is known.
+// firstOpenLevel is the first relaxation level that a new node could satisfy, as far as is known.
 func (c *class) firstOpenLevel() *relaxationLevel {
 	for i := range c.attempts {
 		if !c.attempts[i].noNewBin {
@@ -457,7 +477,8 @@ func (c *class) firstOpenLevel() *relaxationLevel {
 	return nil
 }
 
-// affinityAllows tells whether pods that keep together could come to where the candidates are, after the first.
+// affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
+// first pod.
 func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) bool {
 	views := c.views(level)
 	for i := range views {
@@ -472,7 +493,7 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) 
 	return true
 }
 
-// maxPerNode bounds how many more pods of the class one new node can get, by the topology that the class minds.
+// maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
 func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 	most := math.MaxInt
 	for _, v := range c.views(level) {

@@ -6,13 +6,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// wish is a set of requirements that pods add to a bin's, known by a small number.
+// internedSet is a set of requirements with a small number: equal sets have equal ids.
 type internedSet struct {
 	id  int
 	set requirement.Set
 }
 
-// wish interns a set.
+// internSet returns the interned form of a set.
 func (sv *solver) internSet(set requirement.Set) internedSet {
 	sv.keyBuf = set.AppendKey(sv.keyBuf[:0])
 	id, ok := sv.setIDs[string(sv.keyBuf)]
@@ -24,7 +24,7 @@ func (sv *solver) internSet(set requirement.Set) internedSet {
 	return internedSet{id, set}
 }
 
-// noteAbsentLabels notes the labels that a set demands that nodes lack.
+// noteAbsentLabels records the labels that a set requires nodes to lack.
 func (sv *solver) noteAbsentLabels(set requirement.Set) {
 	for _, r := range set.All() {
 		if r.Operator() == corev1.NodeSelectorOpDoesNotExist {
@@ -33,14 +33,16 @@ func (sv *solver) noteAbsentLabels(set requirement.Set) {
 	}
 }
 
-// narrowing is what candidates become under a wish, or why they cannot.
+// narrowResult is what a list of candidates becomes under an interned set, or why no candidate is left.
 type narrowResult struct {
 	known bool
 	cands *candidates
 	why   *refusal
 }
 
-// narrow adds what a pod or its volumes require to a bin's requirements. Each pair is worked out once.
+// narrow adds the requirements of a pod or of its volumes to the requirements of a bin.
+//
+// Cost: each pair of candidates and set is computed once per Problem; after that it is one slice access.
 func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusal) {
 	if w.set.Len() == 0 {
 		return cands, nil
@@ -53,7 +55,7 @@ func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusa
 	}
 	n := narrowResult{known: true}
 	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
-		n.why = &refusal{Requirement, true} // a new node has a name of its own
+		n.why = &refusal{Requirement, true} // a new node gets a name of its own
 	} else if !cands.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
 		n.why = &refusal{Requirement, true}
 	} else if n.cands = sv.candidates(cands.t, cands.reqs.Intersect(sv.claimRequirements(cands, w.set))); n.cands.reqs.Equal(cands.reqs) {
@@ -63,8 +65,9 @@ func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusa
 	return n.cands, n.why
 }
 
-// lasting is what of the wish a claim must say. A label that nobody gives to nodes is missing, which is all that the wish asks
-// of it, or it would be refused. Saying so would have the claim made up a value, which DaemonSets might go by.
+// claimRequirements is the part of a set that the NodeClaim must state. A label that neither the pool nor its types
+// define will be absent from the node. That is all that the set can require of it, or the set would be incompatible. If
+// the claim stated it, the claim would get a made-up value, and DaemonSets might select by it.
 func (sv *solver) claimRequirements(cands *candidates, set requirement.Set) requirement.Set {
 	drop := []string{corev1.LabelHostname}
 	for _, r := range set.All() {
@@ -75,7 +78,7 @@ func (sv *solver) claimRequirements(cands *candidates, set requirement.Set) requ
 	return set.Without(drop...)
 }
 
-// typed tells whether the template's types give nodes the label.
+// definesLabel reports whether the template's instance types define the label.
 func (t *template) definesLabel(key string) bool {
 	if t.keys == nil {
 		t.keys = map[string]bool{}
@@ -88,7 +91,7 @@ func (t *template) definesLabel(key string) bool {
 	return t.keys[key]
 }
 
-// settled is the one value that a label can have, if there is one.
+// knownDomain is the only value that a label can have, if there is exactly one.
 type knownDomain struct {
 	key, value string
 	ok         bool

@@ -11,30 +11,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// node is a machine of the snapshot with what this Solve has put on it.
+// node is an existing or in-flight node of the snapshot with what this Solve has put on it.
 type node struct {
 	index  int
 	src    *snapshot.Node
 	labels requirement.Set
-	// open nodes take pods: not those that are going, nor claims whose size is not known yet.
+	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
 	open  bool
 	free  vec
 	ports []hostPort
-	// attached counts distinct volumes per driver that has a limit here.
+	// attached and inUse count distinct volumes per driver with a limit here.
 	attached map[attachment]bool
 	inUse    map[string]int32
-	limits   map[string]int32 // of volumes, by driver
+	limits   map[string]int32 // attach limits by driver
 	placed   []*corev1.Pod
 	devices  []DeviceUse // of placed
-	// gone nodes do not exist in the question at hand.
+	// removed nodes do not exist in the current simulation.
 	removed bool
-	// before is what a run found, once it has touched the node.
+	// before is the state at the start of a run, once the run has touched the node.
 	before              nodeState
 	touched, ownVolumes bool
-	site                snapshot.DeviceSite // made when first asked for
+	site                snapshot.DeviceSite // made on first use
 }
 
-// nodeOrder puts nodes that are up before those on their way, then goes by name.
+// nodeOrder puts initialized nodes before in-flight ones, then goes by name.
 func nodeOrder(a, b *snapshot.Node) int {
 	if a.Initialized != b.Initialized {
 		if a.Initialized {
@@ -88,8 +88,8 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 	}
 	for i, missing := range expected.minus(running) {
 		n.free[i] = quantity.Sub(n.free[i], max(0, missing))
-		// Of anything but these, having handed out too much concerns only those who ask for it: else a pod that is the first to name a
-		// resource would close nodes to all others.
+		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
+		// that request them: else the first pod to name a resource would close nodes to all others.
 		if name := sv.axes.names[i]; name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
 			n.free[i] = max(0, n.free[i])
 		}
@@ -110,7 +110,7 @@ func (n *node) attach(list []attachment) {
 	}
 }
 
-// attachable tells whether the node's drivers can attach what a pod brings.
+// attachable reports whether the node can attach the volumes.
 func (n *node) attachable(list []attachment) bool {
 	if len(n.limits) == 0 {
 		return true
@@ -134,7 +134,7 @@ func (n *node) attachable(list []attachment) bool {
 	return true
 }
 
-// joins tells whether the pod can be placed here, and if not, whether it never will be in this Solve.
+// canJoin reports whether the pod fits on the node, and if not, whether that is final in this Solve.
 func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never bool) {
 	sv.steps++
 	if !n.open || n.removed {
@@ -157,7 +157,7 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	for _, v := range views {
 		domain, has := n.domain(v.g.key)
 		if !has && v.keepsApart() && (n.src.Initialized || v.g.typ == inverse && v.g.empty()) {
-			continue // outside all domains there is nobody to keep away from, nor where nobody who declares it has a place
+			continue // no domain means no neighbors; nor does an unscheduled pod's anti-affinity count
 		}
 		if !has || !v.allows(domain) {
 			return false, v.permanent()
@@ -166,7 +166,7 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	return sv.hasDevices(n, c)
 }
 
-// join places the pod on the node and counts it there.
+// join puts the pod on the node and counts it there.
 func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
 	sv.allocateNodeDevices(n, c, pod)
@@ -190,8 +190,8 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	}
 }
 
-// countOn adds a pod on the node to a group. A claim that is not launched may have more than one place to come
-// up in: those who must be kept apart from its pods stay away from all of them.
+// countOn adds a pod on the node to a group. A claim that is not launched may come up in one of several domains: pods
+// that keep apart avoid all of them.
 func (sv *solver) countOn(n *node, g *group) {
 	domain, ok := n.domain(g.key)
 	switch {

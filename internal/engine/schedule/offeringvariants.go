@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// variants splits types whose offerings differ in what they hold, so that all offerings of what placement takes for a
-// type are alike. Variants of one type share its name.
+// variants splits types with offerings of different capacity, so that all offerings of a type in the search are alike.
+// Variants of one type share its name.
 func variants(types []*catalog.InstanceType) []*catalog.InstanceType {
 	out := make([]*catalog.InstanceType, 0, len(types))
 	for _, it := range types {
@@ -51,7 +51,7 @@ func equal(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// variant is the type as far as some of its offerings go, all of which hold the same.
+// variant is the type limited to some of its offerings, which all hold the same.
 func variant(it *catalog.InstanceType, offerings []catalog.Offering) *catalog.InstanceType {
 	v := *it
 	v.Offerings = offerings
@@ -61,7 +61,7 @@ func variant(it *catalog.InstanceType, offerings []catalog.Offering) *catalog.In
 	return &v
 }
 
-// narrowed limits labels that offerings have values of to those values.
+// narrowed limits labels that offerings define to the values of these offerings.
 func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Set {
 	for _, key := range offerings[0].Requirements.Keys() {
 		if !reqs.Defines(key) {
@@ -80,9 +80,9 @@ func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Se
 	return reqs
 }
 
-// certain makes sure that no node is bought on which the bin's pods do not fit: of each type that the claim names, any
-// offering may be that its requirements admit. If that is not so for the cheapest type, they are narrowed to its
-// offering; other types are left out.
+// keepUnambiguous makes sure that no node is launched on which the bin's pods do not fit. For each type that the claim
+// names, any offering may be launched that the requirements admit. If an unlisted variant of the cheapest type is among
+// these, the requirements are narrowed to the cheapest type's offering; other types are left out.
 func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Set) ([]candidate, requirement.Set) {
 	t := b.t
 	if !t.hasVariants || len(types) == 0 {
@@ -92,7 +92,7 @@ func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Se
 	for _, cand := range types {
 		listed[cand.t] = true
 	}
-	// Those in reservations are bought by themselves: see committed.
+	// Claims use either reservations or other offerings, never both: see restrictToReservations.
 	capacityType := requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
 	if b.reservation > 0 {
 		capacityType = requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
@@ -113,7 +113,7 @@ func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Se
 	return sure, reqs
 }
 
-// doubtful tells whether another variant of the type, one that is not listed, could be launched under reqs.
+// ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs.
 func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
 	first := i // types are sorted by name
 	for first > 0 && t.types[first-1].Name == t.types[i].Name {
@@ -131,8 +131,8 @@ func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) b
 	return false
 }
 
-// addVariant adds a type to a list, cheapest first, in which each name is once: variants become one type again, which
-// holds what all of them do.
+// addVariant adds a type to a list, cheapest first, in which each name occurs once. Variants are joined into one type
+// again, with the offerings of all.
 func (t *template) addVariant(list []*catalog.InstanceType, it *catalog.InstanceType) []*catalog.InstanceType {
 	i := -1
 	if t.hasVariants {
@@ -156,7 +156,7 @@ func (t *template) addVariant(list []*catalog.InstanceType, it *catalog.Instance
 	return list
 }
 
-// pick takes of each resource the greater (sign 1) or the lesser (-1) amount; what one lacks it has none of.
+// combineAmounts takes the greater (sign 1) or the lesser (-1) amount of each resource; a missing amount is zero.
 func combineAmounts(a, b corev1.ResourceList, sign int) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, list := range []corev1.ResourceList{a, b} {

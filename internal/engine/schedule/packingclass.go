@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// family is classes whose pods new nodes need not tell apart: they ask for the same amounts and are open to the same
-// candidates, in the same topology. Pods that each have a disk of their own are mostly of a few families.
+// packingClass joins classes that new nodes need not tell apart: equal requests, equal candidates, equal topology. Pods
+// with a volume each mostly fall into a few of them.
 type packingClass struct {
-	// run is the last run that has pods of the family; members are its classes, in the order of the queue, those before next
-	// placed; left counts their pods that have no place.
+	// run is the last run with pods of this packing class. classes are its members in queue order; those before next
+	// are scheduled. unplaced counts their pods that are not.
 	run            int
 	classes        []*class
 	next, unplaced int
 }
 
-// first is the first class with pods that have no place; nil if all have.
+// first is the first class with pods left; nil if there is none.
 func (f *packingClass) first() *class {
 	for ; f.next < len(f.classes); f.next++ {
 		if c := f.classes[f.next]; c.count > 0 {
@@ -25,7 +25,7 @@ func (f *packingClass) first() *class {
 	return nil
 }
 
-// relate sorts classes into families.
+// groupForPacking sorts classes into packing classes.
 func (sv *solver) groupForPacking(classes []*class) {
 	numbers := make(map[*group]uint64, len(sv.groups))
 	for i, g := range sv.groups {
@@ -63,7 +63,7 @@ func (sv *solver) groupForPacking(classes []*class) {
 	}
 }
 
-// describe writes what new nodes mind of the kind but its ports.
+// appendPackingKey appends all constraints that matter to a new node, except host ports.
 func (k *constraintClass) appendPackingKey(key []byte, numbers map[*group]uint64) []byte {
 	list := func(groups []*group) {
 		key = binary.AppendUvarint(key, uint64(len(groups)))
@@ -90,7 +90,7 @@ func (k *constraintClass) appendPackingKey(key []byte, numbers map[*group]uint64
 	return key
 }
 
-// wait makes all pods of the run's classes wait for a place.
+// resetWaiting marks all pods of the run's classes as waiting.
 func (sv *solver) resetWaiting() {
 	sv.waiting, sv.valueLeft = sv.waiting[:0], 0
 	for _, c := range sv.classes {
@@ -105,7 +105,7 @@ func (sv *solver) resetWaiting() {
 	}
 }
 
-// waitingClasses are the classes with pods that have no place, by family; families that have none are forgotten.
+// waitingClasses are the classes with pods left, by packing class. It drops packing classes without any.
 func (sv *solver) waitingClasses() []*class {
 	var out []*class
 	sv.waiting = slices.DeleteFunc(sv.waiting, func(f *packingClass) bool { return f.unplaced == 0 })

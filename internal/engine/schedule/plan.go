@@ -11,44 +11,43 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Plan is the answer to a Snapshot. Each launch is final and independent of the others.
+// Plan is the result for a Snapshot. Each launch is final and independent of the others.
 type Plan struct {
 	Placements []Placement
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
-	// Barren are pools that can launch nothing, whatever is asked of them, each with its Reason.
+	// Barren are pools that can launch nothing, whatever pods require, each with its Reason.
 	Barren []Reason
-	// Ignored are terms of pods' node affinity that no node can match, in the order of pods' namespaces and names.
+	// Ignored are terms of node affinity that no node can match, ordered by the pods' namespaces and names.
 	Ignored []IgnoredTerms
-	// Abandoned is true when Budget.Stop ended planning. The plan then holds nothing, and must not be carried out.
+	// Abandoned is true when Budget.Stop ended planning. The plan is then empty and must not be carried out.
 	Abandoned bool
-	// Zones counts the pods in phase Pending by the zone that they are bound to, or FlexibleZone or NoZone.
+	// Zones counts the pods in phase Pending by the zone that they are bound to, or under FlexibleZone or NoZone.
 	Zones map[string]int
 }
 
-// Placement puts pods on a node of the snapshot.
+// Placement schedules pods onto a node of the snapshot.
 type Placement struct {
-	// Node is the Name of the snapshot's Node, Claim its claim if it has one.
+	// Node is the Name of the snapshot's Node, Claim its NodeClaim if it has one.
 	Node, Claim string
 	Pods        []*corev1.Pod
-	// Devices are what those of Pods have that have resource claims, but for pods that keep their place without.
+	// Devices are those of the Pods with resource claims. A pod that keeps its node without devices has no entry.
 	Devices []DeviceUse
 }
 
-// DeviceUse is devices for a pod.
+// DeviceUse is the devices of a pod.
 type DeviceUse struct {
 	Pod    *corev1.Pod
 	Claims []snapshot.DeviceClaim
-	// Grants are alternatives on a new node, by the types that it may become, and one on others.
+	// Grants has one entry on an existing node; on a new node it has one per instance type that the node may become.
 	Grants []snapshot.DeviceGrant
 }
 
 // Launch is a NodeClaim to create.
 type Launch struct {
 	Pool *karpv1.NodePool
-	// Requirements that every node of the claim satisfies, minValues included. ClaimRequirements spells them
-	// for the API.
+	// Requirements hold for every node of the claim, minValues included. ClaimRequirements returns them for the API.
 	Requirements requirement.Set
 	// InstanceTypes that hold all Pods, cheapest first.
 	InstanceTypes []*catalog.InstanceType
@@ -56,37 +55,37 @@ type Launch struct {
 	Offering catalog.Offering
 	// Requests is the sum over Pods plus the daemon pods that come with the node.
 	Requests corev1.ResourceList
-	// Pods that the claim is bought for, in order of placement.
+	// Pods are those that the claim is launched for, in order of placement.
 	Pods []*corev1.Pod
-	// Drivers are those of DRA that must publish the devices of a node before it is ready for Pods, sorted.
+	// Drivers are the DRA drivers that must publish the node's devices before the node is ready for Pods, sorted.
 	Drivers []string
-	// Devices are what those of Pods have that have resource claims.
+	// Devices are those of the Pods with resource claims.
 	Devices []DeviceUse
-	// MinValuesRelaxed is true when a minValues of the pool was lowered (BestEffort).
+	// MinValuesRelaxed is true when a minValues of the pool was lowered (policy BestEffort).
 	MinValuesRelaxed bool
 }
 
-// IgnoredTerms are what a pod asks for that was left out of the plan: terms with keys or values that no label can have.
+// IgnoredTerms are required or preferred terms that the plan leaves out, since no label can have their keys or values.
 type IgnoredTerms struct {
 	Pod *corev1.Pod
-	// Why names each term, and what is wrong with it. Never empty.
+	// Why names each term and its error. It is never empty.
 	Why []string
 }
 
-// Rejection is a pod without a home.
+// Rejection is a pod that cannot be scheduled.
 type Rejection struct {
 	Pod *corev1.Pod
-	// Reasons say why not: of each pool all that would have to change, or of the pod what no pool can change. Never empty.
+	// Reasons name, per pool, all that would have to change, or what of the pod no pool can change. Never empty.
 	Reasons []Reason
 }
 
-// Deferred tells that the pod waits for nodes on their way to show which reservations they leave to others: the next
-// plan will tell. There is nothing to be done about it until then.
+// Deferred reports whether the pod waits for in-flight nodes: these show which reservations they leave to others. The
+// next plan decides. Until then there is nothing to do.
 func (r *Rejection) Deferred() bool {
 	return slices.ContainsFunc(r.Reasons, func(why Reason) bool { return why.Code == Reserved })
 }
 
-// Ignored tells whether the pod was not considered at all, for what it says itself or for its volumes.
+// Ignored reports whether the pod was not considered at all, for its own spec or for its volumes.
 func (r *Rejection) Ignored() bool {
 	return slices.ContainsFunc(r.Reasons, func(why Reason) bool {
 		return why.NodePool == "" && slices.Contains([]Code{InvalidPod, NotManaged, Volume, VolumePending, VolumeInUse, Unsupported}, why.Code)
@@ -98,7 +97,7 @@ type Reason struct {
 	Code     Code   `json:"code"`
 	NodePool string `json:"nodePool,omitempty"`
 	Message  string `json:"message"`
-	// Nearest is where the pod would go if not for the reasons of this pool; nil if nowhere.
+	// Nearest is where the pod would go without the reasons of this pool; nil if nowhere.
 	Nearest *Nearest `json:"-"`
 }
 
@@ -123,28 +122,28 @@ const (
 	Unsupported   Code = "Unsupported"
 	// VolumeInUse: another pod uses a volume claim that only one pod can use.
 	VolumeInUse Code = "VolumeInUse"
-	// TooComplex: the pod has so many terms that planning it would hold up others.
+	// TooComplex: the pod has so many terms that planning it would delay others.
 	TooComplex Code = "TooComplex"
-	// BudgetSpent: the steps of the plan were spent before the pod's turn.
+	// BudgetSpent: the plan ran out of steps before the pod's turn.
 	BudgetSpent Code = "BudgetSpent"
-	// DeviceClaims: the pod asks for devices by dynamic resource allocation, which is ignored, or has to wait for its claims.
+	// DeviceClaims: the pod has DRA resource claims, which are not planned, or which are not ready.
 	DeviceClaims Code = "ResourceClaims"
-	// Devices: there are none left for the pod's resource claims.
+	// Devices: no devices are left for the pod's resource claims.
 	Devices Code = "Devices"
-	// Reserved: only capacity reservations would do, and nodes on their way take what they have left.
+	// Reserved: only capacity reservations fit, and in-flight nodes take what is left of them.
 	Reserved Code = "ReservedCapacity"
 )
 
-// Stats tells what the plan cost to make and what it costs to run.
+// Stats is what the plan cost to compute and what it costs to run.
 type Stats struct {
 	Pods          int `json:"pods"`
 	Classes       int `json:"classes"`
 	InstanceTypes int `json:"instanceTypes"`
 	Steps         int `json:"steps"`
-	// HourlyCost is the price of the new nodes, NodeCost what they cost besides (snapshot.Settings.NodeCost for each).
+	// HourlyCost is the price of the new nodes, NodeCost their other cost (snapshot.Settings.NodeCost for each).
 	HourlyCost float64 `json:"hourlyCost"`
 	NodeCost   float64 `json:"nodeCost,omitempty"`
-	// LowerBound is what no plan for the pods that were placed can cost less than, in $/h, both kinds of cost together;
+	// LowerBound is a lower bound on the cost of any plan that schedules the same pods, in $/h, both costs together;
 	// zero if the budget left it out.
 	LowerBound float64 `json:"lowerBound"`
 }

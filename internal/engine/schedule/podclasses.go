@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// classifier sorts pods into kinds and classes by what the scheduler minds, written as keys.
+// classifier sorts pods into constraint classes and classes, by keys that contain everything the scheduler considers.
 type classifier struct {
 	constraintClasses map[string]*constraintClass
 	classes           map[string]*class
-	// order are the classes as they came.
+	// classes in the order of the pods
 	order   []*class
-	devices bool // of the snapshot are known
+	devices bool // the snapshot has device information
 	key     []byte
 	amounts []amountOf
 }
@@ -31,7 +31,7 @@ type amountOf struct {
 	units int64
 }
 
-// add returns the pod's class.
+// add returns the class of the pod.
 func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 	f.key = f.key[:0]
 	list := f.request(pod)
@@ -62,7 +62,7 @@ func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 	return c, nil
 }
 
-// request lists what the pod asks for, sorted by name. The list itself comes only where it had to be made.
+// request lists the requests of the pod, sorted by name. It returns the list only where it had to compute it.
 func (f *classifier) request(pod *corev1.Pod) corev1.ResourceList {
 	f.amounts = f.amounts[:0]
 	spec := &pod.Spec
@@ -104,7 +104,7 @@ func (f *classifier) addMap(m map[string]string) {
 	}
 }
 
-// message is an API object that can be written to bytes, the same for the same object.
+// protoMessage is an API object with a deterministic binary form.
 type protoMessage interface {
 	Size() int
 	MarshalToSizedBuffer([]byte) (int, error)
@@ -119,7 +119,7 @@ func (f *classifier) addMessage(m protoMessage) error {
 	return err
 }
 
-// describe writes all that the scheduler minds but amounts.
+// addConstraints appends everything that the scheduler considers, except requests.
 func (f *classifier) addConstraints(pod *corev1.Pod) error {
 	spec := &pod.Spec
 	f.addString(pod.Namespace)
@@ -128,7 +128,7 @@ func (f *classifier) addConstraints(pod *corev1.Pod) error {
 	devices := wantsDevices(spec)
 	f.key = append(f.key, byte(btoi(devices)))
 	if devices && f.devices {
-		f.addString(string(pod.UID)) // whose devices are whose is decided one by one
+		f.addString(string(pod.UID)) // devices are allocated pod by pod
 	}
 	f.key = append(f.key, byte(btoi(spec.Affinity != nil)))
 	if spec.Affinity != nil {
@@ -191,7 +191,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	return queue
 }
 
-// order sorts the queue, and works out what its pods need.
+// order sorts the queue and compiles the constraints of its pods.
 func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	n := len(sv.axes.names)
 	requests, amounts := make(vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
@@ -215,7 +215,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 				return nil
 			}
 			k.read = true
-			k.pod = q.pod // the first, whatever the order of the snapshot
+			k.pod = q.pod // the first in queue order, whatever the order of the snapshot
 			k.invalid = sv.readConstraints(k)
 		}
 	}
@@ -240,7 +240,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	for _, k := range first {
 		sv.linkGroups(k)
 	}
-	// What pods ask for that will have no place is needed to say why. It is nothing to others.
+	// Unplaceable pods are compiled last: their constraints are needed for explanations and do not affect other pods.
 	if late := compile(func(*class) bool { return true }); len(late) > 0 {
 		sv.indexGroups()
 		for _, k := range late {
@@ -257,7 +257,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	return queue
 }
 
-// findUnusedAxes finds the axes that are there for hopeless pods alone.
+// findUnusedAxes finds the axes that only unplaceable pods request.
 func (sv *solver) findUnusedAxes() (out bitset) {
 	if !slices.ContainsFunc(sv.allClasses, (*class).unplaceable) {
 		return nil
@@ -272,10 +272,10 @@ func (sv *solver) findUnusedAxes() (out bitset) {
 	return out
 }
 
-// hopeless tells whether the class's pods have no place whatever becomes of others.
+// unplaceable reports whether no plan can schedule the class's pods, whatever happens to other pods.
 func (c *class) unplaceable() bool { return c.oversized || c.contradictory }
 
-// begin sets out to place the pods of the queue, which it returns without those that cannot be considered.
+// startRun resets the state of classes for the queue, which it returns without the pods that cannot be considered.
 func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 	sv.generation++
 	sv.run++
@@ -308,7 +308,7 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 	return sv.reservedFirst(out)
 }
 
-// splitUnplaceable takes pods out of the queue for which there is no use in looking for a place. Others are planned as if these were not there.
+// splitUnplaceable takes unplaceable pods out of the queue. The others are planned as if these did not exist.
 func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queuedPod) {
 	for _, q := range queue {
 		if q.class.unplaceable() {
@@ -322,13 +322,13 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.class.unplaceable() }), hopeless
 }
 
-// oversized tells whether nothing that is there or could be launched has room for so much, were it empty or as it is.
+// oversized reports whether no existing node, as it is, and no instance type, when empty, has room for the requests.
 func (sv *solver) oversized(requests vec) bool {
 	return len(sv.templates) > 0 && !slices.ContainsFunc(sv.templates, func(t *template) bool { return t.holds(requests) }) &&
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.fits(n.free) })
 }
 
-// connect finds the groups that count pods of the kind or keep them out.
+// linkGroups finds the topology groups that count pods of the class or keep them out.
 func (sv *solver) linkGroups(k *constraintClass) {
 	var found []int
 	sv.selectors.find(k.pod.Labels, func(i int) bool {
@@ -348,19 +348,20 @@ func (sv *solver) linkGroups(k *constraintClass) {
 	}
 }
 
-// indexGroups prepares to find the groups that count a pod.
+// indexGroups builds the index that finds the groups that count a pod.
 func (sv *solver) indexGroups() {
 	sv.selectors = selectorIndex{}
 	for i, g := range sv.groups {
 		if len(g.parts) > 0 || g.claim != "" {
-			sv.selectors.any = append(sv.selectors.any, i) // which has a lookup of its own
+			sv.selectors.any = append(sv.selectors.any, i) // such groups have their own index
 			continue
 		}
 		sv.selectors.add(i, g.selector)
 	}
 }
 
-// read works out what all pods of the kind need of labels, volumes and devices, or says why they cannot be considered.
+// readConstraints parses what all pods of the class require of labels, volumes and devices, or returns why they cannot
+// be considered.
 func (sv *solver) readConstraints(k *constraintClass) []Reason {
 	if why := tooMany(k.pod); why.Code != "" {
 		return []Reason{why}
@@ -387,7 +388,7 @@ func (sv *solver) readConstraints(k *constraintClass) []Reason {
 	return nil
 }
 
-// contradictory tells whether nothing can be what the pod asks for together with any of the places where its volumes can be used.
+// contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.
 func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
 	terms := node.Required
 	if len(terms) == 0 {
@@ -404,8 +405,8 @@ func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
 	return true
 }
 
-// compileConstraints finds the groups of all pods of the kind, and their shapes. Of pods that are not considered, only those on nodes keep
-// others away.
+// compileConstraints finds the groups of the class and compiles its relaxation levels. Of pods that are not considered,
+// only running ones keep others away.
 func (sv *solver) compileConstraints(k *constraintClass) {
 	if len(k.invalid) > 0 && (!k.running || tooMany(k.pod).Code != "") {
 		return

@@ -15,34 +15,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Bounds of what one pod can ask for. An object of the API server holds some 10,000 terms; each of them costs time for every pod
-// that is planned beside it, so that without bounds one pod holds up all others. Pods that people write have a few terms.
+// Bounds on what one pod can require and prefer. An API object holds some 10,000 terms, and each costs time for every
+// pod that is planned with it. Without bounds one pod delays all others. Pods that people write have a few terms, so
+// the bounds are several times that, and the tests with 10,000 terms stay within a normal planning pass.
 const (
 	// MaxSoftTerms is how many preferences of each sort (preferred node affinity, preferred pod affinity, preferred pod
-	// anti-affinity, spreads with ScheduleAnyway) are given up one by one. The pod's other terms, its lightest, are one preference:
-	// they are respected together, or given up together before any other.
+	// anti-affinity, spreads with ScheduleAnyway) are dropped one by one. The rest, the lightest ones, are a single
+	// preference: they are respected together, or dropped together before all others.
 	MaxSoftTerms = 32
-	// MaxRequiredTerms is how many required pod affinity terms, and how many spreads with DoNotSchedule, a pod can have; a pod that has
-	// more is not planned. Terms of required anti-affinity beyond it are joined by topology key, which means the same.
+	// MaxRequiredTerms bounds the required pod affinity terms, and the spreads with DoNotSchedule, of a pod; a pod with
+	// more is not planned. Required anti-affinity terms beyond it are joined per topology key, which is equivalent.
 	MaxRequiredTerms = 64
-	// MaxAlternatives is how many terms of required node affinity are considered, the first ones: a node needs to match only one.
+	// MaxAlternatives is how many terms of required node affinity are considered, the first ones: a node needs to match
+	// only one.
 	MaxAlternatives = 64
-	// fewTerms is how many terms, tolerations or ports of a pod are nothing special. Pods with more are planned after all others.
+	// fewTerms is the number of terms, tolerations or ports up to which a pod is ordinary. Pods with more come last in
+	// the queue.
 	fewTerms = 16
-	// maxManyTermGroups is how many topology groups all pods together can have that have more than fewTerms each.
+	// maxManyTermGroups bounds the topology groups of all pods together that have more than fewTerms terms each.
 	maxManyTermGroups = 1024
 )
 
 // terms are the topology constraints of a pod, as groups.
 type terms struct {
 	spread            []*group // with DoNotSchedule and, unless preferences are ignored, ScheduleAnyway
-	soft              []bool   // those of spread that are soft
+	soft              []bool   // soft marks those of spread with ScheduleAnyway.
 	affinity, anti    []*group // preferred, heaviest first
 	hard              []*group // required affinity, then required anti-affinity
-	joinedPreferences []*group // preferences that are given up together
+	joinedPreferences []*group // preferences that are dropped together
 }
 
-// tooMany says why a pod's required terms are not planned; the zero Reason if they are.
+// tooMany is the reason why a pod has too many required terms to plan; the zero Reason if it has not.
 func tooMany(pod *corev1.Pod) Reason {
 	hard := hardSpreads(pod)
 	no := func(n int, what string) Reason {
@@ -80,7 +83,7 @@ func requiredAffinity(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return nil
 }
 
-// terms finds the groups of the pod's topology constraints.
+// terms returns the groups of the pod's topology constraints.
 func (sv *solver) terms(pod *corev1.Pod, node requirement.Pod, respect bool) terms {
 	var t terms
 	var soft []*corev1.TopologySpreadConstraint
@@ -120,7 +123,7 @@ func (sv *solver) terms(pod *corev1.Pod, node requirement.Pod, respect bool) ter
 	return t
 }
 
-// softTerms are the groups of the heaviest terms; those of the others go to rest.
+// softTerms are the groups of the heaviest terms; those of the others are appended to rest.
 func (sv *solver) softTerms(typ groupType, pod *corev1.Pod, list []corev1.WeightedPodAffinityTerm, rest *[]*group) []*group {
 	list = heaviestFirst(list)
 	var out []*group
@@ -138,7 +141,8 @@ func (sv *solver) softTerms(typ groupType, pod *corev1.Pod, list []corev1.Weight
 	return out
 }
 
-// apartGroups are the groups of the pod's required anti-affinity, seen from itself or, inverse, from those that it keeps out.
+// apartGroups are the groups of the pod's required anti-affinity: antiAffinity for the pod itself, inverse for the pods
+// that it keeps out.
 func (sv *solver) apartGroups(typ groupType, pod *corev1.Pod) []*group {
 	list := requiredAnti(pod)
 	if len(list) > MaxRequiredTerms {
@@ -155,8 +159,9 @@ func (sv *solver) apartGroups(typ groupType, pod *corev1.Pod) []*group {
 	return out
 }
 
-// joinedGroups makes one group of all terms with a topology key: it counts the pods that any of them selects. Keeping away from
-// these is the same as keeping away from each; being near to any of them is the best that one preference can say.
+// joinedGroups makes one group per topology key, which counts the pods that any of the terms selects. Keeping away from
+// those is equivalent to keeping away from each. Being near any of them is the best that one joined preference can
+// express.
 func (sv *solver) joinedGroups(typ groupType, pod *corev1.Pod, list []*corev1.PodAffinityTerm) []*group {
 	byKey := map[string][]*group{}
 	for _, term := range list {
@@ -181,16 +186,16 @@ func (sv *solver) joinedGroups(typ groupType, pod *corev1.Pod, list []*corev1.Po
 	return out
 }
 
-// anyPartSelects tells whether any part of a joined group selects the pod.
+// anyPartSelects reports whether any part of a joined group selects the pod.
 func (g *group) anyPartSelects(pod *corev1.Pod) bool {
 	return g.lookup.find(pod.Labels, func(i int) bool { return g.parts[i].selects(pod) })
 }
 
-// lookup finds the selectors, by number, that may match given labels, without a look at all others.
+// selectorIndex finds the selectors, by number, that may match given labels, without evaluating all of them.
 type selectorIndex struct {
-	byValue map[string]map[string][]int // those that need one of some values of a label
-	byKey   map[string][]int            // those that need a label
-	any     []int                       // the others
+	byValue map[string]map[string][]int // selectors that need one of some values of a label
+	byKey   map[string][]int            // selectors that need a label
+	any     []int                       // all others
 }
 
 func (l *selectorIndex) add(i int, s labels.Selector) {
@@ -234,7 +239,7 @@ func (l *selectorIndex) find(set map[string]string, is func(i int) bool) bool {
 	return slices.ContainsFunc(l.any, is)
 }
 
-// tolerations are those of the pod. Of many, one for each taint that there is.
+// tolerations are those of the pod. If there are many, it is one for each taint in the cluster.
 func (sv *solver) tolerations(pod *corev1.Pod) []corev1.Toleration {
 	all := pod.Spec.Tolerations
 	if len(all) <= fewTolerations {
@@ -257,10 +262,10 @@ func (sv *solver) tolerations(pod *corev1.Pod) []corev1.Toleration {
 	return out
 }
 
-// fewTolerations is how many tolerations are taken as they are.
+// fewTolerations is how many tolerations are used as they are.
 const fewTolerations = 64
 
-// taints are all that nodes or pools have.
+// taints are all taints of nodes and pools.
 func (sv *solver) taints() []corev1.Taint {
 	if sv.allTaints == nil {
 		seen := map[corev1.Taint]bool{}
@@ -283,7 +288,8 @@ func (sv *solver) taints() []corev1.Taint {
 	return sv.allTaints
 }
 
-// intricate tells whether the pods have so many terms that they are planned after all others, within a bound of their own.
+// hasManyTerms reports whether the pods have so many terms that they come last in the queue, with a step budget of
+// their own.
 func (k *constraintClass) hasManyTerms() bool {
 	spec := &k.pod.Spec
 	n := max(len(spec.TopologySpreadConstraints), len(requiredAnti(k.pod)), len(requiredAffinity(k.pod)), len(k.node.Required), len(k.node.Preferred))
@@ -302,13 +308,13 @@ func (k *constraintClass) hasManyTerms() bool {
 	return n > fewTerms || large > fewTolerations
 }
 
-// looked is how many labels are compared in a step.
+// labelsPerStep is how many label comparisons count as one step.
 const labelsPerStep = 16
 
-// size is how many steps it takes to compare the labels of a node with what the shape requires.
+// labelSteps is how many steps it takes to compare the labels of a node with the requirements of the level.
 func (level *relaxationLevel) labelSteps() int { return level.full.Len() / labelsPerStep }
 
-// whom names the pods that the group selects.
+// selectorText describes the pods that the group selects.
 func (g *group) selectorText() string {
 	switch {
 	case g.claim != "":

@@ -9,35 +9,36 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Problem is a snapshot brought into the form that placement works on, of which many questions can be asked: what would be
-// planned if these nodes were gone? The snapshot is compiled once. A question copies what it changes when it first
-// changes it, and puts the original back in the end, so it costs in proportion to the pods that it moves.
+// Problem is a snapshot compiled for simulations: what would the plan be if these nodes were gone? A simulation copies
+// what it changes on the first change and restores it at the end, so it costs in proportion to the pods that it moves.
 //
-// The snapshot must not change while the Problem is in use, nor may two questions be asked at once.
+// The snapshot must not change while the Problem is in use. Simulations must not run concurrently.
 type Problem struct {
 	sv        *solver
-	nodes     []*node // as in the snapshot
+	nodes     []*node // in the order of the snapshot
 	pending   []*queuedPod
 	boundPods map[*corev1.Pod]*queuedPod
-	// anchors tell, for groups of which some domain exists only by its nodes, how many nodes are in each such domain.
+	// domainNodes counts, for groups with domains that only existing nodes provide, the nodes in each of these domains.
 	domainNodes map[*group]map[string]int
 	removed     []*node
-	// reshaped are groups whose domains have changed with the nodes that are gone, as they were.
+	// changedDomains are groups that lost domains with the removed nodes, as they were before.
 	changedDomains []groupDomains
-	// held are plans that are taken to be carried out, guests the pods that they put on nodes; waiting finds those that were pending.
+	// applied are the plans applied so far, addedPods the pods that they put on nodes; pendingPods finds pods that were
+	// pending.
 	applied     []appliedPlan
 	addedPods   map[*node][]*queuedPod
 	pendingPods map[*corev1.Pod]*queuedPod
 	byName      map[nodeID]*node
-	targetBuf   []*node // memory of destinations
+	targetBuf   []*node // buffer of destinations
 }
 
+// groupDomains are the domains of a group before nodes were removed.
 type groupDomains struct {
 	g                *group
 	universe, usable []string
 }
 
-// Compile prepares a snapshot for questions.
+// Compile prepares a snapshot for simulations.
 func Compile(s *snapshot.Snapshot) *Problem {
 	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), boundPods: map[*corev1.Pod]*queuedPod{}, pendingPods: map[*corev1.Pod]*queuedPod{}, domainNodes: map[*group]map[string]int{}}
 	var bound []*corev1.Pod
@@ -65,7 +66,7 @@ func Compile(s *snapshot.Snapshot) *Problem {
 	return p
 }
 
-// anchor counts the nodes without which the group would lack a domain.
+// countDomainNodes counts the nodes without which the group would lack a domain.
 func (p *Problem) countDomainNodes(g *group) {
 	sold := p.sv.launchableDomains(g)
 	for _, n := range p.nodes {
@@ -78,13 +79,13 @@ func (p *Problem) countDomainNodes(g *group) {
 	}
 }
 
-// WhatIf is the plan for the snapshot without the nodes, which are indices into its Nodes, and with those of their pods
-// pending that are given. Limits count the nodes as if they were still there, as they are until others have taken over.
+// WhatIf is the plan for the snapshot without the nodes, given as indices into its Nodes, and with the given pods of
+// theirs pending. Limits count the nodes as if they still existed, since they do until their replacements are ready.
 func (p *Problem) WhatIf(gone []int, pods []*corev1.Pod, budget Budget) Plan {
 	return p.Ask(Question{Gone: gone, Pods: pods, Budget: budget})
 }
 
-// remove takes a node and its pods out of all that counts them.
+// remove takes a node and its pods out of all counts.
 func (p *Problem) remove(n *node) {
 	if n.removed {
 		return
@@ -107,7 +108,7 @@ func (p *Problem) remove(n *node) {
 	}
 }
 
-// count adds what the pods on a node count for in their groups, by times as much.
+// count adds the pods on a node to the counts of their groups, times by.
 func (p *Problem) count(n *node, by int) {
 	add := func(g *group, pod *corev1.Pod) {
 		if d, ok := n.domain(g.key); ok {
@@ -145,7 +146,7 @@ func (p *Problem) count(n *node, by int) {
 	}
 }
 
-// restore brings back what is gone.
+// restoreRemoved brings removed nodes back.
 func (p *Problem) restoreRemoved() {
 	for _, r := range slices.Backward(p.changedDomains) {
 		r.g.universe, r.g.usable = r.universe, r.usable
@@ -164,7 +165,7 @@ func (p *Problem) restoreRemoved() {
 	p.removed, p.changedDomains = p.removed[:0], p.changedDomains[:0]
 }
 
-// nodeState is what placing pods changes about a node.
+// nodeState is what scheduling pods changes about a node.
 type nodeState struct {
 	free     vec
 	ports    []hostPort
@@ -172,7 +173,7 @@ type nodeState struct {
 	inUse    map[string]int32
 }
 
-// touch keeps what a node is like before the first change.
+// touch saves the state of a node before the first change.
 func (sv *solver) touch(n *node) {
 	if n.touched {
 		return
@@ -183,7 +184,7 @@ func (sv *solver) touch(n *node) {
 	sv.touchedNodes = append(sv.touchedNodes, n)
 }
 
-// touchVolumes gives a node volumes of its own to change.
+// touchVolumes gives a node its own copy of volume counts to change.
 func (sv *solver) touchVolumes(n *node) {
 	if !n.ownVolumes {
 		n.ownVolumes = true
@@ -191,7 +192,7 @@ func (sv *solver) touchVolumes(n *node) {
 	}
 }
 
-// touchGroup gives a group counts of its own to change.
+// touchGroup gives a group its own copy of counts to change.
 func (sv *solver) touchGroup(g *group) {
 	if !g.touched {
 		g.touched = true
@@ -201,7 +202,7 @@ func (sv *solver) touchGroup(g *group) {
 	}
 }
 
-// rewind puts back all that a run has changed.
+// undoRun restores everything that a run has changed.
 func (sv *solver) undoRun() {
 	for _, n := range sv.touchedNodes {
 		n.free, n.ports, n.attached, n.inUse = n.before.free, n.before.ports, n.before.attached, n.before.inUse
@@ -218,5 +219,5 @@ func (sv *solver) undoRun() {
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
 	sv.devices = nil
-	sv.explainer = nil // it remembers answers
+	sv.explainer = nil // it caches findings of the run
 }

@@ -13,109 +13,111 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// kind is pods that differ in nothing the scheduler minds but the amounts that they request.
+// constraintClass is an equivalence class of pods with equal scheduling constraints, whatever they request.
 type constraintClass struct {
 	pod   *corev1.Pod // one of them
 	node  requirement.Pod
 	ports []hostPort
-	// portsByNumber are the ports by number, where there are many.
+	// portsByNumber indexes the ports where there are many.
 	portsByNumber map[int32][]hostPort
-	// tolerations are the pod's, as far as they make a difference.
+	// tolerations are the pod's, as far as any taint needs them.
 	tolerations []corev1.Toleration
-	// complex pods have so many terms that what planning them costs is bounded: see kind.intricate.
+	// manyTerms is true for pods with so many terms that planning them is bounded: see hasManyTerms.
 	manyTerms bool
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
 	volumes []internedSet
 	// devices are the resource claims; none while devices are not planned.
 	devices []snapshot.DeviceClaim
-	// exclusive are the claims that no other pod can use at the same time.
+	// exclusive are the volume claims that no other pod can use at the same time.
 	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
-	// shapes are what the pods want, with one preference less in each; the first that can be met counts.
+	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*relaxationLevel
-	// client is who buys for the pods: see market.
+	// demand is the pods' demand class in the LP.
 	demand *demandClass
-	// heaviest are the candidates in the heaviest pool that takes the pods.
+	// heaviestPool are the candidates in the heaviest pool that takes the pods.
 	heaviestPool *candidates
-	// appraised is the last run that found out both.
+	// pricedRun is the last run that computed both.
 	pricedRun int
-	// refused says why the pods cannot be considered at all.
+	// invalid are the reasons why the pods cannot be considered at all.
 	invalid []Reason
-	// contradictory tells that nothing can be all that the pods ask for.
+	// contradictory is true when no node can meet all requirements of the pods.
 	contradictory  bool
 	read, compiled bool
-	// runs tells that some of the pods are on nodes, or promised to some, where they keep others away.
+	// running is true when some of the pods are on nodes or nominated, where they keep others away.
 	running bool
 
-	// matches are the groups that count the pods, declares the inverse ones they own, blockedBy the
-	// inverse ones that keep them out.
+	// matches are the groups that count the pods, declares the inverse groups of their own anti-affinity, blockedBy the
+	// inverse groups that keep them out.
 	matches, declares, blockedBy []*group
 }
 
-// class is a set of pods that the scheduler cannot tell apart.
+// class is an equivalence class of pods: equal constraints and equal requests.
 type class struct {
 	*constraintClass
 	packingClass *packingClass
 	resourceList corev1.ResourceList
 	requests     vec
-	shared       []attachment // volumes that other pods use, too, and that count against limits
+	shared       []attachment // volumes with attach limits that other pods use too
 	amounts      vec64        // requests as floating-point numbers
-	count        int          // still to be placed
-	members      int          // of it, in the snapshot
-	// pods in the order of the queue; those before next have been placed.
+	count        int          // pods left
+	members      int          // pods in the snapshot
+	// pods in queue order; those before nextPod are scheduled.
 	pods    []*queuedPod
 	nextPod int
-	// tries are what is known of placing pods of the class, by shape.
+	// attempts are the attempt caches, by relaxation level.
 	attempts []attemptCache
-	// weight is what a pod is worth, in $/h, to what is left of the queue; bound, to all of it.
+	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
+	// bound, in $/h.
 	value, boundValue float64
-	bucket            int // of the market; -1 if nobody sells what it needs
-	// oversized tells that one pod is larger than any room, on nodes that exist or of types that could be launched.
+	bucket            int // in the LP; -1 if no offering holds it
+	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
-	// lacking are resources that the pods request and that nothing has, where these are not planned as axes.
+	// unknownResources are requested resources that nothing has, if these have no axis.
 	unknownResources []corev1.ResourceName
-	// waits tells that the pods buy nodes last: see market.dearer.
+	// deferred classes launch nodes last: see pricierInHeaviestPool.
 	deferred bool
-	norm     float64 // how large a pod is, as the market counts
-	// run is the last run that has pods of the class; joined is how many of them are on nodes that exist.
+	norm     float64 // size of a pod in the LP
+	// run is the last run with pods of the class; onExisting is how many of them are on existing nodes.
 	run, onExisting int
-	// failedAt is the solver's generation in which placing a pod of the class failed last.
+	// failedAt is the solver's generation of the last failed attempt.
 	failedAt int
 }
 
-// shape is what a pod asks of a node at one step of giving up preferences.
+// relaxationLevel is what a pod requires of a node after some of its preferences have been dropped.
 type relaxationLevel struct {
-	// strict is what the pod insists on, full has its heaviest preference besides.
+	// strict is required; full adds the heaviest preference that is left.
 	strict, full                 requirement.Set
-	internedStrict, internedFull internedSet // on strict, for full
+	internedStrict, internedFull internedSet // of strict and of full
 	tolerations                  []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
 	blocked bitset
-	// groups are the topology constraints that the shape respects.
+	// groups are the topology constraints at this level.
 	groups []*group
-	// views are the groups as the pods see them; made when first asked for.
+	// views are the groups from the perspective of the pods; made on first use.
 	views []view
 }
 
-// try is what is known of placing pods of one class in one shape, whatever else happens in this Solve.
+// attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
+//
+// Invariant: a node or bin that is not listed can never again take a pod of the class.
 type attemptCache struct {
-	// nodes and bins are those that may still take a pod, in their order. Of bins, those from seenBins on are
-	// not looked at yet.
+	// nodes and bins are those that may still take a pod, in order. Bins from seenBins on have not been checked yet.
 	nodes       []*node
 	nodesListed bool
 	bins        []*bin
 	seenBins    int
-	closedBins  bitset // take none, even when pressed
+	closedBins  bitset // take no pod, even above the ceiling
 	noNewBin    bool   // no template makes a node for it
 }
 
-// wants is what a pod still asks for while it is being relaxed.
+// relaxationState is what a pod still requires and prefers while it is being relaxed.
 type relaxationState struct {
 	required  []requirement.Set
 	preferred []requirement.Set
 	terms
-	// soft tells that taints of effect PreferNoSchedule are tolerated.
+	// toleratesSoftTaints is true when taints with effect PreferNoSchedule are tolerated.
 	toleratesSoftTaints bool
 }
 
@@ -133,8 +135,8 @@ func heaviestFirst(terms []corev1.WeightedPodAffinityTerm) []corev1.WeightedPodA
 	return out
 }
 
-// relax gives up one thing, the one that is missed least, and returns false when nothing is left to give up.
-// What is hard stays, but for the choice between alternatives of required node affinity.
+// relax drops the least important preference, and returns false when none is left. Requirements stay, but for the
+// choice between alternatives of required node affinity.
 func (w relaxationState) relax(softTaints bool) (relaxationState, bool) {
 	switch {
 	case len(w.joinedPreferences) > 0:
@@ -164,8 +166,9 @@ func (w relaxationState) relax(softTaints bool) (relaxationState, bool) {
 	return w, true
 }
 
-// compileLevels works out the kind's shapes, or says why its pods are too much to plan. Kinds of many terms share a bound on how
-// many groups they add: beyond it their preferences do not count, and those that require so much are not planned.
+// compileLevels compiles the relaxation levels, or returns why the pods are too complex to plan. Classes with many
+// terms share a bound on the groups that they add. Beyond it their preferences do not count, and pods that require so
+// much are not planned.
 func (sv *solver) compileLevels(k *constraintClass) []Reason {
 	before, intricate := len(sv.groups), k.hasManyTerms()
 	if intricate && sv.manyTermGroups >= maxManyTermGroups {
@@ -185,7 +188,7 @@ func (sv *solver) compileLevels(k *constraintClass) []Reason {
 	return nil
 }
 
-// shapes compiles what the pods want and each step of giving it up.
+// levels compiles what the pods prefer and each step of dropping it.
 func (sv *solver) levels(k *constraintClass, respect bool) []*relaxationLevel {
 	var out []*relaxationLevel
 	w, more := sv.initialState(k, respect), true
@@ -197,8 +200,8 @@ func (sv *solver) levels(k *constraintClass, respect bool) []*relaxationLevel {
 	if len(out)-steps == len(k.node.Required) {
 		return out
 	}
-	// The alternatives of required node affinity went first, with all preferences still standing: once these are gone,
-	// each is tried again, in its order.
+	// The alternatives of required node affinity were dropped first, with all preferences in place. Once the
+	// preferences are gone, each alternative is tried again, in order.
 	last := len(out) - 1
 	again := make([]*relaxationLevel, 0, len(k.node.Required))
 	for i := 0; i < len(k.node.Required)-1; i++ {
@@ -241,7 +244,7 @@ func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return nil
 }
 
-// validate returns what in the pod's spec keeps it from being considered at all.
+// validate parses the node selection of the pod, or returns why the pod cannot be considered.
 func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
 	node, err := sv.s.Labels.FromPod(&pod.Spec)
 	if err != nil {
@@ -288,7 +291,8 @@ func (sv *solver) invalidRequirement(r requirement.Requirement) string {
 	return ""
 }
 
-// queueOrder puts big pods first, so that small ones fill what they leave; then the oldest.
+// queueOrder puts large pods first, so that small ones fill what they leave, then the oldest. This is the order of
+// first fit decreasing; it is total, so plans do not depend on the order of the snapshot.
 func queueOrder(a, b *queuedPod) int {
 	if a.cpu != b.cpu {
 		return cmp.Compare(b.cpu, a.cpu)
@@ -305,7 +309,7 @@ func queueOrder(a, b *queuedPod) int {
 	return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
-// queued is a pod waiting for a place.
+// queuedPod is a pod in the queue.
 type queuedPod struct {
 	pod         *corev1.Pod
 	class       *class

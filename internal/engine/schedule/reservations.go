@@ -13,28 +13,29 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// seats are what is left of capacity reservations. A bin that means to be launched into one takes a seat in it, and gives it
-// back when it becomes something else, so that no plan counts on more instances than a reservation has.
+// reservationSlots counts what is left of capacity reservations. A bin that is to be launched into a reservation takes
+// one of its slots, and returns it when the bin becomes something else. So no plan uses more instances than a
+// reservation has.
 //
-// A seat is known by the number of its reservation, from 1 on; 0 is none, which is what most nodes have.
+// Reservations have numbers from 1 on; 0 is no reservation, as for most nodes.
 type reservationSlots struct {
 	number    map[string]int
 	ids       []string // by number - 1
 	available []int    // never negative
-	total     []int    // for the plan to use
+	total     []int    // what the plan can use
 }
 
-// reserved is an offering of a type that takes a seat.
+// reservedOffering is an offering of a type in a reservation.
 type reservedOffering struct {
 	reservation int
 	offering    *catalog.Offering
 }
 
-// slot is a type taken from a reservation.
+// reservedType is a type in a reservation.
 type reservedType struct{ t, reservation int }
 
-// stock tells a type's offerings in reservations from those that anybody can buy. What a reservation has is the least that
-// any offering of it says, whatever pool it is in.
+// splitOfferings separates a type's offerings in reservations from the others. A reservation has the least that any of
+// its offerings states, whatever pool it is in.
 func (s *reservationSlots) splitOfferings(ti *typeInfo) {
 	ti.unreserved = ti.InstanceType
 	if !slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return o.ReservationID != "" }) {
@@ -67,8 +68,8 @@ func (s *reservationSlots) add(o *catalog.Offering) int {
 	return n
 }
 
-// markReserved takes the seats of claims that have no instance yet: whichever of its reservations a claim is launched into, it
-// must be there. What is left then is what the plan can use.
+// markReserved takes the slots of in-flight claims without an instance: each claim needs a slot in every reservation
+// that it may be launched into. What is left is what the plan can use.
 func (s *reservationSlots) markReserved(nodes []snapshot.Node, key string) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -89,8 +90,8 @@ func (s *reservationSlots) markReserved(nodes []snapshot.Node, key string) {
 	s.total = slices.Clone(s.available)
 }
 
-// reservedFirst puts the pods for which only reservations would do in front, those first that have the fewest to choose
-// from: others can be bought machines, and would leave them nothing.
+// reservedFirst puts pods first that fit only into reservations, and of those the ones with the fewest reservations to
+// choose from. Other pods can get any instance, and would leave them nothing.
 func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 	if len(sv.slots.ids) == 0 {
 		return queue
@@ -104,8 +105,7 @@ func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 	return queue
 }
 
-// reservationChoices is in how many reservations the pods could be, if new nodes that are not in any do not suit them; else more
-// than there are.
+// reservationChoices is how many reservations the pods fit into, if they fit on no other new node; else math.MaxInt.
 func (sv *solver) reservationChoices(c *class) int {
 	var reservations bitset
 	n := 0
@@ -127,12 +127,12 @@ func (sv *solver) reservationChoices(c *class) int {
 	return n
 }
 
-// free tells whether the bin has or could have the seat.
+// isAvailable reports whether the bin has or could have a slot in the reservation.
 func (s *reservationSlots) isAvailable(b *bin, reservation int) bool {
 	return reservation == 0 || reservation == b.reservation || s.available[reservation-1] > 0
 }
 
-// sit gives the bin a seat in place of its own.
+// reserve gives the bin a slot in place of the one that it has.
 func (s *reservationSlots) reserve(b *bin, reservation int) {
 	if reservation == b.reservation {
 		return
@@ -146,13 +146,13 @@ func (s *reservationSlots) reserve(b *bin, reservation int) {
 	b.reservation = reservation
 }
 
-// may tells whether a bin may become the candidate as far as reservations go. It leaves one, which is paid for, only for
-// a pod that has no other place.
+// reservationAllows reports whether the bin may become the candidate, as far as reservations are concerned. A bin
+// leaves its reservation, which is paid for, only for a pod that fits nowhere else.
 func (sv *solver) reservationAllows(b *bin, cand candidate, u ceilingMode) bool {
 	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u == ceilingIgnored)
 }
 
-// addReserved lists the type's offerings in reservations that the requirements admit, the cheapest of each reservation.
+// addReserved lists the type's offerings in reservations that the requirements admit, the cheapest per reservation.
 func (sv *solver) addReserved(c *candidates, i int, ti *typeInfo) {
 	at := len(c.list)
 	for _, r := range ti.reserved {
@@ -173,7 +173,7 @@ func (sv *solver) addReserved(c *candidates, i int, ti *typeInfo) {
 	}
 }
 
-// priceOf is what the candidate costs under these requirements; +Inf if they do not admit it.
+// priceOf is the price of the candidate under these requirements; +Inf if they do not admit it.
 func (c *candidates) priceOf(cand candidate) float64 {
 	if cand.reservation == 0 {
 		return c.price[cand.t]
@@ -188,7 +188,7 @@ func (c *candidates) reservedPrice(cand candidate) float64 {
 	return math.Inf(1)
 }
 
-// lowest is the lowest price of the candidates that the bin could have; +Inf if there is none.
+// lowest is the lowest price of the candidates available to the bin; +Inf if there is none.
 func (sv *solver) lowest(b *bin, c *candidates) float64 {
 	for _, cand := range c.list {
 		if sv.slots.isAvailable(b, cand.reservation) {
@@ -198,8 +198,8 @@ func (sv *solver) lowest(b *bin, c *candidates) float64 {
 	return math.Inf(1)
 }
 
-// seated lists what a bin in a reservation can be launched as: the types of its own reservation, and of all others in which
-// a seat is left that nobody wants, lest the launch fails for want of one. It takes those seats; see unseat.
+// reservationTypes lists what a bin in a reservation can be launched as: the types of its own reservation and of all
+// others with a slot left, so that the launch has alternatives. It takes those slots; see releaseUnusedSlots.
 func (sv *solver) reservationTypes(b *bin, blocked []bool) []candidate {
 	var types []candidate
 	for n := range sv.slots.ids {
@@ -217,8 +217,8 @@ func (sv *solver) reservationTypes(b *bin, blocked []bool) []candidate {
 	return types
 }
 
-// unseat gives back the seats that none of the types left to the launch is in. It returns the types, each once, and the
-// reservations that are held.
+// releaseUnusedSlots returns the slots of reservations that no type of the launch is in. Its results are the types,
+// each once, and the reservations that the launch keeps.
 func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []candidate, reserved []string) {
 	if b.reservation == 0 {
 		return kept, nil
@@ -245,7 +245,8 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []can
 	return types, reserved
 }
 
-// committed narrows a launch's requirements to the reservations that are held for it, or away from all reservations if none is.
+// restrictToReservations narrows a launch's requirements to the reservations that it keeps, or, without any, to
+// capacity outside reservations.
 func (sv *solver) restrictToReservations(l *Launch, reserved []string) requirement.Set {
 	if len(reserved) > 0 {
 		reqs := l.Requirements.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
@@ -264,7 +265,7 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 	return l.Requirements
 }
 
-// reservedValue bounds what all reservations together can hold, in worth: pods in them cost next to nothing.
+// reservedValue bounds the value of pods that all reservations together can hold: nodes in them cost next to nothing.
 func (sv *solver) reservedValue() float64 {
 	most := make([]float64, len(sv.slots.ids))
 	for _, t := range sv.templates {

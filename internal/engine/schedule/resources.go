@@ -11,14 +11,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
-// axes are the resources that matter in one Solve, in a fixed order, so that amounts are vectors.
+// axes are the resources of one Solve, in a fixed order, so that amounts are vectors.
 type axes struct {
 	names []corev1.ResourceName
 	index map[corev1.ResourceName]int
 }
 
-// vec is an amount per axis, as package quantity counts: thousandths of a core for cpu, units for everything else. None is negative
-// but in what is left of a room or a limit, and sums stop at quantity.Most. What fits into a room can be added up as it is.
+// vec is an amount per axis in the units of package quantity: millicores for cpu, whole units for everything else.
+// Amounts are not negative, except what is left of a room or a limit. Sums saturate at the largest number. Amounts that
+// fit into a room can be added without saturation.
 type vec []int64
 
 func newAxes(lists ...corev1.ResourceList) axes {
@@ -36,19 +37,20 @@ func newAxes(lists ...corev1.ResourceList) axes {
 	return a
 }
 
-// manyAxes is how many resources are planned as they are named. Each takes time and memory for every instance type and node, and a pod can
-// name thousands.
+// manyAxes is the number of resources up to which each named resource gets an axis. Every axis costs time and memory
+// for each instance type and node, and a pod can name thousands. Real clusters have about ten, so 64 leaves ordinary
+// snapshots as they are.
 const manyAxes = 64
 
-// boundedAxes are the axes of what the lists request. Of many, those that no node and no instance type has are left out, and so
-// are classes of pods that request some of these: nothing holds them.
+// boundedAxes are the axes of what the lists request. Of more than manyAxes, it drops resources that no node and no
+// instance type has, and marks classes that request some of these: nothing holds them.
 func (sv *solver) boundedAxes(lists []corev1.ResourceList) axes {
 	all := newAxes(lists...)
 	if len(all.names) <= manyAxes {
 		return all
 	}
 	had := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
-	maps.Copy(had, lists[len(lists)-1]) // the drivers with limits, which are no resources of nodes
+	maps.Copy(had, lists[len(lists)-1]) // CSI drivers with limits; nodes do not list them as resources
 	for i := range sv.s.Nodes {
 		maps.Copy(had, sv.s.Nodes[i].Allocatable)
 	}
@@ -57,7 +59,7 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) axes {
 			maps.Copy(had, it.Allocatable)
 		}
 	}
-	for _, d := range sv.daemons { // of what nothing has, one resource closes nodes to a DaemonSet as well as all of them
+	for _, d := range sv.daemons { // one missing resource excludes a DaemonSet as well as many do
 		for _, name := range slices.Sorted(maps.Keys(d.requests)) {
 			if q := d.requests[name]; !q.IsZero() && isZero(had, name) {
 				had[name] = q
@@ -84,14 +86,14 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) axes {
 	return newAxes(names)
 }
 
-// vec reads the amounts of l; what it does not mention is zero, what is no axis is dropped.
+// vec reads the amounts of l. Resources that l lacks are zero; resources without an axis are dropped.
 func (a axes) vec(l corev1.ResourceList) vec {
 	v := make(vec, len(a.names))
 	a.read(l, v)
 	return v
 }
 
-// read is vec into a v of zeros.
+// read is vec into a zeroed v.
 func (a axes) read(l corev1.ResourceList, v vec) {
 	for name, q := range l {
 		if i, ok := a.index[name]; ok {
@@ -116,7 +118,7 @@ func (v vec) minus(o vec) vec {
 	return out
 }
 
-// fits tells whether v can be had out of room. A room that is overdrawn on any axis has nothing to give.
+// fits reports whether a room holds v. A room that is overdrawn on any axis holds nothing.
 func (v vec) fits(room vec) bool {
 	for i, x := range v {
 		if room[i] < 0 || x > room[i] {
@@ -126,7 +128,10 @@ func (v vec) fits(room vec) bool {
 	return true
 }
 
-// fitsBeside is fits for v on top of used, where room has nothing negative unless nothing fits.
+// fitsBeside is fits for v on top of used.
+//
+// Invariant: used fits in room wherever room is not negative, so the subtraction cannot wrap around. No allocation:
+// this is the innermost check of the search.
 func (v vec) fitsBeside(used, room vec) bool {
 	used, room = used[:len(v)], room[:len(v)]
 	for i, x := range v {
@@ -147,7 +152,7 @@ func (v vec) withinSum(a, b vec) bool {
 	return true
 }
 
-// within is fits for limits: an overdrawn limit refuses only what is counted by it.
+// within is fits for limits: an overdrawn limit refuses only resources that it counts.
 func (v vec) within(limit vec) bool {
 	for i, x := range v {
 		if x > limit[i] {
@@ -165,7 +170,7 @@ func (v vec) max(o vec) vec {
 	return out
 }
 
-// hostPort is a port of the node that a container wants for itself.
+// hostPort is a port of the node that a container reserves.
 type hostPort struct {
 	ip       string
 	port     int32
@@ -206,7 +211,7 @@ func (p hostPort) conflicts(o hostPort) bool {
 	return p.port == o.port && p.protocol == o.protocol && (p.ip == o.ip || p.anywhere() || o.anywhere())
 }
 
-// manyPorts is from how many ports a kind's are found by number.
+// manyPorts is the number of host ports from which conflicts are found by port number instead of pair by pair.
 const manyPorts = 16
 
 func (k *constraintClass) setPorts(ports []hostPort) {
@@ -219,7 +224,7 @@ func (k *constraintClass) setPorts(ports []hostPort) {
 	}
 }
 
-// clashes tells whether any of the kind's ports is taken.
+// clashes reports whether any port of the class is taken.
 func (k *constraintClass) clashes(taken []hostPort) bool {
 	if k.portsByNumber == nil {
 		return portsConflict(k.ports, taken)

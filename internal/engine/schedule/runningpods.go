@@ -6,10 +6,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// manyGroups is from how many groups on running pods are found by their labels rather than one by one.
+// manyGroups is the number of groups from which running pods are found by their labels instead of one by one: building
+// the index costs as much as a few groups.
 const manyGroups = 16
 
-// running are the pods on nodes that count for topology, by their labels.
+// runningPods are the pods on nodes that count for topology, indexed by their labels.
 type runningPods struct {
 	byValue map[string]map[string][]runningPod
 	byKey   map[string][]runningPod
@@ -21,7 +22,7 @@ type runningPod struct {
 	node *node
 }
 
-// countRunningPods counts the pods that run on nodes for a new group.
+// countRunningPods counts the running pods for a new group.
 func (sv *solver) countRunningPods(g *group) {
 	sv.steps += len(sv.nodes)
 	domains := make(map[*node]string, len(sv.nodes))
@@ -66,7 +67,7 @@ func (sv *solver) countRunningPods(g *group) {
 	}
 }
 
-// runningPods are those that are not planned anew.
+// runningPods are the pods on nodes that this Solve does not schedule.
 func (sv *solver) runningPods() *runningPods {
 	if sv.podIndex == nil {
 		sv.podIndex = &runningPods{}
@@ -94,7 +95,8 @@ func (r *runningPods) index() {
 	}
 }
 
-// declared are the inverse groups of a running pod's required anti-affinity. Pods of many terms often have equals.
+// declaredGroups are the inverse groups of a running pod's required anti-affinity. They are cached for pods with many
+// terms, which often have equals.
 func (sv *solver) declaredGroups(pod *corev1.Pod) []*group {
 	list := requiredAnti(pod)
 	if len(list) <= fewTerms {

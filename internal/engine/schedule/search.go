@@ -21,72 +21,75 @@ type solver struct {
 	s                  *snapshot.Snapshot
 	budget             Budget
 	strategy           strategy
-	respectPreferences bool // soft constraints count until they stand in the way
+	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool has a taint of effect PreferNoSchedule
-	explaining         bool // refusals tell apart what placing pods need not
+	explaining         bool // refusals name the exact rule, for explanations; plain planning does not need it
 	explainer          *explainer
 
 	axes       axes
-	unusedAxes bitset // axes on which only pods ask for something that have no place whatever happens
-	cpu        int    // of axes
+	unusedAxes bitset // axes on which only unplaceable pods request something
+	cpu        int    // indexes into axes
 	memory     int
-	pending    map[types.UID]bool // pods that this Solve places
+	pending    map[types.UID]bool // pods that this Solve schedules
 	daemons    []*daemon
 	templates  []*template
 	nodes      []*node
 	bins       []*bin
-	allClasses []*class // all classes, as they came
-	classes    []*class // those that can be considered, by the first of their pods
+	allClasses []*class // all classes, in the order of the pods
+	classes    []*class // classes of this run, by their first pod in the queue
 	groups     []*group
 	groupByID  map[string]*group
-	// universes are those of groups that count all nodes, by key.
-	universes       map[string][]string
-	selectors       selectorIndex                  // finds the groups that count a pod
-	podIndex        *runningPods                   // made when first asked for
-	declarations    map[string][]*group            // of running pods that have many
-	uses            map[types.NamespacedName]int   // how many pods use each claim
-	drivers         map[string]corev1.ResourceName // axes of volumes, by CSI driver
-	allTaints       []corev1.Taint                 // made when first asked for
-	manyTermGroups  int                            // groups that kinds of many terms have added
-	stepsOfClass    map[*constraintClass]int       // steps that kinds of many terms have taken in this run
+	// universes are the domains of groups that count all nodes, by key.
+	universes      map[string][]string
+	selectors      selectorIndex                  // finds the groups that count a pod
+	podIndex       *runningPods                   // made on first use
+	declarations   map[string][]*group            // of running pods with many terms
+	uses           map[types.NamespacedName]int   // how many pods use each claim
+	drivers        map[string]corev1.ResourceName // axes of attachable volumes, by CSI driver
+	allTaints      []corev1.Taint                 // made on first use
+	manyTermGroups int                            // groups that classes with many terms have added
+	stepsOfClass   map[*constraintClass]int       // steps that classes with many terms have taken in this run
+	// interned sets of requirements
 	setIDs          map[string]int
-	absentLabels    map[string]bool // labels that some node may be asked to lack
-	absentByType    map[string]bool // labels that some type lacks: see lacked
-	keyBuf          []byte          // memory of candidates and wish
+	absentLabels    map[string]bool // labels that some pod or pool requires nodes to lack
+	absentByType    map[string]bool // labels that some type lacks: see absentOnSomeType
+	keyBuf          []byte          // buffer of candidates and internSet
 	candidatesByKey map[candidateKey]*candidates
 
 	lp             *lpRelaxation
-	candidateCount int // candidates made so far
+	candidateCount int // lists of candidates made so far
 	offerings      int // of all templates' types
 
-	// waiting are the families with pods to place; planned is what a new bin was sized for, in the order to be placed.
+	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
+	// placement.
 	waiting    []*packingClass
 	planned    []plannedPods
-	demands    []demand                  // memory of ahead
-	ranking    [len(fitTiers)][2][]int32 // memory of rank
+	demands    []demand                  // buffer of lookAhead
+	ranking    [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas     hostQuotas
 	slots      reservationSlots
-	freeBuf    vec         // memory of pack
-	fittingBuf []candidate // memory of launch
-	launchBuf  []candidate // memory of launch
+	freeBuf    vec         // buffer of pack
+	fittingBuf []candidate // buffer of launch
+	launchBuf  []candidate // buffer of launch
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
 
 	steps     int
 	abandoned bool // Budget.Stop has ended planning
-	// spent is what the bins cost as they are, which is no more than what they will cost; above most, a run is given up.
+	// cost is the price of the bins as they are, a lower bound on their final price. Above costCeiling the run is given
+	// up.
 	cost, costCeiling float64
-	// left is what the pods that have no place are worth, by the bound.
+	// valueLeft is the value of the pods that are left, by the lower bound's prices.
 	valueLeft float64
-	// conceded counts preferences given up by pods that were placed.
+	// relaxedPreferences counts preferences that were dropped for scheduled pods.
 	relaxedPreferences int
-	// generation counts placements: a pod that failed is not tried again before something has changed.
+	// generation counts placements: a pod that failed is not tried again before another pod is placed.
 	generation  int
 	rejected    []Rejection
-	invalidPods []Rejection // pods that cannot be read
+	invalidPods []Rejection // pods that cannot be parsed
 
-	// devices are what is left of them; nil if no pod asks for any.
+	// devices are the free ones; nil if no pod requests any.
 	devices snapshot.DeviceBook
 
 	run           int
@@ -95,11 +98,11 @@ type solver struct {
 	touchedGroups []*group
 }
 
-// start is what a run has found, as far as it is not kept where it is changed.
+// baseline is the state at the start of a run that later changes in place.
 type baseline struct {
 	limitLeft []vec // per template
 	slots     []int
-	free      vec64 // on nodes that exist, per axis
+	free      vec64 // on existing nodes, per axis
 	nodes     int
 }
 
@@ -111,7 +114,8 @@ func newSolver(s *snapshot.Snapshot) *solver {
 	}
 }
 
-// runStrategy makes a plan for the queue by one strategy, and puts back what it has changed; nil if it would cost more than most.
+// runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
+// than most.
 func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, most float64) *outcome {
 	defer sv.undoRun()
 	sv.budget, sv.strategy, sv.costCeiling = budget, how, most
@@ -123,7 +127,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	case budget.Plain:
 	case sv.lp == nil:
 		sv.solveRelaxation()
-	case how != firstFit: // which does not ask what pods are worth
+	case how != firstFit: // which needs no dual prices
 		sv.resolveForStrategy()
 	}
 	left = sv.placeAll(left)
@@ -140,7 +144,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless}
 }
 
-// sumFreeRoom notes what nodes that exist have left for others than those whom it is promised to.
+// sumFreeRoom sums the room that existing nodes have left after nominated pods.
 func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
@@ -156,8 +160,8 @@ func (sv *solver) sumFreeRoom() {
 	}
 }
 
-// compile brings the snapshot, with more pods than are pending in it, into the form that placement works on, in an order that
-// does not depend on the snapshot's. It returns all pods in the order of the queue.
+// compile brings the snapshot, and more pods besides the pending ones, into the form that the search works on. The
+// order does not depend on the order of the snapshot. It returns all pods in queue order.
 func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	s := sv.s
 	pods := make([]*corev1.Pod, 0, len(s.Pods)+len(more))
@@ -178,7 +182,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		}
 	}
 	queue := sv.classify(pods)
-	// A node that has handed out more than it has of these takes nothing more, whatever the pod asks for.
+	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
 	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
 	for _, c := range sv.allClasses {
 		requests = append(requests, c.resourceList)
@@ -227,8 +231,8 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	return sv.order(queue)
 }
 
-// applyNominations places pods on the claims that were bought for them. A claim that is not up yet keeps
-// its pods whatever else has changed; a node that is up keeps those that still fit.
+// applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its
+// pods whatever else has changed; a ready node keeps those that still fit.
 func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 	if !slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
 		return queue
@@ -237,7 +241,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 	for _, q := range queue {
 		byUID[q.pod.UID] = q
 	}
-	nodes := slices.Clone(sv.nodes) // those first that keep their pods whatever else is where
+	nodes := slices.Clone(sv.nodes) // claims without a ready node first: they keep their pods in any case
 	slices.SortStableFunc(nodes, func(a, b *node) int { return btoi(a.src.Initialized) - btoi(b.src.Initialized) })
 	for _, n := range nodes {
 		if n.src.Deleting || n.removed {
@@ -264,8 +268,11 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 	})
 }
 
-// placeAll goes through the queue until a whole pass places nothing, since one pod's place can be what another
-// waits for, and returns what is left. What a new bin was sized for comes before the rest of the queue.
+// placeAll goes through the queue until a whole pass places nothing, since placing one pod can make room for another
+// (pod affinity). It returns the pods that are left. The planned content of a new bin comes before the rest of the
+// queue.
+//
+// Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
 	for deferring := sv.lp != nil && sv.strategy != firstFit && len(sv.templates) > 1; ; deferring = false {
@@ -305,7 +312,7 @@ func (sv *solver) placePlanned() {
 	sv.planned = sv.planned[:0]
 }
 
-// first is the first pod of the class that has no place; nil if all have.
+// first is the first pod of the class that is not scheduled; nil if all are.
 func (c *class) first() *queuedPod {
 	for ; c.nextPod < len(c.pods); c.nextPod++ {
 		if q := c.pods[c.nextPod]; !q.placed {
@@ -315,7 +322,7 @@ func (c *class) first() *queuedPod {
 	return nil
 }
 
-// attempt finds a home for one pod, giving up its preferences one by one.
+// placePod schedules one pod, dropping its preferences one by one.
 func (sv *solver) placePod(q *queuedPod) bool {
 	c := q.class
 	if c.failedAt == sv.generation {
@@ -329,7 +336,8 @@ func (sv *solver) placePod(q *queuedPod) bool {
 	return sv.placePodFrom(q, sv.steps)
 }
 
-// placePodFrom is attempt, begun at a number of steps.
+// placePodFrom is placePod, begun at a number of steps. At each relaxation level, an existing node comes before a bin,
+// a bin before a new bin, and a new bin before exceeding the ceiling of a bin.
 func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 	c := q.class
 	for i := 0; i < len(c.levels); i++ {
@@ -420,7 +428,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	return false
 }
 
-// placeLastInBin is placeInBin for the last pod of its class, for which nothing need be remembered that is not known.
+// placeLastInBin is placeInBin for the last pod of its class, after which no record of failed bins is needed.
 func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	try := &q.class.attempts[i]
 	for _, list := range [...][]*bin{try.bins, sv.bins[try.seenBins:]} {
@@ -434,7 +442,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	return false
 }
 
-// press puts the pod where it fits at all, since no new bin can be had for it.
+// placeAboveCeiling puts the pod into any bin that holds it at any price, since no new bin is possible.
 func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
@@ -492,7 +500,7 @@ func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
 	return false
 }
 
-// plan turns the solver's state into the answer.
+// plan turns the state of the solver into the Plan.
 func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p := Plan{Rejected: sv.rejected}
 	why := map[*class][]Reason{}

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// exclusive are the claims of the pod that only one pod can use at a time.
+// exclusive are the claims of the pod that only one pod can use at a time (ReadWriteOncePod).
 func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
@@ -23,11 +23,11 @@ func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
 	return out
 }
 
-// users are the pods that may use claims of access mode ReadWriteOncePod: of each claim one.
+// claimUsers is the one pod that may use each claim with access mode ReadWriteOncePod.
 type claimUsers map[types.NamespacedName]*corev1.Pod
 
-// claimUsers finds who has the claims that only one pod can use: a pod that runs, else the one that a node was launched for, else the first in
-// the queue.
+// claimUsers finds the users of claims that only one pod can use: a running pod, else the pod that a node was launched
+// for, else the first in the queue.
 func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.exclusive) > 0 }) {
 		return nil
@@ -71,7 +71,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 	return out
 }
 
-// waits says why the pod waits for another that uses its claim; the zero Reason if it does not.
+// blocked is the reason why the pod waits for another user of its claim; the zero Reason if it does not.
 func (u claimUsers) blocked(q *queuedPod) Reason {
 	for _, key := range q.class.exclusive {
 		if user := u[key]; user != nil && user != q.pod {
@@ -82,10 +82,10 @@ func (u claimUsers) blocked(q *queuedPod) Reason {
 	return Reason{}
 }
 
-// zonalDrivers make volumes that can only be used in the zone where the first pod that uses them runs.
+// zonalDrivers are CSI drivers with volumes that can only be used in the zone of the first pod that uses them.
 var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
 
-// settling are the claims of a pod that get their zone with the first pod that uses them.
+// unboundZonal are the claims of a pod that get their zone with the first pod that uses them.
 func unboundZonal(volumes []volume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
@@ -97,9 +97,9 @@ func unboundZonal(volumes []volume) []types.NamespacedName {
 	return out
 }
 
-// sharedGroups keep the pod in one zone with those that use the same claim, where its volume does not exist yet.
+// sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
 func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
-	// A claim that must leave several zones open cannot settle on one: with minValues on zones, nodes come up where they may.
+	// With minValues on zones, a NodeClaim must leave several zones open, so its zone is not known in advance.
 	open := slices.ContainsFunc(sv.templates, func(t *template) bool { return t.reqs.Get(corev1.LabelTopologyZone).MinValues() > 1 })
 	if open || !hasClaims(pod) {
 		return nil
@@ -116,7 +116,7 @@ func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
 	return out
 }
 
-// usedBy tells whether the pod has a volume of the group's claim.
+// usedBy reports whether the pod has a volume of the group's claim.
 func (g *group) usedBy(pod *corev1.Pod) bool {
 	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		name, ok := claimName(pod, &v)

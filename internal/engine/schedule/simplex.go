@@ -2,31 +2,31 @@ package schedule
 
 import "slices"
 
-// covering is the linear program "buy the cheapest mix of patterns that covers every row's demand". A pattern is a
-// fraction of each row's demand that one node holds, at that node's price. Patterns come a few at a time; the prices of
-// rows (the dual solution) say which patterns would be worth having.
+// masterLP is the linear program "choose the cheapest mix of patterns that covers every row's demand". A row is a
+// bucket. A pattern is the content of one node at that node's price. Patterns are added in rounds; the dual prices of
+// rows decide which patterns would reduce the cost.
 //
-// It is solved by the revised simplex method. Pattern k of the first len(demand) ones covers row k alone: together they
-// are a basis to start from.
+// It is solved by the revised simplex method with an explicit basis inverse. The first len(demand) patterns cover one
+// row each: together they are the starting basis.
 type masterLP struct {
 	demand    []float64
 	patterns  []pattern
-	sparse    []entry // of the first flat patterns, in their order
+	sparse    []entry // entries of the first flattened patterns, in order
 	flattened int
-	basis     []int // patterns; ^k is the surplus of row k
+	basis     []int // pattern indexes; ^k is the surplus of row k
 	inverse   []float64
-	level     []float64 // of the basis
-	price     []float64 // of a unit of each row
+	level     []float64 // how many nodes of each basic pattern
+	price     []float64 // dual price per unit of each row
 	scratch   []float64
 }
 
-// entry is what a pattern has of one row.
+// entry is the amount of one row in a pattern.
 type entry struct {
 	row    int
 	amount float64
 }
 
-// pattern is what a node of a column holds of some rows.
+// pattern is what one node of an offering holds of some rows.
 type pattern struct {
 	rows    []int
 	amounts []float64
@@ -35,13 +35,15 @@ type pattern struct {
 }
 
 const (
-	// tiny is what counts as nothing, in programs whose numbers are scaled to about one.
+	// tiny is what counts as zero in programs with numbers scaled to about one: well above the rounding error of a few
+	// hundred pivots on 64-bit floats.
 	tiny = 1e-9
-	// maxPivots bounds the work between two rounds of patterns. Wherever it ends, the prices can be used.
+	// maxPivots bounds the work between two rounds of patterns. The basis stays feasible wherever it stops, so the
+	// prices can be used.
 	maxPivots = 200
 )
 
-// reset goes back to the patterns of one row each.
+// reset returns to the starting basis of one pattern per row.
 func (lp *masterLP) reset() {
 	n := len(lp.demand)
 	lp.basis = lp.basis[:0]
@@ -62,7 +64,10 @@ func zeroed(s []float64, n int) []float64 {
 	return s
 }
 
-// optimise finds the best mix of the patterns that are known.
+// optimize improves the mix of known patterns until no pattern reduces the cost.
+//
+// Invariant: level is not negative (primal feasibility), and inverse is the inverse of the basis. Cost of a pivot: the
+// entries of all patterns for choosing, rows squared for updating.
 func (lp *masterLP) optimize() {
 	for range maxPivots {
 		enter, gain := lp.entering()
@@ -77,9 +82,11 @@ func (lp *masterLP) optimize() {
 	}
 }
 
+// noColumn means that no pattern reduces the cost.
 const noColumn = int(^uint(0) >> 1)
 
-// entering is the column that improves the mix most per dollar, and by how much per unit.
+// entering is the pattern with the largest relative reduced cost, that is gain per dollar, and its gain per unit.
+// Relative to the price, since a pattern of a large node has a larger gain than an equally good one of a small node.
 func (lp *masterLP) entering() (column int, gain float64) {
 	column = noColumn
 	most := 1e-7
@@ -104,7 +111,7 @@ func (lp *masterLP) entering() (column int, gain float64) {
 	return column, gain
 }
 
-// flatten puts the patterns that are new side by side in memory, for they are gone through often.
+// flatten copies new patterns into one contiguous slice, since entering scans all of them at every pivot.
 func (lp *masterLP) flatten() {
 	for ; lp.flattened < len(lp.patterns); lp.flattened++ {
 		p := &lp.patterns[lp.flattened]
@@ -114,7 +121,8 @@ func (lp *masterLP) flatten() {
 	}
 }
 
-// leaving is the row of the basis that limits the column; its direction is left in scratch.
+// leaving is the basis row that limits the entering pattern (minimum ratio test). It leaves the direction in scratch.
+// Ties go to the lowest index, as in Bland's rule.
 func (lp *masterLP) leaving(enter int) int {
 	n := len(lp.demand)
 	d := lp.scratch
@@ -144,6 +152,7 @@ func (lp *masterLP) leaving(enter int) int {
 	return leave
 }
 
+// pivot exchanges the entering pattern with a basic one: it updates inverse, levels and prices.
 func (lp *masterLP) pivot(enter, leave int, gain float64) {
 	n := len(lp.demand)
 	d := lp.scratch
@@ -169,16 +178,19 @@ func (lp *masterLP) pivot(enter, leave int, gain float64) {
 	lp.basis[leave] = enter
 }
 
-// filling is the linear program "the most worth that one room holds", with fractions of items allowed: few rows, one for
-// each resource, and a column for each item.
+// pricingLP is the linear program "the most value that one room holds", with fractions of items: a fractional knapsack
+// with one constraint per resource. It has few rows and one column per item.
 type pricingLP struct {
 	width   int
 	tableau []float64
 	basis   []int
 }
 
-// solve maximises worth . x where, for each axis, the items' shares of the room sum up to one at most. Shares are
-// share[axis][item]. It returns the value; amounts gets x, rent what the room is worth per axis.
+// solve maximizes values . x where, for each axis, the items' shares of the room add up to at most one. Shares are
+// share[axis][item]. It returns the value; amounts gets x, duals gets the value of the room per axis.
+//
+// It is the tableau simplex method with Dantzig's rule, from the empty room. Cost: at most 8 pivots per row, each of
+// rows times columns. Stopping early loses value but no correctness: makeFeasible scales the duals in any case.
 func (f *pricingLP) solve(worth []float64, share [][]float64, amounts, duals []float64) float64 {
 	items, axes := len(worth), len(share)
 	f.width = items + axes + 1
@@ -242,7 +254,7 @@ func (f *pricingLP) solve(worth []float64, share [][]float64, amounts, duals []f
 	return -objective[f.width-1]
 }
 
-// worth is what all demand comes to at these prices of rows.
+// valueAt is the value of all demand at these prices of rows.
 func (lp *masterLP) valueAt(price []float64) float64 {
 	total := 0.0
 	for k, d := range lp.demand {

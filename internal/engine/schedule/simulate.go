@@ -6,20 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Question is what would be planned if some nodes were gone.
+// Question describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
 type Question struct {
 	// Gone are indices into the snapshot's Nodes.
 	Gone []int
-	// Pods of those nodes that need another place, besides those that are pending.
+	// Pods of those nodes that must be scheduled, besides those that are pending.
 	Pods []*corev1.Pod
-	// Into are the nodes that may take pods, as indices, those first that are to be filled first; nil means all of them.
+	// Into are indices of the nodes that may take pods, in the order in which they are filled; nil means all nodes.
 	Into []int
-	// Here tells that pods must find room on nodes that exist, whatever preferences that costs.
+	// Here allows existing nodes only, whatever preferences that drops.
 	Here   bool
 	Budget Budget
 }
 
-// Ask answers a question. Limits count the nodes as if they were still there, as they are until others have taken over.
+// Ask plans the what-if. Limits count the removed nodes, since they exist until their replacements are ready.
 func (p *Problem) Ask(q Question) Plan {
 	defer p.restoreRemoved()
 	queue := p.queue(q)
@@ -36,7 +36,7 @@ func (p *Problem) Ask(q Question) Plan {
 	return p.sv.solve(queue, q.Budget)
 }
 
-// queue takes away what is gone, and lists whom that leaves without a place.
+// queue removes the nodes and lists the pods that must be scheduled.
 func (p *Problem) queue(q Question) []*queuedPod {
 	queue := slices.Clone(p.pending)
 	for _, i := range q.Gone {
@@ -53,8 +53,8 @@ func (p *Problem) queue(q Question) []*queuedPod {
 	return queue
 }
 
-// destinations are those of the nodes that have room for the least that any pod of the queue asks for, which in a large cluster
-// that is well used are few. Nodes that pods are promised to are there whatever room they have.
+// destinations are the nodes with room for the least that any pod of the queue requests; in a large, well-used cluster
+// these are few. Nodes with nominated pods are always among them.
 func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	var least vec
 	for _, queued := range queue {
@@ -79,7 +79,7 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	return out
 }
 
-// held is what a plan that holds has changed, as it was before.
+// appliedPlan is what an applied plan has changed, as it was before.
 type appliedPlan struct {
 	removed        []*node
 	pending        []*queuedPod
@@ -91,12 +91,11 @@ type appliedPlan struct {
 	changedDomains []groupDomains
 }
 
-// Hold has all questions that follow asked of the world in which the plan, an answer to the question, is carried out: its
-// nodes are gone, its pods are where it puts them, and what its launches take of limits and reservations is taken. Pods on
-// launches are nobody's neighbours but count in the domains that are known by then; nobody can join them.
+// Hold applies a plan of Ask: later simulations see the cluster after it. Its nodes are removed, its pods are on their
+// new nodes, and its launches have taken their share of limits and reservations. Pods on launches count in domains that
+// are known; no other pod can join them.
 //
-// Pods that were pending do not come up again if the plan mentions them, be it that it has no place for them, unless that place
-// goes.
+// Pending pods that the plan mentions, even as rejected, are not planned again unless their new node is removed.
 func (p *Problem) Hold(q Question, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
@@ -157,7 +156,7 @@ func (p *Problem) Hold(q Question, plan *Plan) {
 	p.applied = append(p.applied, h)
 }
 
-// pods are all that the plan mentions.
+// pods are all pods that the plan mentions.
 func (p *Plan) pods() map[*corev1.Pod]bool {
 	out := map[*corev1.Pod]bool{}
 	note := func(pods []*corev1.Pod) {
@@ -177,7 +176,8 @@ func (p *Plan) pods() map[*corev1.Pod]bool {
 	return out
 }
 
-// applyLaunch counts a launch's pods where they are known to come up, and what it takes of limits and reservations.
+// applyLaunch counts a launch's pods in the domains that are known, and subtracts what it takes of limits and
+// reservations.
 func (p *Problem) applyLaunch(l *Launch) {
 	sv := p.sv
 	at := slices.IndexFunc(sv.templates, func(t *template) bool { return t.pool == l.Pool })
@@ -220,7 +220,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 	}
 }
 
-// reservations are those that a launch holds.
+// reservations are the capacity reservations that a launch takes.
 func reservations(l *Launch, key string) []string {
 	if key == "" || !l.Requirements.Defines(key) {
 		return nil
@@ -231,13 +231,13 @@ func reservations(l *Launch, key string) []string {
 	return nil
 }
 
-// Release forgets all plans that hold.
+// Release reverts all applied plans.
 func (p *Problem) Release() { p.ReleaseTo(0) }
 
-// Held is how many plans hold.
+// Held is the number of applied plans.
 func (p *Problem) Held() int { return len(p.applied) }
 
-// ReleaseTo forgets the plans that hold but for the first n.
+// ReleaseTo reverts the applied plans after the first n.
 func (p *Problem) ReleaseTo(n int) {
 	sv := p.sv
 	for _, h := range slices.Backward(p.applied[n:]) {
@@ -266,8 +266,8 @@ func (p *Problem) ReleaseTo(n int) {
 	p.applied = p.applied[:n]
 }
 
-// Indifferent tells whether no rule of topology looks at any of the pods, so that where one of them goes does not matter to
-// where others may.
+// Indifferent reports whether no topology constraint concerns any of the pods: then moving them does not change where
+// other pods can go.
 func (p *Problem) Indifferent(pods []*corev1.Pod) bool {
 	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		queued := p.find(pod)
@@ -279,7 +279,7 @@ func (p *Problem) Indifferent(pods []*corev1.Pod) bool {
 	})
 }
 
-// named finds the node of a placement.
+// placementNode finds the node of a placement.
 func (p *Problem) placementNode(pl Placement) *node {
 	if p.byName == nil {
 		p.byName = make(map[nodeID]*node, len(p.nodes))
@@ -290,10 +290,10 @@ func (p *Problem) placementNode(pl Placement) *node {
 	return p.byName[nodeID{pl.Node, pl.Claim}]
 }
 
-// nodeID is how placements name nodes.
+// nodeID identifies a node as placements do.
 type nodeID struct{ node, claim string }
 
-// find returns what is known of a pod.
+// find returns the compiled pod; nil if the Problem does not have it.
 func (p *Problem) find(pod *corev1.Pod) *queuedPod {
 	if queued, ok := p.boundPods[pod]; ok {
 		return queued
@@ -301,16 +301,17 @@ func (p *Problem) find(pod *corev1.Pod) *queuedPod {
 	return p.pendingPods[pod]
 }
 
-// Worth is what pods and room are worth on the market of new nodes, in $/h: what all pods that may move would cost least if
-// every node were bought anew, shared out among them.
+// Worth is the value of pods and free room at dual prices, in $/h: the least cost of new nodes for all movable pods,
+// divided among them.
 type Worth struct {
 	p      *Problem
 	prices []float64 // of buckets
-	// Total is that of all pods appraised; no plan that buys nodes for all of them costs less, reservations aside.
+	// Total is the value of all pods. No plan that launches nodes for all of them costs less, reservations aside.
 	Total float64
 }
 
-// Appraise finds what the pods, which are bound to nodes of the snapshot, are worth. It holds until the next question.
+// Appraise computes the value of the pods, which are bound to nodes of the snapshot. It is valid until the next
+// simulation.
 func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
 	sv := p.sv
 	queue := make([]*queuedPod, 0, len(pods))
@@ -330,7 +331,7 @@ func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
 	return w
 }
 
-// Pod is what the pod is worth.
+// Pod is the value of the pod.
 func (w *Worth) Pod(pod *corev1.Pod) float64 {
 	queued := w.p.find(pod)
 	if queued == nil || queued.class.run != w.p.sv.run {
@@ -339,7 +340,7 @@ func (w *Worth) Pod(pod *corev1.Pod) float64 {
 	return queued.class.boundValue
 }
 
-// Room is the most that the pods could be worth that a node's free room holds besides what is there.
+// Room is the most value of pods that the free room of a node can hold besides what is there.
 func (w *Worth) Room(i int) float64 {
 	n, m := w.p.nodes[i], w.p.sv.lp
 	if !n.open || len(m.buckets) == 0 {

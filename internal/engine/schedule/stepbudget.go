@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// defaultSteps is the budget of a plan in a cluster. Of the workloads that BenchmarkSolve measures, the most expensive takes 100
-	// million steps (100,000 pods of batch jobs, 3.5 s at 35 ns a step), the others up to 36 million; three times as much leaves them as
-	// they are, and ends any plan within some 20 s.
+	// defaultSteps is the lookahead budget of a plan in a cluster. Of the workloads that BenchmarkSolve measures, the
+	// most expensive takes 100 million steps (100,000 pods of batch jobs, 3.5 s at 35 ns a step), the others up to 36
+	// million. Three times as much leaves them unchanged, and ends any plan within about 20 s.
 	defaultSteps = 300_000_000
-	// shares is how many kinds of pods of very many terms can spend the budget among them: one takes a sixth of a second at most.
+	// manyTermShares is into how many shares the budget of pods with very many terms is divided: one constraintClass
+	// takes a sixth of a second at most.
 	manyTermShares = 64
 )
 
 // Bounded is the budget of a plan in a cluster.
 func Bounded() Budget { return Budget{Steps: defaultSteps, Most: 2 * defaultSteps} }
 
-// budgetSpentMessage say why a pod has no node that the plan did not come to.
+// budgetSpentMessage is the reason for pods that the plan did not reach.
 const budgetSpentMessage = "planning stopped before the pod's turn, since this plan had taken all the steps that it may; " +
 	"the pod is planned again in the next pass"
 
-// stopped tells whether the plan is abandoned.
+// stopRequested reports whether the plan is abandoned.
 func (sv *solver) stopRequested() bool {
 	if !sv.abandoned && sv.budget.Stop != nil && sv.budget.Stop() {
 		sv.abandoned = true
@@ -31,11 +32,12 @@ func (sv *solver) stopRequested() bool {
 	return sv.abandoned
 }
 
-// exhausted tells whether nothing more is to be placed.
+// outOfSteps reports whether the plan may place no more pods.
 func (sv *solver) outOfSteps() bool { return sv.budget.Most > 0 && sv.steps > sv.budget.Most }
 
-// next is the shape of pods of many terms that is to be tried instead of shape i: the last, which has no preferences, once the kind has
-// taken its share of the budget, and none, which is -1, once it has taken twice that. In this attempt it has taken steps since began.
+// nextLevel is the relaxation level to try instead of level i, for pods with many terms. Once their constraintClass has
+// taken its share of the budget, it is the last level, which has no preferences. Once it has taken twice that, it is
+// -1: none. In this attempt the class has taken steps since began.
 func (sv *solver) nextLevel(c *class, i, began int) int {
 	most, used := sv.budget.Most/manyTermShares/2, sv.stepsOfClass[c.constraintClass]+sv.steps-began
 	switch {
@@ -47,7 +49,7 @@ func (sv *solver) nextLevel(c *class, i, began int) int {
 	return len(c.levels) - 1
 }
 
-// take notes what an attempt to place a pod of many terms has cost.
+// chargeSteps records what an attempt to schedule a pod with many terms has cost.
 func (sv *solver) chargeSteps(c *class, began int) {
 	if sv.stepsOfClass == nil {
 		sv.stepsOfClass = map[*constraintClass]int{}
@@ -55,7 +57,7 @@ func (sv *solver) chargeSteps(c *class, began int) {
 	sv.stepsOfClass[c.constraintClass] += sv.steps - began
 }
 
-// reasons say why pods of the class have no place.
+// rejectionReasons are the reasons why pods of the class cannot be scheduled.
 func (sv *solver) rejectionReasons(c *class) []Reason {
 	if sv.outOfSteps() || c.manyTerms && sv.budget.Most > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.Most/manyTermShares {
 		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}

@@ -8,29 +8,32 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Budget bounds the work of a Solve, in steps, so that the result does not depend on the machine. One step is one look: at an
-// instance type, at a node or bin for a pod, or at one topology rule there. When the budget is spent the plan is finished without
-// looking ahead: it is as correct as ever, but may cost more.
+// Budget bounds the work of a Solve in steps, so that the result does not depend on the speed of the host. One step is
+// one check: of an instance type, of a node or bin for a pod, or of one topology rule there. When Steps are spent, the
+// plan is finished by first fit: it is as correct as ever, but may cost more.
 type Budget struct {
-	// Steps is the bound; zero means that there is none.
+	// Steps bounds planning with lookahead; zero means no bound.
 	Steps int
-	// Most is where planning ends, whatever is left: pods that have no place by then are rejected with code BudgetSpent. Pods that have
-	// very many terms come last, and each kind of them has a share of it. Zero means that there is no such bound.
+	// Most ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
+	// terms come last, and each constraintClass of them has a share of it. Zero means no bound.
 	Most int
-	// Stop is called now and then; once it returns true, the plan is abandoned: see Plan.Abandoned. Nil never does.
+	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
+	// does.
 	Stop func() bool
-	// Plain makes a plan by first fit alone, with no lower bound: for many questions about small changes.
+	// Plain plans by first fit alone, without a lower bound: for many simulations of small changes.
 	Plain bool
 }
 
-// similarCost is the ratio up to which plans cost the same; the one with fewer nodes is better.
+// similarCost is the ratio up to which two plans cost the same; the one with fewer nodes is better. Every node has
+// costs that prices do not show: daemons, IP addresses, upgrades, API load. 1 % is little against the swings of spot
+// prices.
 const similarCost = 1.01
 
-// strategy is a way of sizing and filling new nodes. Each leads to a correct plan.
+// strategy is a way of sizing and filling new nodes. Every strategy leads to a correct plan.
 type strategy int
 
 const (
-	// balanced sizes a node for what it can hold of the queue, keeping cores and memory in balance.
+	// balanced sizes a node for what it can hold of the queue, and keeps CPU and memory in balance.
 	balanced strategy = iota
 	// bySize does the same in the order of the queue, which has large pods first.
 	bySize
@@ -38,22 +41,23 @@ const (
 	firstFit
 )
 
-// maxPodsForAllStrategies is how many pods are worth more than one strategy: with more of them, what is left over at the end no longer decides.
+// maxPodsForAllStrategies is the number of pods up to which bySize runs too. In larger queues the partly filled nodes
+// at the end are a small part of the cost, and the second strategy would only double the time.
 const maxPodsForAllStrategies = 500
 
-// outcome is a plan with how it came about, what it costs with all that is paid per node, and what it asks of pods.
+// outcome is a plan with its strategy, its full cost, and the preferences that it drops.
 type outcome struct {
 	Plan
 	strategy           strategy
 	cost               float64
 	relaxedPreferences int
-	// hopeless counts the pods of Rejected that no plan has a place for, whatever becomes of others.
+	// unplaceable counts the pods of Rejected that no plan can schedule, whatever happens to other pods.
 	unplaceable int
 }
 
-// Solve places the snapshot's pods: on nodes that exist or are on their way first, then into new claims of the
-// heaviest pool that can take them. Soft constraints are respected as long as they can be. Whatever the
-// budget, every pod of the snapshot is in the plan exactly once.
+// Solve schedules the snapshot's pods: onto existing and in-flight nodes first, then onto new claims of the heaviest
+// pool that can take them. It respects preferences as long as possible. Whatever the budget, every pod of the snapshot
+// is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	sv := newSolver(s)
 	sv.budget = budget
@@ -72,7 +76,8 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	return plan
 }
 
-// ignoredTerms lists what of the pods' node affinity is left out, but for pods that are not considered at all.
+// ignoredTerms lists the terms of node affinity that the plan leaves out. Pods that are not considered at all are not
+// listed.
 func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 	var out []IgnoredTerms
 	for _, q := range queue {
@@ -86,8 +91,10 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 	return out
 }
 
-// solve makes plans for the queue and chooses. First fit is always among them, so nothing dearer is chosen; it is
-// given up as soon as it has cost more than could be.
+// solve plans the queue with each strategy and picks the best outcome.
+//
+// Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing. A run is
+// given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.lp, sv.abandoned = nil, false
 	how := balanced
@@ -111,8 +118,8 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 		if how == bySize && pods > maxPodsForAllStrategies || budget.Steps > 0 && steps >= budget.Steps {
 			continue
 		}
-		// What places all pods can be bettered only in price. With many pods, one that gets its wish is no reason
-		// for all others to cost more.
+		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met
+		// is no reason for all other pods to cost more.
 		most := math.Inf(1)
 		if len(best.Rejected) == best.unplaceable && (best.relaxedPreferences == 0 || pods > maxPodsForAllStrategies) {
 			most = best.cost * similarCost
@@ -130,8 +137,8 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	return best.Plan
 }
 
-// choose takes the outcome that places most pods and gives up fewest of their preferences; of those the cheapest, or one of
-// about that price that has fewer nodes, but none that is dearer than first fit.
+// choose picks the outcome that schedules the most pods, then the one that drops the fewest preferences, then the
+// cheapest. Of those within similarCost, it picks the one with the fewest nodes, unless that costs more than first fit.
 func choose(all []*outcome) *outcome {
 	best := slices.MinFunc(all, func(a, b *outcome) int {
 		return cmp.Or(cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.relaxedPreferences, b.relaxedPreferences),
@@ -155,5 +162,5 @@ func choose(all []*outcome) *outcome {
 	return best
 }
 
-// priced is what a node of an offering costs the plan.
+// nodePrice is what a node of an offering adds to the cost of the plan.
 func (sv *solver) nodePrice(price float64) float64 { return price + sv.s.Settings.NodeCost }

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// template is a pool as the shape of the claims that it could make.
+// template is a NodePool as the model for its NodeClaims.
 type template struct {
 	index        int
 	pool         *karpv1.NodePool
@@ -23,68 +23,70 @@ type template struct {
 	taints       []corev1.Taint
 	types        []typeInfo
 	daemonGroups []daemonGroup
-	// limit, used and left are over the axes of the pool's limits; left shrinks as bins reserve.
+	// limits are the axes of the pool's limits; limit, used and limitLeft are over them. limitLeft shrinks as bins
+	// reserve.
 	limits    axes
 	limit     vec
 	used      vec
 	limitLeft vec
-	// memo of candidates by requirements.
+	// candidatesByReqs caches candidates by the key of their requirements.
 	candidatesByReqs map[string]*candidates
-	// keys are the labels that types give nodes, domains the values of some; made when first asked for.
+	// keys are the labels that types define, domains the values of some of them; both made on first use.
 	keys    map[string]bool
 	domains map[string][]string
-	// varied tells that some of the types are variants of one.
+	// hasVariants is true when some of the types are variants of one instance type.
 	hasVariants bool
-	// splitByDaemons tells that they differ in the daemons that come with them.
+	// splitByDaemons is true when variants differ in the daemon pods that come with them.
 	splitByDaemons bool
-	// broken says why the pool cannot launch anything; empty if it can.
+	// unusable is the reason why the pool can launch nothing; empty if it can.
 	unusable Reason
 }
 
-// typeInfo is an instance type as the template sees it.
+// typeInfo is an instance type from the perspective of the template.
 type typeInfo struct {
 	*catalog.InstanceType
-	// open has the offerings that everybody can buy, reserved are the others.
+	// unreserved has the offerings outside capacity reservations, reserved are the others.
 	unreserved *catalog.InstanceType
 	reserved   []reservedOffering
-	// room is what is left for pods after the daemons that come with the node.
+	// room is what is left for pods after the daemon pods that come with the node.
 	room        vec
 	daemonGroup int
-	offering    int // number of offerings of all types before
+	offering    int // number of the first offering: all offerings of all types before
 	capacity    vec // over the axes of the pool's limits
 }
 
-// daemonGroup is what daemons take on all types that run the same ones.
+// daemonGroup is what daemon pods take on all types that run the same ones.
 type daemonGroup struct {
 	requests corev1.ResourceList
 	ports    []hostPort
 }
 
-// candidate is a type that requirements admit, with its cheapest available offering's price. A type is listed once for
-// what everybody can buy of it, and once for each reservation.
+// candidate is a type that requirements admit, with the price of its cheapest available offering. A type is listed once
+// for its offerings outside reservations, and once per reservation.
 type candidate struct {
 	t     int
 	price float64
-	// offer is the number of that offering; of a reservation's, it is -1.
+	// offering is the number of that offering; -1 in a reservation.
 	offering int
-	// seat is the reservation that the type is taken from: see seats.
+	// reservation is the capacity reservation that the type is launched into: see reservationSlots.
 	reservation int
 }
 
+// candidates are the types of a template that a set of requirements admits.
 type candidates struct {
 	id   int
 	t    *template
 	reqs requirement.Set
 	// hasMin tells whether reqs has minValues.
 	hasMin bool
-	// price by typeInfo index without reservations; +Inf where there is none.
+	// price is by index of typeInfo, outside reservations; +Inf where there is none.
 	price []float64
-	// slots are the prices in reservations.
+	// reservedPrices are the prices in reservations.
 	reservedPrices map[reservedType]float64
-	// narrowed is what the candidates become under wishes, by their ids; settled remembers domains.
+	// narrowedBySet is what the candidates become under interned sets, by their ids; domains caches single domains.
 	narrowedBySet []narrowResult
 	domains       []knownDomain
-	// looks are what devices see of them; made when first asked for.
+	// deviceViews are the candidates from the perspective of devices; made on first use.
 	deviceViews []deviceView
 	list        []candidate // cheapest first, then by name
 }
@@ -109,7 +111,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 		t.unusable = Reason{Code: Requirement, NodePool: np.Name, Message: err.Error()}
 		return t
 	}
-	// Nodes will have these two once they are up; daemons may select by them.
+	// Nodes have these two labels once they are initialized, and DaemonSets may select by them.
 	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
 	sv.noteAbsentLabels(t.reqs)
 	t.limits = newAxes(np.Spec.Limits)
@@ -117,7 +119,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	t.limitLeft = t.limit.minus(t.used)
 
 	types, daemons := variants(p.InstanceTypes), sv.templateDaemons(t)
-	// Claims leave out types of which some offerings are too small, and minValues may need those: such pools are not split.
+	// Claims omit types with some offerings that are too small. minValues may need those types, so such pools are not split.
 	if uneven := offeringDaemons(types, daemons); len(uneven) > 0 && !t.reqs.HasMinValues() {
 		whole := len(types)
 		types = splitTypesByDaemons(types, uneven)
@@ -141,7 +143,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	return t
 }
 
-// capacity is what a type counts against limits, itself being one of "nodes".
+// capacity is what a type counts against limits; the type itself is one of "nodes".
 func (a axes) capacity(it *catalog.InstanceType) vec {
 	v := a.vec(it.Capacity)
 	if i, ok := a.index[karpv1.ResourceNodes]; ok {
@@ -150,13 +152,13 @@ func (a axes) capacity(it *catalog.InstanceType) vec {
 	return v
 }
 
-// resident is a daemon that runs on nodes of a template, in those of its alternatives that the template leaves.
+// templateDaemon is a daemon that runs on nodes of a template, with the alternatives that the template allows.
 type templateDaemon struct {
 	*daemon
 	alternatives []requirement.Set
 }
 
-// residents are the daemons that run on any nodes of the template.
+// templateDaemons are the daemons that run on any nodes of the template.
 func (sv *solver) templateDaemons(t *template) []templateDaemon {
 	var out []templateDaemon
 	for _, d := range sv.daemons {
@@ -176,12 +178,12 @@ func (sv *solver) templateDaemons(t *template) []templateDaemon {
 	return out
 }
 
-// runsOn tells whether the daemon's pods run on nodes that have what reqs say.
+// runsOn reports whether the daemon's pods run on nodes with these requirements.
 func (r *templateDaemon) runsOn(reqs requirement.Set) bool {
 	return slices.ContainsFunc(r.alternatives, func(alt requirement.Set) bool { return alt.Overlaps(reqs) })
 }
 
-// splitTypesByDaemons splits types of which some offerings come with other daemons than others: those of one zone, say.
+// splitTypesByDaemons splits types with offerings that come with different daemons, for example those of one zone.
 func splitTypesByDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []*catalog.InstanceType {
 	out := make([]*catalog.InstanceType, 0, len(types))
 	for _, it := range types {
@@ -210,7 +212,8 @@ func splitTypesByDaemons(types []*catalog.InstanceType, daemons []templateDaemon
 	return out
 }
 
-// picky are the daemons that run on some offerings of a type and not on others: those that require labels that offerings have.
+// offeringDaemons are the daemons that run on some offerings of a type but not on others: they select labels of
+// offerings.
 func offeringDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []templateDaemon {
 	keys := map[string]bool{}
 	for _, it := range types {
@@ -231,7 +234,7 @@ func offeringDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []
 	return out
 }
 
-// groupDaemons finds out which daemons run on which types, and what room they leave.
+// groupDaemons computes which daemons run on which types, and what room they leave.
 func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 	groups := map[string]int{}
 	var overheads []vec
@@ -266,7 +269,9 @@ func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 	}
 }
 
-// candidates are the types that reqs admit and that can be had, cheapest first.
+// candidates are the available types that reqs admit, cheapest first. They are cached by reqs.
+//
+// Cost of a new list: types times offerings, and sorting.
 func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	sv.keyBuf = reqs.AppendKey(sv.keyBuf[:0])
 	if c, ok := t.candidatesByReqs[string(sv.keyBuf)]; ok {
@@ -299,13 +304,13 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	return c
 }
 
-// holds tells whether any of the types has room for so much.
+// holds reports whether any of the types has room for the requests.
 func (t *template) holds(requests vec) bool {
 	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.fits(ti.room) })
 }
 
-// exhausted tells whether the pool can launch nothing at all, be it for its limits: no node of it will ever be in the
-// domains that it names. Asked before anything is planned.
+// limitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the
+// domains that it names. Called before anything is planned.
 func (t *template) limitsExhausted() bool {
 	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.within(t.limitLeft) })
 }
@@ -337,8 +342,8 @@ func (t *template) values(key string) []string {
 	return t.domains[key]
 }
 
-// minima are the keys with minValues that the types in list, in their order, do not reach, with what they do reach.
-// The length is that of the shortest prefix that reaches all of them.
+// minValuesShortfall returns, by key, how many values the types in list have of each key with minValues that they do
+// not reach. The length is that of the shortest prefix that reaches all of them.
 func (t *template) minValuesShortfall(reqs requirement.Set, list []candidate) (missed map[string]int, length int) {
 	seen := map[string]map[string]bool{}
 	wanted := map[string]int{}

@@ -15,13 +15,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
+// groupType is the sort of a topology constraint.
 type groupType int
 
 const (
 	spread groupType = iota
 	affinity
 	antiAffinity
-	// inverse is a required anti-affinity seen from the pods it keeps out: it counts the pods that declare it.
+	// inverse is a required anti-affinity seen from the pods that it keeps out: it counts the pods that declare it.
 	inverse
 )
 
@@ -29,40 +30,42 @@ func (k groupType) String() string {
 	return [...]string{"topology spread", "pod affinity", "pod anti-affinity", "another pod's anti-affinity"}[k]
 }
 
-// group counts pods per domain (a value of one label) for all pods that state the same constraint.
+// group counts pods per domain (a value of one label), for all pods with the same topology constraint.
 type group struct {
 	typ           groupType
 	key           string
 	allNamespaces bool
 	namespaces    map[string]bool
 	selector      labels.Selector
-	// parts are what a group joins that counts what any of them selects; lookup finds them. Others have none.
+	// parts are the groups that a joined group consists of; lookup finds them. Other groups have none.
 	parts  []*group
 	lookup selectorIndex
 	// claim is the volume claim of a group that counts the pods that use it.
 	claim string
-	// maxSkew and minDomains, filter: spread only.
+	// maxSkew, minDomains and filter: spread only.
 	maxSkew, minDomains int
 	filter              *nodeFilter
 
+	// counts is the number of pods by domain.
 	counts map[string]int
-	// unsure are those of counts that may turn out not to count, since it is not known what else their nodes are.
+	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
+	// yet.
 	uncertain map[string]int
-	// countsByBin counts by bin, for groups over hostnames.
+	// countsByBin is the number of pods by bin, for groups over hostnames.
 	countsByBin []int
-	// universe is every domain that exists or could be made, sorted. Unused for hostnames: each new node adds one.
+	// universe is every domain that exists or can be launched, sorted. Unused for hostnames: each new node adds one.
 	universe []string
-	// usable are the domains of the universe that the pods' own node selection leaves them, by any of its
-	// alternatives: skew is measured against these. Spread only.
+	// usable are the domains of the universe that the pods' own node selection allows, by any alternative. Skew is
+	// measured against these. Spread only.
 	usable []string
-	// floating pods are in bins that have not settled on a domain.
+	// undecided counts pods in bins that have no single domain yet.
 	undecided int
-	// before are the counts that a run found, once it has touched them.
+	// before are the counts at the start of a run, once the run has touched them.
 	before  map[string]int
 	touched bool
 }
 
-// nodeFilter says which nodes a spread constraint counts.
+// nodeFilter decides which nodes a spread constraint counts (nodeAffinityPolicy and nodeTaintsPolicy).
 type nodeFilter struct {
 	node        requirement.Pod
 	affinity    bool
@@ -88,7 +91,7 @@ func (f *nodeFilter) admitsTaints(taints []corev1.Taint) bool {
 	return !found
 }
 
-// admits tells whether a node of these labels counts; undefined are labels that it may still get.
+// admits reports whether a node with these labels counts; undefined are labels that it may still get.
 func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefined map[string]bool) bool {
 	if !f.admitsTaints(taints) {
 		return false
@@ -102,8 +105,8 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 	return len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
 }
 
-// sure tells whether every node of these labels counts, as far as affinity goes. Of the template, known are labels that its
-// types may give a node; without one, types say nothing else.
+// certain reports whether every node with these labels counts, as far as affinity is concerned. Types of the template
+// may still add known labels; without a template they add none.
 func (f *nodeFilter) certain(node requirement.Set, t *template, known map[string]bool) bool {
 	if f == nil || !f.affinity {
 		return true
@@ -132,7 +135,8 @@ func (g *group) add(domain string, n int, sure bool) {
 	}
 }
 
-// reaches tells whether a pod may run in a domain by any of its alternatives, as far as the domain's own label goes.
+// reaches reports whether a pod may run in a domain by any of its alternatives, considering only the label of the
+// domain.
 func reaches(pod requirement.Pod, key, domain string) bool {
 	return pod.Selector.Get(key).Has(domain) &&
 		(len(pod.Required) == 0 || slices.ContainsFunc(pod.Required, func(t requirement.Set) bool { return t.Get(key).Has(domain) }))
@@ -174,7 +178,7 @@ func (sv *solver) spreadGroup(pod *corev1.Pod, node requirement.Pod, c *corev1.T
 	}
 	filter := ""
 	if g.filter.affinity {
-		filter = g.filter.node.Selector.Key() // String leaves out values where there are many
+		filter = g.filter.node.Selector.Key() // String abbreviates long lists of values
 		for _, t := range g.filter.node.Required {
 			filter += "|" + t.Key()
 		}
@@ -216,9 +220,9 @@ func (sv *solver) affinityTerm(typ groupType, pod *corev1.Pod, t *corev1.PodAffi
 	return g
 }
 
-// intern returns the one group of this meaning, counting what is on the nodes when it is new.
+// internGroup returns the one group with this meaning. It counts the running pods of a new group.
 func (sv *solver) internGroup(g *group, filter string) *group {
-	// The selectors of all pods and of none are both written as nothing.
+	// The selector of all pods and that of none both print as the empty string.
 	id := fmt.Sprintf("%d|%s|%v|%v|%v|%s|%d|%d|%s", g.typ, g.key, g.allNamespaces, slices.Sorted(maps.Keys(g.namespaces)),
 		g.selector.Empty(), g.selector.String(), g.maxSkew, g.minDomains, filter)
 	if known, ok := sv.groupByID[id]; ok {
@@ -237,7 +241,7 @@ func (sv *solver) internGroup(g *group, filter string) *group {
 	return g
 }
 
-// reachable are the domains of the universe that the pods' own node selection leaves them.
+// reachable are the domains of the universe that the pods' own node selection allows.
 func (g *group) reachable() []string {
 	var out []string
 	for _, d := range g.universe {
@@ -248,8 +252,8 @@ func (g *group) reachable() []string {
 	return out
 }
 
-// counts tells whether pods on the node count for the group. A claim without an instance may yet get any label that nodes
-// of this cloud have.
+// counts reports whether pods on the node count for the group. A claim without an instance may still get any well-known
+// label.
 func (sv *solver) counts(g *group, n *node) bool {
 	var undefined map[string]bool
 	if n.src.Claim != "" && !n.src.Launched {
@@ -258,7 +262,7 @@ func (sv *solver) counts(g *group, n *node) bool {
 	return g.filter.admits(n.labels, n.src.Taints, undefined)
 }
 
-// countDeclared adds the required anti-affinity of pods that are bound already.
+// countDeclared counts the required anti-affinity of pods that are bound already.
 func (sv *solver) countDeclared() {
 	for _, n := range sv.nodes {
 		for _, pod := range n.src.Pods {
@@ -274,7 +278,7 @@ func (sv *solver) countDeclared() {
 	}
 }
 
-// universe lists the values of the group's key on the nodes there are and on those that could be bought.
+// universe lists the values of the group's key on existing nodes and on nodes that can be launched.
 func (sv *solver) universe(g *group) []string {
 	if g.filter == nil {
 		known, ok := sv.universes[g.key]
@@ -298,13 +302,13 @@ func (sv *solver) findUniverse(g *group) []string {
 	return slices.Compact(out)
 }
 
-// lends tells of which domain of the group the node is.
+// domainProvided is the domain of the group that the node is in, if it counts.
 func (sv *solver) domainProvided(n *node, g *group) (string, bool) {
 	v, ok := n.domain(g.key)
 	return v, ok && !n.src.Deleting && sv.counts(g, n)
 }
 
-// launchableDomains lists the group's domains on nodes that could be bought.
+// launchableDomains lists the group's domains on nodes that can be launched.
 func (sv *solver) launchableDomains(g *group) []string {
 	var out []string
 	for _, t := range sv.templates {
@@ -350,7 +354,7 @@ func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
 	return out
 }
 
-// floor is the lowest count among the domains that the pods may use.
+// minCount is the lowest count among the domains that the pods may use: the global minimum of the skew.
 func (g *group) minCount() int {
 	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
 		return 0
@@ -362,18 +366,18 @@ func (g *group) minCount() int {
 	return lowest
 }
 
-// view is a pod's way of looking at a group.
+// view is a topology group from the perspective of a pod.
 type view struct {
 	g    *group
 	self bool // the pod counts itself
 	pod  requirement.Requirement
-	// node is what the pod requires of labels by any of its alternatives.
+	// node is the pod's node selection with all alternatives.
 	node *requirement.Pod
-	// own is how many of the group's floating pods are in the bin that is being looked at.
+	// ownUndecided is how many of the group's undecided pods are in the bin at hand.
 	ownUndecided int
 }
 
-// views are the constraints that a pod of this class and shape minds. The caller must not modify them.
+// views are the topology constraints of a pod at this relaxation level. The caller must not modify them.
 func (c *constraintClass) views(level *relaxationLevel) []view {
 	if level.views == nil {
 		level.views = make([]view, 0, len(level.groups)+len(c.blockedBy))
@@ -387,11 +391,11 @@ func (c *constraintClass) views(level *relaxationLevel) []view {
 	return level.views
 }
 
-// keepsApart tells whether the view is of some anti-affinity.
+// keepsApart reports whether the view is of an anti-affinity.
 func (v view) keepsApart() bool { return v.g.typ == antiAffinity || v.g.typ == inverse }
 
-// bootstrap tells whether the first of a self-affine family may choose its place freely: no member is
-// anywhere the pod could follow it to.
+// bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
+// pod could follow it to.
 func (v view) bootstrap() bool {
 	if !v.self || v.g.undecided > v.ownUndecided {
 		return false
@@ -412,12 +416,12 @@ func (v view) bootstrap() bool {
 	return !populated || !reachable
 }
 
-// allows tells whether the pod may join the domain.
+// allows reports whether the pod may join the domain.
 func (v *view) allows(domain string) bool {
 	return v.allowsCount(domain, v.g.counts[domain])
 }
 
-// allowsBin tells whether the pod may join the host that a bin stands for.
+// allowsBin reports whether the pod may join the host that a bin will be.
 func (v *view) allowsBin(index int) bool {
 	n := v.g.countInBin(index)
 	switch v.g.typ {
@@ -450,8 +454,8 @@ func (v *view) allowsCount(domain string, n int) bool {
 	}
 }
 
-// deserted tells whether no pod is counted anywhere. What a pod without a place declares must not bind others: if it gets one later, it keeps
-// away from them itself.
+// empty reports whether no pod is counted anywhere. The anti-affinity of an unscheduled pod must not bind others: if
+// that pod is scheduled later, it keeps away from them itself.
 func (g *group) empty() bool {
 	for _, n := range g.counts {
 		if n != 0 {
@@ -461,8 +465,8 @@ func (g *group) empty() bool {
 	return g.undecided == 0 && !slices.ContainsFunc(g.countsByBin, func(n int) bool { return n != 0 })
 }
 
-// shut tells whether no new node can be anywhere that the views allow, since in each domain there is somebody to keep
-// away from. A new node has a domain unless somebody asks that it have none.
+// noDomainLeft reports whether no new node can be in any domain that the views allow, since each domain has a pod to
+// keep away from. A new node has a domain unless a pod requires that it has none.
 func (sv *solver) noDomainLeft(views []view) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
 		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] && !sv.absentOnSomeType(v.g.key) && len(v.g.universe) > 0 &&
@@ -473,14 +477,15 @@ func (sv *solver) noDomainLeft(views []view) bool {
 // choice narrows a new node to domains.
 type choice []requirement.Requirement
 
-// permanent tells whether what the view forbids now stays forbidden: pods are never taken off a host.
+// permanent reports whether what the view forbids now stays forbidden: pods are never taken off a host.
 func (v view) permanent() bool { return v.g.key == corev1.LabelHostname && v.g.typ != affinity }
 
-// maxChoices bounds how many combinations of domains are tried for one pod on one new node.
+// maxChoices bounds how many combinations of domains are tried for one pod on one new node. Three topology keys with
+// four zones each give 64.
 const maxChoices = 64
 
-// choices lists the ways in which a new node with these requirements can respect the views, best first.
-// No views: one choice that narrows nothing. The second result names the view that left none.
+// choices lists the ways in which a new node with these requirements can respect the views, best first. Without views
+// it is one choice that narrows nothing. The second result is the view that leaves none.
 func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price func(requirement.Set) float64) ([]choice, *view) {
 	byKey := map[string][]view{}
 	for i, v := range views {
@@ -491,10 +496,10 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 			continue
 		}
 		if v.keepsApart() && (!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
-			continue // the node will have no such label: outside all domains there is nobody to keep away from
+			continue // the node will have no such label, so no domain and no neighbors
 		}
 		if v.g.typ == inverse && v.g.empty() || v.keepsApart() && len(v.g.universe) == 0 && !reqs.Defines(v.g.key) {
-			continue // nobody who declares it has a place, or no node has the label
+			continue // no pod that declares it is scheduled, or no node has the label
 		}
 		byKey[v.g.key] = append(byKey[v.g.key], v)
 	}
@@ -517,7 +522,7 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 	return out, nil
 }
 
-// lacked tells whether some type says that its nodes do not have the label.
+// absentOnSomeType reports whether the nodes of some type do not have the label.
 func (sv *solver) absentOnSomeType(key string) bool {
 	lacked, known := sv.absentByType[key]
 	if !known {
@@ -539,12 +544,12 @@ type rankedDomain struct {
 	price  float64
 }
 
-// options lists what the requirement on one key may become under views that share it.
+// options lists what the requirement on one key may become under views that share the key.
 func (sv *solver) options(views []view, reqs requirement.Set, price func(requirement.Set) float64) ([]requirement.Requirement, *view) {
 	key := views[0].g.key
 	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
 	single := false
-	// Who must keep apart may also go to a node without the label, where some types have none.
+	// Pods that keep apart may also use a node without the label, if some types have none.
 	apart := sv.absentOnSomeType(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
 	for i, v := range views {
 		left := domains[:0]
@@ -560,7 +565,7 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 		if len(domains) == 0 {
 			return nil, &views[i]
 		}
-		// Spread counts on knowing the domain, and so does the first of a family that others will follow.
+		// Spread needs a single domain, and so does the first pod of an affinity that others will follow.
 		single = single || v.g.typ == spread || v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
 	if !single {

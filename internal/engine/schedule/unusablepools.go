@@ -1,6 +1,7 @@
 package schedule
 
-// barren says of each pool whose own requirements leave no instance types, or too few for its minValues, that they do.
+// unusablePools lists, with the reason, each pool that has no instance types under its own requirements, or too few for
+// its minValues.
 func (sv *solver) unusablePools() []Reason {
 	var out []Reason
 	for _, t := range sv.templates {

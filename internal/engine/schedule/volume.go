@@ -36,7 +36,7 @@ func claimName(pod *corev1.Pod, v *corev1.Volume) (string, bool) {
 	return "", false
 }
 
-// volume is one claim of a pod, looked up.
+// volume is one claim of a pod, with its objects.
 type volume struct {
 	key   types.NamespacedName
 	claim *corev1.PersistentVolumeClaim
@@ -59,12 +59,12 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
 	return v
 }
 
-// no is a reason that names the volume's claim.
+// reason is a Reason that names the volume's claim.
 func (v volume) reason(code Code, format string, args ...any) Reason {
 	return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
 }
 
-// foreign says what of the volume nodes of this cloud cannot do; the zero Reason means that there is nothing.
+// unsupported is the reason why nodes of this cloud cannot use the volume; the zero Reason if they can.
 func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
 		return v.reason(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
@@ -82,7 +82,7 @@ func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 	return Reason{}
 }
 
-// refuse says why a pod with this volume must wait; the zero Reason means that it need not.
+// blocked is the reason why a pod with this volume must wait; the zero Reason if it need not.
 func (v volume) blocked() Reason {
 	no := v.reason
 	switch {
@@ -116,7 +116,7 @@ func (v volume) blocked() Reason {
 	return Reason{}
 }
 
-// alternatives are the label requirements that the volume's topology leaves, one of which must hold; nil if any will do.
+// alternatives are the label requirements of the volume's topology, one of which must hold; nil if there are none.
 func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, error) {
 	var out []requirement.Set
 	if v.pv == nil {
@@ -141,7 +141,7 @@ func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, erro
 			return nil, fmt.Errorf("volume %q: %w", v.pv.Name, err)
 		}
 		if v.pv.Spec.Local != nil || v.pv.Spec.HostPath != nil {
-			set = set.Without(corev1.LabelHostname) // the data goes with its host; a new node starts without it
+			set = set.Without(corev1.LabelHostname) // the data is lost with its host, so a new node can start without it
 		}
 		out = append(out, set)
 	}
@@ -176,8 +176,8 @@ func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
 	return out
 }
 
-// volumeAlternatives joins the topologies of all the pod's volumes: every combination that one node could
-// satisfy, or, when there is none, all of them, none of which will be.
+// volumeAlternatives combines the topologies of all the pod's volumes: every combination that one node can satisfy, or,
+// if there is none, all combinations, so that the reason can be explained.
 func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {

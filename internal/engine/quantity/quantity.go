@@ -1,8 +1,9 @@
-// Package quantity turns amounts of resources into numbers without ever wrapping around.
+// Package quantity converts resource quantities into numbers without ever wrapping around.
 //
-// The API server admits quantities that no int64 holds: 10P of cpu is 10^19 thousandths, and an exponent may have ten digits.
-// Quantity.MilliValue and Value then return zero or any other number, and its Add and Cmp may write out millions of digits. Here such an
-// amount is the largest that there is: it fits nowhere, and a limit of it never holds anything back.
+// The API server accepts quantities that no int64 holds: 10P of cpu is 10^19 thousandths, and an exponent may have ten
+// digits. Quantity.MilliValue and Value then return zero or an arbitrary number, and its Add and Cmp may write out
+// millions of digits. Here such an amount saturates at the largest number: it fits nowhere, and a limit of it never
+// restricts anything.
 package quantity
 
 import (
@@ -20,13 +21,14 @@ const (
 	Least = -math.MaxInt64
 )
 
-// exact is the amount below which float64 arithmetic is precise enough to rule out an overflow, in thousandths too.
+// exact is the amount below which float64 arithmetic rules out an overflow, in thousandths too: 10^15 * 1,000 is below
+// 2^63, with a margin far above the relative error of 2^-53.
 const exact = 1e15
 
 // digits is how many decimal digits an int64 has at most.
 const digits = 19
 
-// Of is the amount in the engine's unit: thousandths of a core for cpu, whole units for everything else. It rounds away from zero.
+// Of is the amount in the engine's unit: millicores for cpu, whole units for everything else. It rounds away from zero.
 func Of(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return Milli(q)
@@ -41,7 +43,7 @@ func Value(q resource.Quantity) int64 { return scaled(q, 0) }
 func Milli(q resource.Quantity) int64 { return scaled(q, resource.Milli) }
 
 func scaled(q resource.Quantity, scale resource.Scale) int64 {
-	if q.IsZero() { // whatever its exponent, which would be counted down one by one
+	if q.IsZero() { // whatever its exponent: ScaledValue would divide it out digit by digit
 		return 0
 	}
 	if math.Abs(q.AsApproximateFloat64()) < exact { // and not NaN
@@ -76,7 +78,7 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// Bounded is the amount, or Most or Least where it is beyond them: one that can be added and compared at no great cost.
+// Bounded is the amount, or Most or Least where it is beyond them. It can be added and compared at low cost.
 func Bounded(q resource.Quantity) resource.Quantity {
 	if within(q) {
 		return q
@@ -84,11 +86,11 @@ func Bounded(q resource.Quantity) resource.Quantity {
 	return *resource.NewQuantity(Value(q), resource.DecimalSI)
 }
 
-// within tells whether the amount is one of which Bounded changes nothing.
+// within reports whether Bounded returns the amount unchanged.
 func within(q resource.Quantity) bool {
 	about := q.AsApproximateFloat64()
 	if q.IsZero() {
-		return !math.IsNaN(about) // zero with an exponent that is counted down one by one
+		return !math.IsNaN(about) // zero with an exponent that would be divided out digit by digit
 	}
 	if math.Abs(about) < exact {
 		return true
@@ -97,7 +99,7 @@ func within(q resource.Quantity) bool {
 	return n != Most && n != Least
 }
 
-// BoundedList is the list with each amount Bounded; the list itself where that changes nothing.
+// BoundedList is the list with each amount Bounded. It is the same list if nothing changes.
 func BoundedList(list corev1.ResourceList) corev1.ResourceList {
 	if boundedList(list) {
 		return list
@@ -109,7 +111,7 @@ func BoundedList(list corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// AddTo adds the list to total. Neither shares memory with the other afterwards, since Quantity.Add may write to what it adds to.
+// AddTo adds the list to total. They do not share memory afterwards, since Quantity.Add may write to what it adds to.
 func AddTo(total, list corev1.ResourceList) {
 	for name, q := range list {
 		sum := total[name].DeepCopy()
@@ -148,7 +150,8 @@ func Mul(a, b int64) int64 {
 	return Most
 }
 
-// BoundedPod is the pod with all amounts Bounded that its requests are summed from; the pod itself where that changes nothing.
+// BoundedPod is the pod with every amount Bounded that its requests are computed from. It is the same pod if nothing
+// changes.
 func BoundedPod(pod *corev1.Pod) *corev1.Pod {
 	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !boundedList(*l) }) {
 		return pod
@@ -169,7 +172,7 @@ func boundedList(list corev1.ResourceList) bool {
 	return true
 }
 
-// lists are the places where a pod has amounts that count towards its requests.
+// lists are the resource lists of a pod that count towards its requests.
 func lists(pod *corev1.Pod) []*corev1.ResourceList {
 	var out []*corev1.ResourceList
 	of := func(r *corev1.ResourceRequirements) {

@@ -14,7 +14,7 @@ import (
 
 const (
 	cpu = corev1.ResourceCPU
-	any = corev1.ResourceName("example.com/widget")
+	widget = corev1.ResourceName("example.com/widget")
 )
 
 // What an operator may write, and what it counts as.
@@ -26,46 +26,46 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 	}{
 		{"0", cpu, 0},
 		{"0e2147483647", cpu, 0},
-		{"0e2147483647", any, 0},
+		{"0e2147483647", widget, 0},
 		{"1", cpu, 1000},
 		{"100m", cpu, 100},
 		{"0.1", cpu, 100},
 		{"1500u", cpu, 2}, // rounded up, as Kubernetes does
 		{"1n", cpu, 1},
-		{"1n", any, 1},
-		{"0.5", any, 1},
+		{"1n", widget, 1},
+		{"0.5", widget, 1},
 		{"1.5Gi", corev1.ResourceMemory, 3 << 29},
-		{"1Ki", any, 1024},
-		{"999999999999999", any, 999999999999999},
-		{"1000000000000001", any, 1000000000000001},
+		{"1Ki", widget, 1024},
+		{"999999999999999", widget, 999999999999999},
+		{"1000000000000001", widget, 1000000000000001},
 		{"9223372036854775", cpu, 9223372036854775000},
 		{"9223372036854775807m", cpu, quantity.Most},
 		{"9223372036854776", cpu, quantity.Most},
-		{"9223372036854775806", any, quantity.Most - 1},
-		{"9223372036854775807", any, quantity.Most},
+		{"9223372036854775806", widget, quantity.Most - 1},
+		{"9223372036854775807", widget, quantity.Most},
 		{"9223372036854775807", cpu, quantity.Most},
-		{"9223372036854775808", any, quantity.Most},
-		{"9223372036854775807.5", any, quantity.Most},
+		{"9223372036854775808", widget, quantity.Most},
+		{"9223372036854775807.5", widget, quantity.Most},
 		{"10P", cpu, quantity.Most},
-		{"10P", any, 1e16},
+		{"10P", widget, 1e16},
 		{"1Ei", cpu, quantity.Most},
-		{"1Ei", any, 1 << 60},
-		{"8Ei", any, quantity.Most},
-		{"100Ei", any, quantity.Most},
-		{"1e18", any, 1e18},
+		{"1Ei", widget, 1 << 60},
+		{"8Ei", widget, quantity.Most},
+		{"100Ei", widget, quantity.Most},
+		{"1e18", widget, 1e18},
 		{"1e30", cpu, quantity.Most},
-		{"1e30", any, quantity.Most},
+		{"1e30", widget, quantity.Most},
 		{"1e400", cpu, quantity.Most},
 		{"1e2147483647", cpu, quantity.Most},
-		{"12345678901234567890e1000", any, quantity.Most},
-		{"12345678901234567890e-9", any, 12345678902},
-		{strings.Repeat("9", 400) + ".5", any, quantity.Most},
-		{"0." + strings.Repeat("0", 400) + "1", any, 1},
+		{"12345678901234567890e1000", widget, quantity.Most},
+		{"12345678901234567890e-9", widget, 12345678902},
+		{strings.Repeat("9", 400) + ".5", widget, quantity.Most},
+		{"0." + strings.Repeat("0", 400) + "1", widget, 1},
 		{"-1", cpu, -1000},
 		{"-1500u", cpu, -2},
 		{"-10P", cpu, quantity.Least},
-		{"-9223372036854775808", any, quantity.Least},
-		{"-1e2147483647", any, quantity.Least},
+		{"-9223372036854775808", widget, quantity.Least},
+		{"-1e2147483647", widget, quantity.Least},
 	} {
 		q, err := resource.ParseQuantity(c.text)
 		if err != nil {
@@ -83,31 +83,31 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 }
 
 func TestBoundedListIsTheListItselfWhereNothingIsTooLarge(t *testing.T) {
-	list := corev1.ResourceList{cpu: resource.MustParse("250m"), any: resource.MustParse("1.5Gi")}
+	list := corev1.ResourceList{cpu: resource.MustParse("250m"), widget: resource.MustParse("1.5Gi")}
 	if out := quantity.BoundedList(list); len(out) != 2 || testing.AllocsPerRun(10, func() { quantity.BoundedList(list) }) > 4 {
 		t.Errorf("%v became %v", list, out)
 	}
-	list[any] = resource.MustParse("1e999")
+	list[widget] = resource.MustParse("1e999")
 	out := quantity.BoundedList(list)
-	if got, want := out[any], resource.NewQuantity(math.MaxInt64, resource.DecimalSI); got.Cmp(*want) != 0 {
+	if got, want := out[widget], resource.NewQuantity(math.MaxInt64, resource.DecimalSI); got.Cmp(*want) != 0 {
 		t.Errorf("1e999 became %v", got.String())
 	}
-	if q := list[any]; q.String() != "1e999" {
+	if q := list[widget]; q.String() != "1e999" {
 		t.Errorf("the list that was given has become %v", list)
 	}
 }
 
 // 1.5Gi is kept as a number that Quantity.Add writes to, whoever else has it.
 func TestSumsShareNothingWithWhatTheyAreOf(t *testing.T) {
-	list := corev1.ResourceList{any: resource.MustParse("1.5Gi")}
+	list := corev1.ResourceList{widget: resource.MustParse("1.5Gi")}
 	total := corev1.ResourceList{}
 	for range 3 {
 		quantity.AddTo(total, list)
 	}
-	if q := list[any]; q.Value() != 3<<29 {
+	if q := list[widget]; q.Value() != 3<<29 {
 		t.Errorf("adding 1.5Gi has made it %s", q.String())
 	}
-	if q := total[any]; q.Value() != 9<<29 {
+	if q := total[widget]; q.Value() != 9<<29 {
 		t.Errorf("three times 1.5Gi is %s", q.String())
 	}
 }

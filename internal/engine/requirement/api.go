@@ -9,8 +9,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// API spells the set as requirements of a NodeClaim, sorted by key. A key that has bounds besides excluded
-// values, or must exist besides excluding some, takes several entries.
+// API returns the set as requirements of a NodeClaim, sorted by key. A key with bounds and excluded values, or one that
+// must exist and excludes some values, takes several entries.
 func (s Set) API() []karpv1.Requirement {
 	out := make([]karpv1.Requirement, 0, len(s.list))
 	for _, r := range s.list {
@@ -19,7 +19,7 @@ func (s Set) API() []karpv1.Requirement {
 	return out
 }
 
-// API spells r as the conjunction of entries of a NodeClaim's requirements.
+// API returns r as a conjunction of entries of a NodeClaim's requirements.
 func (r Requirement) API() []karpv1.Requirement {
 	var out []karpv1.Requirement
 	add := func(op corev1.NodeSelectorOperator, values ...string) {
@@ -37,7 +37,7 @@ func (r Requirement) API() []karpv1.Requirement {
 		add(karpv1.OperatorLte, strconv.FormatInt(r.max, 10))
 	}
 	switch op := r.Operator(); {
-	case op == corev1.NodeSelectorOpExists && len(out) > 0: // the bounds say so already
+	case op == corev1.NodeSelectorOpExists && len(out) > 0: // the bounds imply it
 	case op == corev1.NodeSelectorOpNotIn && r.present && len(out) == 0:
 		add(corev1.NodeSelectorOpExists)
 		add(op, r.values...)
@@ -47,7 +47,7 @@ func (r Requirement) API() []karpv1.Requirement {
 	return out
 }
 
-// FromAPI reads requirements of a NodePool or NodeClaim.
+// FromAPI parses requirements of a NodePool or NodeClaim.
 func (l Labels) FromAPI(reqs []karpv1.Requirement) (Set, error) {
 	out := make([]Requirement, 0, len(reqs))
 	for i, e := range reqs {
@@ -63,8 +63,8 @@ func (l Labels) FromAPI(reqs []karpv1.Requirement) (Set, error) {
 	return NewSet(out...), nil
 }
 
-// FromPool reads what a NodePool promises of its nodes' labels: its requirements, the labels of its template,
-// its name and its node class (a label's key and value).
+// FromPool parses what a NodePool guarantees of its nodes' labels: its requirements, the labels of its template, its
+// name and its node class (a label's key and value).
 func (l Labels) FromPool(pool *karpv1.NodePool, nodeClass [2]string) (Set, error) {
 	reqs, err := l.FromAPI(pool.Spec.Template.Spec.Requirements)
 	if err != nil {

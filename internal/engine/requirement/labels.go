@@ -13,22 +13,22 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Labels reads API objects with a vocabulary: what label keys mean in this cluster. It is data; core
-// Kubernetes, the node pool API and the cloud each contribute, and whoever builds a snapshot hands it in.
+// Labels parses API objects with a vocabulary: what label keys mean in this cluster. It is data. Core Kubernetes, the
+// NodePool API and the cloud each contribute, and the caller that builds a snapshot provides it.
 type Labels struct {
 	karpv1.Vocabulary
 }
 
-// CoreLabels knows only the keys that every cluster has, whatever its cloud.
+// CoreLabels has only the keys that every cluster has, whatever its cloud.
 func CoreLabels() Labels { return Labels{karpv1.CoreVocabulary()} }
 
-// Parse builds the requirement that an API object spells as key, operator and values, under its canonical
-// key. See New for what it refuses.
+// Parse builds the requirement with this key, operator and values, under its canonical key. See New for what it
+// rejects.
 func (l Labels) Parse(key string, op corev1.NodeSelectorOperator, values ...string) (Requirement, error) {
 	return New(l.Normalize(key), op, values...)
 }
 
-// FromLabels reads labels of a node, or a pod's nodeSelector, each as "key In [value]".
+// FromLabels parses labels of a node, or a pod's nodeSelector, each as "key In [value]".
 func (l Labels) FromLabels(labels map[string]string) Set {
 	reqs := make([]Requirement, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -37,8 +37,8 @@ func (l Labels) FromLabels(labels map[string]string) Set {
 	return NewSet(reqs...)
 }
 
-// FromNode reads the labels of a node that exists. Where it carries a key and its alias with different
-// values, the canonical key's value holds.
+// FromNode parses the labels of an existing node. Where a node has a key and its alias with different values, the value
+// of the canonical key counts.
 func (l Labels) FromNode(labels map[string]string) Set {
 	canonical := make(map[string]string, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -51,7 +51,7 @@ func (l Labels) FromNode(labels map[string]string) Set {
 	return FromExactLabels(canonical)
 }
 
-// FromExpressions reads the conjunction of match expressions of a node selector term.
+// FromExpressions parses the conjunction of match expressions of a node selector term.
 func (l Labels) FromExpressions(exprs []corev1.NodeSelectorRequirement) (Set, error) {
 	reqs := make([]Requirement, 0, len(exprs))
 	for _, e := range exprs {
@@ -67,7 +67,7 @@ func (l Labels) FromExpressions(exprs []corev1.NodeSelectorRequirement) (Set, er
 	return NewSet(reqs...), nil
 }
 
-// FromTopologyTerm reads one of the alternatives of a storage class's allowed topologies.
+// FromTopologyTerm parses one of the alternatives of a storage class's allowed topologies.
 func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	reqs := make([]Requirement, 0, len(term.MatchLabelExpressions))
 	for _, e := range term.MatchLabelExpressions {
@@ -80,22 +80,28 @@ func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	return NewSet(reqs...)
 }
 
-// Pod is what a pod requires of a node's labels, apart from topology and volumes.
+// Pod is what a pod requires of a node's labels, without topology and volumes.
 type Pod struct {
 	// Selector is the nodeSelector.
 	Selector Set
-	// Required are the alternatives of required node affinity, in their order; one of them must hold.
-	// Nil when there is no required affinity; empty when there is but nothing can satisfy it.
+	// Required are the alternatives of required node affinity, in order; one of them must hold. Nil without required
+	// affinity; empty when no alternative can be satisfied.
 	Required []Set
-	// Preferred are the alternatives of preferred node affinity, heaviest first, in their order among equals.
+	// Preferred are the alternatives of preferred node affinity, heaviest first, in order among equals.
 	Preferred []Set
-	// Ignored says of the terms that are left out because no node can match them what is wrong with each.
+	// Ignored describes the terms that are left out because no node can match them.
 	Ignored []string
 }
 
-// FromPod reads nodeSelector and node affinity. A required term that matches on fields is an error, and so are terms that no node can
-// match for what their keys and values are, if there are no others: these the scheduler passes over. A preferred term
-// is left out.
+// weightedSet is a term of preferred node affinity.
+type weightedSet struct {
+	weight int32
+	set    Set
+}
+
+// FromPod parses nodeSelector and node affinity. A required term that matches on fields is an error. A required term
+// with keys or values that no node can have is left out, as kube-scheduler does; it is an error if there are no other
+// terms. Such a preferred term is left out.
 func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 	for _, k := range slices.Sorted(maps.Keys(pod.NodeSelector)) {
 		if err := valid(k, pod.NodeSelector[k]); err != nil {
@@ -130,11 +136,7 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 			return Pod{}, first
 		}
 	}
-	type term struct {
-		weight int32
-		set    Set
-	}
-	var preferred []term
+	var preferred []weightedSet
 	for i, t := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		if len(t.Preference.MatchFields) > 0 {
 			continue
@@ -144,20 +146,20 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 			out.Ignored = append(out.Ignored, fmt.Sprintf("preferred node affinity term %d: %v", i, err))
 			continue
 		}
-		preferred = append(preferred, term{t.Weight, s})
+		preferred = append(preferred, weightedSet{t.Weight, s})
 	}
-	slices.SortStableFunc(preferred, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })
+	slices.SortStableFunc(preferred, func(a, b weightedSet) int { return cmp.Compare(b.weight, a.weight) })
 	for _, t := range preferred {
 		out.Preferred = append(out.Preferred, t.set)
 	}
 	return out, nil
 }
 
-// maxKey is how long a label key may be that a NodeClaim names.
+// maxKey is the longest label key that the schema of a NodeClaim accepts.
 const maxKey = 316
 
-// valid says what is wrong with a label that a pod asks for. The API server lets preferred terms have any values; a node with such a
-// label cannot be, nor a NodeClaim that names it, and the scheduler reads no term that has one.
+// valid checks a label that a pod requires. The API server accepts any values in preferred terms, but no node and no
+// NodeClaim can have such a label, and kube-scheduler ignores such a term.
 func valid(key string, values ...string) error {
 	if why := validation.IsQualifiedName(key); len(why) > 0 {
 		return fmt.Errorf("label %s is no valid label key: %s", shown(key), why[0])
@@ -173,7 +175,7 @@ func valid(key string, values ...string) error {
 	return nil
 }
 
-// shown quotes as much of a text as there is room for in an event.
+// shown quotes as much of a text as fits in an event.
 func shown(text string) string {
 	const most = 80
 	if len(text) <= most {

@@ -1,13 +1,11 @@
 // Package requirement is the algebra of label constraints.
 //
-// A Requirement says which values one label may have; a Set holds at most one Requirement per key and
-// means their conjunction. Both are values: no operation changes its operands, so they can be shared
-// freely between snapshots, plans and goroutines.
+// A Requirement defines which values one label may have. A Set holds at most one Requirement per key and means their
+// conjunction. Both are values: no operation changes its operands, so snapshots, plans and goroutines can share them.
 //
-// Everything that constrains or describes a node is brought into this one form: node selectors and
-// affinity of pods, requirements of node pools, labels of nodes, instance types and their offerings,
-// topologies of volumes. Labels parses these from API objects, because what a key means (its aliases,
-// whether it is well-known) is data that the caller hands in.
+// Everything that constrains or describes a node has this one form: node selectors and affinity of pods, requirements
+// of NodePools, labels of nodes, instance types and their offerings, topologies of volumes. Labels parses these from
+// API objects, because the meaning of a key (its aliases, whether it is well-known) is data that the caller provides.
 package requirement
 
 import (
@@ -29,14 +27,14 @@ import (
 // since no label value begins with a minus, and leave at least one integer that is not excluded.
 type Requirement struct {
 	key string
-	// complement tells whether values are the excluded ones (true) or the only ones (false).
+	// complement is true if values are the excluded ones, false if they are the only allowed ones.
 	complement bool
 	values     []string
-	// present is true when the label must exist. On complements it tells "Exists and not a" from "not a", which
-	// a node without the label satisfies too; on an empty list of values, what nothing satisfies from DoesNotExist.
-	// It is false on a list of values.
+	// present is true when the label must exist. On complements it distinguishes "Exists and not a" from "not a", which
+	// a node without the label satisfies too. On an empty list it distinguishes what nothing satisfies from
+	// DoesNotExist. It is false on a list of values.
 	present bool
-	// Inclusive integer bounds; with either, non-integers are no members. Only on complements.
+	// Inclusive integer bounds; with either, values that are not integers are excluded. Only on complements.
 	min, max       int64
 	hasMin, hasMax bool
 	minValues      int
@@ -47,7 +45,7 @@ func In(key string, values ...string) Requirement {
 	return Requirement{key: key, values: sortedUnique(values)}
 }
 
-// NotIn allows every value but the given ones, and the label's absence.
+// NotIn allows every value except the given ones, and the absence of the label.
 func NotIn(key string, values ...string) Requirement {
 	return Requirement{key: key, complement: true, values: sortedUnique(values), present: len(values) == 0}
 }
@@ -55,18 +53,18 @@ func NotIn(key string, values ...string) Requirement {
 // Exists allows every value.
 func Exists(key string) Requirement { return Requirement{key: key, complement: true, present: true} }
 
-// DoesNotExist allows only the label's absence.
+// DoesNotExist allows only the absence of the label.
 func DoesNotExist(key string) Requirement { return Requirement{key: key} }
 
 // nothing is satisfied by no node, with or without the label.
 func nothing(key string) Requirement { return Requirement{key: key, present: true} }
 
-// AtLeast allows integers n and above: with a negative n, all that a label can have.
+// AtLeast allows integers n and above; with a negative n, all integers that a label can have.
 func AtLeast(key string, n int64) Requirement {
 	return Requirement{key: key, complement: true, present: true, min: max(n, 0), hasMin: true}
 }
 
-// AtMost allows integers n and below: with a negative n, none that a label can have.
+// AtMost allows integers n and below; with a negative n, none that a label can have.
 func AtMost(key string, n int64) Requirement {
 	if n < 0 {
 		return nothing(key)
@@ -74,8 +72,8 @@ func AtMost(key string, n int64) Requirement {
 	return Requirement{key: key, complement: true, present: true, max: n, hasMax: true}
 }
 
-// New builds the requirement that an API object spells as key, operator and values. It refuses what no
-// label can be compared with: an unknown operator, In or NotIn without values, a bound that is not one integer.
+// New parses key, operator and values of an API object. It rejects an unknown operator, In or NotIn without values, and
+// a bound that is not exactly one integer.
 func New(key string, op corev1.NodeSelectorOperator, values ...string) (Requirement, error) {
 	switch op {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
@@ -146,7 +144,7 @@ func (r Requirement) Bounds() (lowest, highest *int64) {
 }
 
 // Operator is the one of In, NotIn, Exists and DoesNotExist that describes r best; bounds do not show in it. A
-// contradiction is described as DoesNotExist; Impossible tells.
+// contradiction is described as DoesNotExist; see Impossible.
 func (r Requirement) Operator() corev1.NodeSelectorOperator {
 	switch {
 	case r.complement && len(r.values) > 0:
@@ -160,7 +158,7 @@ func (r Requirement) Operator() corev1.NodeSelectorOperator {
 	}
 }
 
-// AllowsAbsent tells whether a node without the label satisfies r.
+// AllowsAbsent reports whether a node without the label satisfies r.
 func (r Requirement) AllowsAbsent() bool {
 	if r.complement {
 		return !r.present
@@ -168,10 +166,10 @@ func (r Requirement) AllowsAbsent() bool {
 	return len(r.values) == 0 && !r.present
 }
 
-// Impossible tells whether r is a contradiction: no node satisfies it, with or without the label.
+// Impossible reports whether r is a contradiction: no node satisfies it, with or without the label.
 func (r Requirement) Impossible() bool { return !r.complement && len(r.values) == 0 && r.present }
 
-// Has tells whether the label may have this value.
+// Has reports whether the label may have this value.
 func (r Requirement) Has(value string) bool {
 	_, listed := slices.BinarySearch(r.values, value)
 	return listed != r.complement && r.inBounds(value)
@@ -221,7 +219,7 @@ func (r Requirement) Example() (string, bool) {
 	return "", false
 }
 
-// Intersect returns what satisfies both. Keys must be equal; the result has r's.
+// Intersect returns the requirement that allows what both allow. Keys must be equal; the result has r's.
 func (r Requirement) Intersect(o Requirement) Requirement {
 	out := Requirement{key: r.key, minValues: max(r.minValues, o.minValues), complement: r.complement && o.complement}
 	out.min, out.hasMin, out.max, out.hasMax = commonBounds(r, o)
@@ -250,8 +248,8 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 	return out
 }
 
-// exhausted tells whether each integer within the bounds is excluded. Nothing else is a member: other spellings of an excluded integer,
-// with zeros in front, are not given to nodes.
+// exhausted reports whether every integer within the bounds is excluded. Other spellings of an excluded integer, with
+// leading zeros, do not count: nodes do not get them.
 func (r Requirement) exhausted() bool {
 	if !r.hasMin && !r.hasMax {
 		return false
@@ -294,7 +292,7 @@ func commonBounds(a, b Requirement) (lo int64, hasLo bool, hi int64, hasHi bool)
 	return lo, hasLo, hi, hasHi
 }
 
-// Overlaps tells whether some value satisfies both. Absence is not a value.
+// Overlaps reports whether some value satisfies both. Absence is not a value.
 func (r Requirement) Overlaps(o Requirement) bool {
 	if r.complement && o.complement {
 		if _, hasLo, _, hasHi := commonBounds(r, o); !hasLo && !hasHi {
@@ -309,12 +307,12 @@ func (r Requirement) Overlaps(o Requirement) bool {
 	return slices.ContainsFunc(concrete.values, other.Has)
 }
 
-// agrees tells whether a node can satisfy both, with or without the label.
+// agrees reports whether a node can satisfy both, with or without the label.
 func (r Requirement) agrees(o Requirement) bool {
 	return (r.AllowsAbsent() && o.AllowsAbsent()) || r.Overlaps(o)
 }
 
-// Equal tells whether r and o are the same requirement, minValues included.
+// Equal reports whether r and o are the same requirement, minValues included.
 func (r Requirement) Equal(o Requirement) bool {
 	return r.key == o.key && r.complement == o.complement && r.present == o.present && r.minValues == o.minValues &&
 		r.hasMin == o.hasMin && r.hasMax == o.hasMax && r.min == o.min && r.max == o.max && slices.Equal(r.values, o.values)

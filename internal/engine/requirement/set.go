@@ -14,11 +14,11 @@ type Set struct {
 	list []Requirement
 }
 
-// NewSet returns the conjunction of reqs; those of one key are intersected.
+// NewSet returns the conjunction of reqs; requirements with the same key are intersected.
 func NewSet(reqs ...Requirement) Set { return Set{}.With(reqs...) }
 
-// FromExactLabels reads each label as "key In [value]", keys taken as they are. Use Labels.FromLabels for
-// labels of API objects, whose keys may be aliases.
+// FromExactLabels returns each label as "key In [value]", with keys as they are. Use Labels.FromLabels for labels of
+// API objects, which may have aliases as keys.
 func FromExactLabels(labels map[string]string) Set {
 	list := make([]Requirement, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -39,7 +39,7 @@ func (s Set) Get(key string) Requirement {
 	return Exists(key)
 }
 
-// Defines tells whether the set says anything about key.
+// Defines reports whether the set has a requirement on key.
 func (s Set) Defines(key string) bool {
 	_, ok := s.find(key)
 	return ok
@@ -65,7 +65,7 @@ func (s Set) With(reqs ...Requirement) Set {
 	if len(reqs) == 0 {
 		return s
 	}
-	order := make([]int, len(reqs)) // sorted in their place: requirements are large to move
+	order := make([]int, len(reqs)) // sort indexes, since requirements are large to move
 	for i := range order {
 		order[i] = i
 	}
@@ -82,8 +82,8 @@ func (s Set) With(reqs ...Requirement) Set {
 	return s.Intersect(Set{list: merged})
 }
 
-// intersectAll intersects requirements of one key, those of which the numbers are given. It works in halves: one after the other, thousands that
-// exclude a value each would copy a growing list as often.
+// intersectAll intersects requirements with the same key, given by index. It divides and conquers: one after the other,
+// thousands that exclude a value each would copy a growing list every time (quadratic instead of n log n).
 func intersectAll(reqs []Requirement, which []int) Requirement {
 	if len(which) == 1 {
 		return reqs[which[0]]
@@ -119,12 +119,12 @@ func (s Set) Intersect(o Set) Set {
 	return Set{list: append(out, o.list[j:]...)}
 }
 
-// Replace returns s with r in place of whatever it required of r's key.
+// Replace returns s with r in place of its requirement on r's key.
 func (s Set) Replace(r Requirement) Set {
 	return s.Without(r.key).With(r)
 }
 
-// Without returns s with nothing required of keys.
+// Without returns s without requirements on keys.
 func (s Set) Without(keys ...string) Set {
 	out := make([]Requirement, 0, len(s.list))
 	drop := func(key string) bool { return slices.Contains(keys, key) }
@@ -143,11 +143,12 @@ func (s Set) Without(keys ...string) Set {
 	return Set{list: out}
 }
 
-// lopsided is how many times as long as another a set is when its requirements are searched rather than walked.
+// lopsided is the ratio of lengths from which a set is searched instead of merged: binary search costs about log2 of
+// the length per key, so it wins well below this ratio, and merging is faster on equal lengths.
 const lopsided = 16
 
-// Overlaps tells whether one node can satisfy both as far as the keys that both define go.
-// This is how an instance type or an offering is matched, each being silent about labels it has no part in.
+// Overlaps reports whether one node can satisfy both, considering only the keys that both define. Instance types and
+// offerings are matched in this way, since each of them leaves other labels open.
 func (s Set) Overlaps(o Set) bool {
 	if len(s.list) > lopsided*len(o.list) {
 		s, o = o, s
@@ -177,8 +178,8 @@ func (s Set) Overlaps(o Set) bool {
 	return true
 }
 
-// Compatible tells whether a node described by s can satisfy incoming. A key that s does not define must be
-// in undefined (labels that the node may still get), or incoming must be content with its absence.
+// Compatible reports whether a node described by s can satisfy incoming. A key that s does not define must be in
+// undefined (labels that the node may still get), or incoming must allow its absence.
 func (s Set) Compatible(incoming Set, undefined map[string]bool) bool {
 	_, conflict := s.Conflict(incoming, undefined)
 	return !conflict
@@ -186,14 +187,14 @@ func (s Set) Compatible(incoming Set, undefined map[string]bool) bool {
 
 // Conflict is the first reason, in the order of keys, why s is not Compatible with a set.
 type Conflict struct {
-	// Incoming is what was asked for.
+	// Incoming is the requirement that cannot be satisfied.
 	Incoming Requirement
-	// Existing is what contradicts it; meaningless when the key is Undefined.
+	// Existing is the requirement that contradicts it; meaningless when the key is Undefined.
 	Existing  Requirement
 	Undefined bool
 }
 
-// Conflict explains why s is not Compatible with incoming; unknown labels come first.
+// Conflict returns why s is not Compatible with incoming; unknown labels come first.
 func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) {
 	for _, q := range incoming.list {
 		if q.Impossible() {
@@ -212,12 +213,12 @@ func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) 
 	return Conflict{}, false
 }
 
-// HasMinValues tells whether any requirement has a minimum number of values.
+// HasMinValues reports whether any requirement has minValues.
 func (s Set) HasMinValues() bool {
 	return slices.ContainsFunc(s.list, func(r Requirement) bool { return r.minValues > 0 })
 }
 
-// Equal tells whether both sets hold the same requirements.
+// Equal reports whether both sets hold the same requirements.
 func (s Set) Equal(o Set) bool { return slices.EqualFunc(s.list, o.list, Requirement.Equal) }
 
 // Key is a string that only equal sets share, for use as a map key.

@@ -10,9 +10,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Whether a pod of a class could join a bin or a node is asked millions of times: asking must not allocate, whatever
-// the answer.
-func TestAskingForRoomAllocatesNothing(t *testing.T) {
+// The check whether a pod of a class fits a bin or a node runs millions of times per plan, so it must not allocate.
+func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	kinds := map[string][]func(*corev1.Pod){
 		"plain":  {enginetest.Labelled("app", "plain")},
 		"picky":  {enginetest.Labelled("app", "picky"), enginetest.Selects(enginetest.Zone, "z1")},
@@ -33,7 +32,7 @@ func TestAskingForRoomAllocatesNothing(t *testing.T) {
 	sv := newSolver(s)
 	sv.placeAll(sv.startRun(sv.compile(nil)))
 	if len(sv.bins) == 0 {
-		t.Fatal("there is no bin to ask")
+		t.Fatal("there is no bin to check")
 	}
 	yes, no := 0, 0
 	for _, c := range sv.classes {
@@ -45,16 +44,16 @@ func TestAskingForRoomAllocatesNothing(t *testing.T) {
 					no++
 				}
 			}); n > 0 {
-				t.Errorf("asking bin %d for a pod of %s allocates %v times", b.index, c.pod.Name, n)
+				t.Errorf("checking bin %d for a pod of %s allocates %v times", b.index, c.pod.Name, n)
 			}
 		}
 		for _, n := range sv.nodes {
 			if allocated := testing.AllocsPerRun(10, func() { sv.canJoin(n, c, c.levels[0]) }); allocated > 0 {
-				t.Errorf("asking node %s for a pod of %s allocates %v times", n.src.Name, c.pod.Name, allocated)
+				t.Errorf("checking node %s for a pod of %s allocates %v times", n.src.Name, c.pod.Name, allocated)
 			}
 		}
 	}
 	if yes == 0 || no == 0 {
-		t.Errorf("%d times there was room and %d times none: one of the answers was not tested", yes, no)
+		t.Errorf("%d times there was room and %d times none: one of the results was not tested", yes, no)
 	}
 }

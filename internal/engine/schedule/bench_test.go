@@ -22,7 +22,7 @@ func nameIn(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// market is a catalog by the name under which benchmarks report it.
+// catalogNamed is a catalog by the name that benchmarks report.
 func catalogNamed(tb testing.TB, name string) []*catalog.InstanceType {
 	tb.Helper()
 	switch name {
@@ -40,7 +40,7 @@ func catalogNamed(tb testing.TB, name string) []*catalog.InstanceType {
 	return workload.Synthetic(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 }
 
-// workloadWorld is a workload of n pods over a catalog.
+// workloadSnapshot is a workload of n pods over a catalog.
 func workloadSnapshot(kind string, n int, seed uint64, list []*catalog.InstanceType, daemons bool) *snapshot.Snapshot {
 	s, err := workload.World(kind, n, seed, list, daemons)
 	if err != nil {
@@ -49,8 +49,8 @@ func workloadSnapshot(kind string, n int, seed uint64, list []*catalog.InstanceT
 	return s
 }
 
-// fullBaseline is up to how many pods the plain first-fit packer is run over a whole workload; beyond it, its time would be
-// minutes. The ratios of larger plans are to this many pods of the same workload, per pod.
+// fullBaseline is the number of pods up to which the simple first-fit packer runs over a whole workload. Beyond it, it
+// would take minutes. Ratios of larger plans are relative to this many pods of the same workload, per pod.
 const fullBaseline = 5000
 
 // BenchmarkSolve reports, besides time and allocations, what plans cost: $/h, that over the lower bound, and both cost and
@@ -108,7 +108,7 @@ func solve(b *testing.B, kind, name string, n int) {
 	b.ReportMetric(ours/time.Since(start).Seconds(), "time/first-fit")
 }
 
-// peakRSS is the most memory that the process has had resident, in MiB, where the system tells.
+// peakRSS is the peak resident memory of the process in MiB, if the system reports it.
 func peakRSS() (mebi float64, known bool) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -123,7 +123,8 @@ func peakRSS() (mebi float64, known bool) {
 	return 0, false
 }
 
-// BenchmarkFirstLaunch is the time until the first claim of 30,000 pods can be created: plans are whole by then.
+// BenchmarkFirstLaunch is the time until the first claim of 30,000 pods can be created: until then the whole plan is
+// computed.
 func BenchmarkFirstLaunch(b *testing.B) {
 	for _, c := range []struct{ kind, market string }{
 		{"diverse", "synthetic-400"}, {"replicas", "ec2-od"}, {"batch", "ec2-spot"}, {"prefs", "synthetic-400"}, {"volumes", "ec2-spot"}, {"multi-pool", "ec2-spot"},

@@ -13,7 +13,7 @@ import (
 // node's pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains.
 // The queue is the waiting pods. It returns whether anything changed.
 func (sv *solver) commit(queue []*queuedPod) bool {
-	minded, seen := map[*group]bool{}, map[*class]bool{}
+	relevant, seen := map[*group]bool{}, map[*class]bool{}
 	for _, q := range queue {
 		if seen[q.class] {
 			continue
@@ -21,11 +21,11 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 		seen[q.class] = true
 		for _, level := range q.class.levels {
 			for _, g := range level.groups {
-				minded[g] = true
+				relevant[g] = true
 			}
 		}
 		for _, g := range q.class.blockedBy {
-			minded[g] = true
+			relevant[g] = true
 		}
 	}
 	changed := false
@@ -33,7 +33,7 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 		if b.reservation != 0 {
 			continue // its reservation determines the domain
 		}
-		for _, key := range b.uncommitted(minded) {
+		for _, key := range b.uncommitted(relevant) {
 			changed = sv.commitTo(b, key) || changed
 		}
 	}
@@ -45,7 +45,7 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
 // pods, or tell nodes apart that count for them, sorted.
-func (b *bin) uncommitted(minded map[*group]bool) []string {
+func (b *bin) uncommitted(relevant map[*group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
@@ -57,7 +57,7 @@ func (b *bin) uncommitted(minded map[*group]bool) []string {
 	for _, h := range b.contents {
 		for _, list := range [...][]*group{h.class.matches, h.class.declares} {
 			for _, g := range list {
-				if !minded[g] {
+				if !relevant[g] {
 					continue
 				}
 				add(g.key)

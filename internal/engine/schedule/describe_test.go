@@ -16,7 +16,7 @@ import (
 
 const instanceType = corev1.LabelInstanceTypeStable
 
-// soldOut are the common types with nothing to be had of them in some zones.
+// unavailableIn are the common types without available offerings in some zones.
 func unavailableIn(zones ...string) []catalogType {
 	types := Types()
 	for _, it := range types {
@@ -27,7 +27,7 @@ func unavailableIn(zones ...string) []catalogType {
 	return types
 }
 
-// priceless are types without a price: in z1 none is known, and other zones do not offer them.
+// withoutPrices are types without a price: in z1 none is known, and other zones do not offer them.
 func withoutPrices(types []catalogType) []catalogType {
 	for _, it := range types {
 		for i := range it.Offerings {
@@ -41,7 +41,7 @@ func withoutPrices(types []catalogType) []catalogType {
 	return types
 }
 
-// dear are types of which no price is known, but for small ones, which are sold out.
+// mostlyUnpriced are types without known prices, except small ones, which are unavailable.
 func mostlyUnpriced() []catalogType {
 	types := append(withoutPrices(Types()[1:]), unavailableIn(Zones()...)[:1]...)
 	return types
@@ -51,8 +51,8 @@ type catalogType = *catalog.InstanceType
 
 func labelled(name string) func(*corev1.Pod) { return Labelled("app", name) }
 
-// The exact words that operators read. Each row is a world whose last pod, by name, has no place.
-func TestReasonsAreForPeople(t *testing.T) {
+// The exact messages that operators read. In each case, the last pod by name is unschedulable.
+func TestReasonMessages(t *testing.T) {
 	inZ1 := func(edit ...func(*np)) []snapshot.Pool { return pool(append(edit, Require(Zone, in, "z1"))...) }
 	running := func(zone, app string) snapshot.Node {
 		return Node("n-"+zone, "other", inZone(zone), func(n *snapshot.Node) {
@@ -68,7 +68,7 @@ func TestReasonsAreForPeople(t *testing.T) {
 		{"a zone that the pool does not allow", World(inZ1(), Pod("a", Selects(Zone, "z2"))), []string{
 			"Requirements: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2",
 		}},
-		{"a zone that nobody has", world(Pod("a", Selects(Zone, "moon"))), []string{
+		{"a zone that no pool has", world(Pod("a", Selects(Zone, "moon"))), []string{
 			"Requirements: fits m.small in z1, but the pod requires topology.kubernetes.io/zone=moon, which no instance type has (there is only z1, z2, z3)",
 		}},
 		{"a zone that is spelled wrong", world(Pod("a", Selects(Zone, "z11"))), []string{
@@ -80,10 +80,10 @@ func TestReasonsAreForPeople(t *testing.T) {
 		{"an instance type that the pool does not allow", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Selects(instanceType, "m.large"))), []string{
 			"Requirements: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small), and the pod requires m.large",
 		}},
-		{"row 54: a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
+		{"a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
 			`Requirements: fits m.small in z1, but the pod requires zone=z1, a label that neither the pool nor its instance types have (did you mean "topology.kubernetes.io/zone"?)`,
 		}},
-		{"row 54: a label that is spelled wrong", world(Pod("a", Selects("topology.kubernets.io/zone", "z1"))), []string{
+		{"a label that is spelled wrong", world(Pod("a", Selects("topology.kubernets.io/zone", "z1"))), []string{
 			`Requirements: fits m.small in z1, but the pod requires topology.kubernets.io/zone=z1, a label that neither the pool nor its instance types have (did you mean "topology.kubernetes.io/zone"?)`,
 		}},
 		{"a label that is like no other", world(Pod("a", Selects("team", "data"))), []string{
@@ -198,7 +198,7 @@ func TestReasonsAreForPeople(t *testing.T) {
 		{"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}), []string{
 			`Volume: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and volume claim "data" can only be used in z2`,
 		}},
-		{"a volume in a zone that nobody has", storage(world(Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z9"))}), []string{
+		{"a volume in a zone that no pool has", storage(world(Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z9"))}), []string{
 			`Volume: fits m.small in z1, but volume claim "data" can only be used in topology.kubernetes.io/zone=z9, which no instance type has (there is only z1, z2, z3)`,
 		}},
 		{"no volume", world(Pod("a", Claims("data"))), []string{
@@ -231,9 +231,8 @@ func TestReasonsAreForPeople(t *testing.T) {
 	}
 }
 
-// What a reason says to be in the way is: without it, and without the other reasons of the same pool, the pod goes
-// where the reasons say that it fits.
-func TestPodsFitWhereTheReasonsSay(t *testing.T) {
+// Reasons are complete: without them, the pod goes where they state that it fits.
+func TestNearestFitIsTrue(t *testing.T) {
 	said := map[schedule.Code]int{}
 	for seed := range uint64(4 * worlds) {
 		s := randomWorld(seed)
@@ -269,7 +268,7 @@ func TestPodsFitWhereTheReasonsSay(t *testing.T) {
 	}
 }
 
-// whys are the reasons of the first pod that is left over.
+// firstReasons are the reasons of the first unschedulable pod.
 func firstReasons(p schedule.Plan) []schedule.Reason {
 	if len(p.Rejected) == 0 {
 		return nil
@@ -277,7 +276,7 @@ func firstReasons(p schedule.Plan) []schedule.Reason {
 	return p.Rejected[0].Reasons
 }
 
-// cleared is the world without what reasons name, in which only one pool can launch.
+// withoutReasons is the snapshot without the obstacles that the reasons name, where only one pool can launch.
 func withoutReasons(s *snapshot.Snapshot, pool string, reasons []schedule.Reason) *snapshot.Snapshot {
 	out := *s
 	pod := s.Pods[0].DeepCopy()
@@ -305,7 +304,7 @@ func withoutReasons(s *snapshot.Snapshot, pool string, reasons []schedule.Reason
 	return &out
 }
 
-// clear1 takes one reason away.
+// removeReason removes the obstacle of one reason.
 func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r schedule.Reason) {
 	byPool := strings.Contains(r.Message, "the pool allows only")
 	for _, key := range []string{Zone, Arch, Capacity, "team", "rack", instanceType} {
@@ -353,7 +352,7 @@ func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r 
 	}
 }
 
-// relieve drops the topology constraint that is named first.
+// dropConstraint drops the topology constraint that is named first.
 func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
 	if strings.HasPrefix(message, "fits ") {
 		_, message, _ = strings.Cut(message, ", but ")
@@ -387,7 +386,7 @@ func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
 	}
 }
 
-// forget drops what a pod requires of a label.
+// dropLabel drops what a pod requires of a label.
 func dropLabel(pod *corev1.Pod, key string) {
 	delete(pod.Spec.NodeSelector, key)
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {

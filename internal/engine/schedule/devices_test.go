@@ -8,7 +8,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
-// claims makes a pod ask for a device: in its spec, a container, or an init container.
+// claims makes a pod request a device: in its spec, a container, or an init container.
 func claims(spec, main, first bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		gpu := []corev1.ResourceClaim{{Name: "gpu"}}
@@ -25,17 +25,17 @@ func claims(spec, main, first bool) func(*corev1.Pod) {
 }
 
 func TestResourceClaims(t *testing.T) {
-	refused := []string{"no place (ResourceClaims): a"}
+	refused := []string{"unschedulable (ResourceClaims): a"}
 	checkPlans(t, []planCase{
-		{"row 244: in a container", world(Pod("a", claims(false, true, false))), refused},
-		{"row 244: in an init container", world(Pod("a", claims(false, false, true))), refused},
-		{"row 244: in both", world(Pod("a", claims(true, true, true))), refused},
-		{"row 244: in the spec alone", world(Pod("a", claims(true, false, false))), refused},
-		{"row 244: nothing is given up for it", world(Pod("a", claims(true, true, false), Prefers(1, Expr(Zone, in, "nowhere")))), refused},
-		{"row 244: not on an existing node either", withNodes(world(Pod("a", claims(true, true, false))), Node("n1", "general")), refused},
-		{"row 244: pods without go on", world(Pod("a", claims(true, true, false)), Pod("b")), []string{"no place (ResourceClaims): a", "general m.small: b"}},
+		{"in a container", world(Pod("a", claims(false, true, false))), refused},
+		{"in an init container", world(Pod("a", claims(false, false, true))), refused},
+		{"in both", world(Pod("a", claims(true, true, true))), refused},
+		{"in the spec alone", world(Pod("a", claims(true, false, false))), refused},
+		{"nothing is given up for it", world(Pod("a", claims(true, true, false), Prefers(1, Expr(Zone, in, "nowhere")))), refused},
+		{"not on an existing node either", withNodes(world(Pod("a", claims(true, true, false))), Node("n1", "general")), refused},
+		{"pods without go on", world(Pod("a", claims(true, true, false)), Pod("b")), []string{"unschedulable (ResourceClaims): a", "general m.small: b"}},
 		{
-			"row 244: a daemon with claims takes no room",
+			"a daemon with claims takes no room",
 			daemons(world(Pod("a", Asks("cpu", "1"))), Pod("driver", Asks("cpu", "500m"), claims(false, true, false))),
 			[]string{"general m.small: a"},
 		},

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// cheapestPartition tries all ways of sharing pods among new nodes, and returns the least that any costs.
+// cheapestPartition tries all partitions of pods among new nodes, and returns the lowest cost.
 func cheapestPartition(pods []*corev1.Pod, list []*catalog.InstanceType) float64 {
 	best := math.Inf(1)
 	var groups [][]*corev1.Pod
@@ -41,7 +41,7 @@ func cheapestPartition(pods []*corev1.Pod, list []*catalog.InstanceType) float64
 	return best
 }
 
-// cheapestFor is the least price of one node for all of the pods.
+// cheapestFor is the lowest price of one node for all of the pods.
 func cheapestFor(pods []*corev1.Pod, list []*catalog.InstanceType) float64 {
 	var total [3]int64
 	arch := ""
@@ -71,7 +71,7 @@ func cheapestFor(pods []*corev1.Pod, list []*catalog.InstanceType) float64 {
 	return best
 }
 
-func TestNoPlanBeatsTheLowerBound(t *testing.T) {
+func TestNoPlanCostsLessThanTheLowerBound(t *testing.T) {
 	tight := 0.0
 	const small = 200
 	for seed := range uint64(small) {
@@ -112,8 +112,8 @@ func TestNoPlanBeatsTheLowerBound(t *testing.T) {
 	}
 }
 
-// The bound holds where some of the pods can go onto a node that is there: whichever of them do.
-func TestTheLowerBoundKnowsOfRoomThatIsThere(t *testing.T) {
+// The lower bound holds where some of the pods fit onto an existing node, whichever of them go there.
+func TestLowerBoundWithExistingRoom(t *testing.T) {
 	positive := 0
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 4))

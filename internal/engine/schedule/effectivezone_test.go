@@ -16,7 +16,7 @@ func TestEffectiveZones(t *testing.T) {
 	in3 := func(p *corev1.Pod, of string) *snapshot.Snapshot {
 		return withNodes(world(p), Node("n1", "general", full, runningPods(1, of)), Node("n2", "general", full, inZone("z2"), runningPods(1, of)))
 	}
-	oneReserved := func(p *corev1.Pod, zones ...string) *snapshot.Snapshot {
+	oneVolume := func(p *corev1.Pod, zones ...string) *snapshot.Snapshot {
 		Claims("data")(p)
 		return storage(world(p), disk{name: "data", volume: volumeIn(zoned(zones...))})
 	}
@@ -30,22 +30,22 @@ func TestEffectiveZones(t *testing.T) {
 		{"alternatives of one zone", world(web(Needs(Expr(Zone, in, "z2")), Needs(Expr(Zone, in, "z2"), Expr(Arch, in, "arm64")))), "z2"},
 		{"alternatives, one of which says nothing", world(web(Needs(Expr(Zone, in, "z2")), Needs(Expr(Arch, in, "amd64")))), "flexible"},
 		{"contradictory zones", world(web(Selects(Zone, "z2"), Needs(Expr(Zone, in, "z1")))), "none"},
-		{"row 255: a volume of two zones", oneReserved(web(), "z1", "z2"), "flexible"},
-		{"row 255: of one", oneReserved(web(), "z2"), "z2"},
-		{"row 255: of another than the selector's", oneReserved(web(Selects(Zone, "z1")), "z2"), "none"},
-		{"of two, the pod excludes one", oneReserved(web(Needs(Expr(Zone, notIn, "z1"))), "z1", "z2"), "z2"},
+		{"a volume of two zones", oneVolume(web(), "z1", "z2"), "flexible"},
+		{"of one", oneVolume(web(), "z2"), "z2"},
+		{"of another than the selector's", oneVolume(web(Selects(Zone, "z1")), "z2"), "none"},
+		{"of two, the pod excludes one", oneVolume(web(Needs(Expr(Zone, notIn, "z1"))), "z1", "z2"), "z2"},
 		{"a volume that may be anywhere", storage(world(web(Claims("data"))), disk{name: "data", class: "wait"}), "flexible"},
-		{"row 256: a preference", world(web(Prefers(1, Expr(Zone, in, "z1")))), "flexible"},
-		{"row 257: near what is in z1", withNodes(world(web(Near(Zone, "db"))), Node("n", "general", full, runningPods(1, "db"))), "z1"},
-		{"row 257: apart from what is in z1 and z2", in3(web(Apart(Zone, "db")), "db"), "z3"},
-		{"row 257: a spread leaves z3", in3(web(Spread(Zone, 1, "web")), "web"), "z3"},
-		{"of the zones that a spread leaves, the volume's", oneReserved(web(Spread(Zone, 1, "web")), "z2"), "z2"},
+		{"a preference", world(web(Prefers(1, Expr(Zone, in, "z1")))), "flexible"},
+		{"near what is in z1", withNodes(world(web(Near(Zone, "db"))), Node("n", "general", full, runningPods(1, "db"))), "z1"},
+		{"apart from what is in z1 and z2", in3(web(Apart(Zone, "db")), "db"), "z3"},
+		{"a spread leaves z3", in3(web(Spread(Zone, 1, "web")), "web"), "z3"},
+		{"of the zones that a spread leaves, the volume's", oneVolume(web(Spread(Zone, 1, "web")), "z2"), "z2"},
 		{"a soft spread leaves all", in3(web(Spread(Zone, 1, "web", anyway)), "web"), "flexible"},
 		{"the first of its family chooses", world(web(Near(Zone, "web"))), "flexible"},
-		{"row 258: near nobody", world(web(Near(Zone, "db"))), "none"},
-		{"row 258: apart from what is everywhere", withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), runningPods(1, "db"))), "none"},
+		{"affinity to pods that do not exist", world(web(Near(Zone, "db"))), "none"},
+		{"apart from what is everywhere", withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), runningPods(1, "db"))), "none"},
 		{
-			"row 258: minDomains beyond the zones there are",
+			"minDomains beyond the zones there are",
 			withNodes(World(pool(Require(Zone, in, "z1", "z2")), web(Spread(Zone, 1, "web", minDomains(3)))), Node("n1", "general", full, runningPods(1, "web")), Node("n2", "general", full, inZone("z2"), runningPods(1, "web"))),
 			"none",
 		},
@@ -65,7 +65,7 @@ func TestEffectiveZones(t *testing.T) {
 	}
 }
 
-// declaring is a running pod that keeps pods labelled app=name out of its zone.
+// declaring adds a running pod that keeps pods labeled app=name out of its zone.
 func declaring(name string) func(*snapshot.Node) {
 	return func(n *snapshot.Node) {
 		n.Pods = append(n.Pods, Bound(Pod("alone-"+n.Name, Apart(Zone, name)), n.Name))

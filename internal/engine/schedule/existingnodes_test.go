@@ -20,49 +20,49 @@ func daemons(s *snapshot.Snapshot, pods ...*corev1.Pod) *snapshot.Snapshot {
 	return s
 }
 
-func TestDaemons(t *testing.T) {
+func TestDaemonSets(t *testing.T) {
 	limitsOnly := Pod("d", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = Resources("cpu", "2") })
 	app := Pod("a", Asks("cpu", "1", "memory", "1Gi"))
 	largeOnly := Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.large", "m.xlarge"))
 	checkPlans(t, []planCase{
-		{"row 105: make room", daemons(world(app), Pod("d", Asks("cpu", "2", "memory", "2Gi"))), []string{"general m.large: a"}},
-		{"row 106: its host port", daemons(world(Pod("a", HostPort("", 8080, "TCP"))), Pod("d", HostPort("", 8080, "TCP"))), []string{"no place (HostPort): a"}},
+		{"make room", daemons(world(app), Pod("d", Asks("cpu", "2", "memory", "2Gi"))), []string{"general m.large: a"}},
+		{"its host port", daemons(world(Pod("a", HostPort("", 8080, "TCP"))), Pod("d", HostPort("", 8080, "TCP"))), []string{"unschedulable (HostPort): a"}},
 		{
-			"row 107: but it does not run on small types",
+			"but it does not run on small types",
 			daemons(world(Pod("a", HostPort("", 8080, "TCP"), Selects(corev1.LabelInstanceTypeStable, "m.small"))), Pod("d", HostPort("", 8080, "TCP"), largeOnly)),
 			[]string{"general m.small: a"},
 		},
 		{
-			"row 108: startup taints do not keep it off",
+			"startup taints do not keep it off",
 			daemons(World(pool(func(p *np) { p.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "boot", Effect: noPlace}} }), app), Pod("d", Asks("cpu", "2"))),
 			[]string{"general m.large: a"},
 		},
 		{
-			"row 109: taints do",
+			"taints do",
 			daemons(World(pool(PoolTaint("hard", noPlace)), Pod("a", Asks("cpu", "1"), Tolerates("hard"))), Pod("d", Asks("cpu", "2"))),
 			[]string{"general m.small: a"},
 		},
-		{"row 110: soft taints do not", daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Asks("cpu", "2"))), []string{"general m.large: a"}},
-		{"row 111: nothing left", daemons(world(app), Pod("d", Asks("cpu", "10k"))), []string{"no place (Resources): a"}},
-		{"row 112: limits act as requests", daemons(world(app), limitsOnly), []string{"general m.large: a"}},
-		{"row 113: its init container", daemons(world(app), Pod("d", Asks("cpu", "1"), initContainer(false, "cpu", "2"))), []string{"general m.large: a"}},
-		{"row 115: selects what no node has", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects("team", "x")), Pod("e", Asks("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none"))), []string{"general m.small: a"}},
-		{"row 116: selects the pool's label", daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Asks("cpu", "2"), Selects("team", "x"))), []string{"general m.large: a"}},
-		{"row 117: NotIn on an undefined key", daemons(world(app), Pod("d", Asks("cpu", "2"), Needs(Expr("team", notIn, "x")))), []string{"general m.large: a"}},
+		{"soft taints do not", daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Asks("cpu", "2"))), []string{"general m.large: a"}},
+		{"nothing left", daemons(world(app), Pod("d", Asks("cpu", "10k"))), []string{"unschedulable (Resources): a"}},
+		{"limits act as requests", daemons(world(app), limitsOnly), []string{"general m.large: a"}},
+		{"its init container", daemons(world(app), Pod("d", Asks("cpu", "1"), initContainer(false, "cpu", "2"))), []string{"general m.large: a"}},
+		{"selects what no node has", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects("team", "x")), Pod("e", Asks("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none"))), []string{"general m.small: a"}},
+		{"selects the pool's label", daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Asks("cpu", "2"), Selects("team", "x"))), []string{"general m.large: a"}},
+		{"NotIn on an undefined key", daemons(world(app), Pod("d", Asks("cpu", "2"), Needs(Expr("team", notIn, "x")))), []string{"general m.large: a"}},
 		{
-			"row 119: the second required term matches",
+			"the second required term matches",
 			daemons(world(app), Pod("d", Asks("cpu", "2"), Needs(Expr("team", in, "x")), Needs(Expr(Arch, in, "amd64")))),
 			[]string{"general m.large: a"},
 		},
-		{"row 120: an impossible preference", daemons(world(app), Pod("d", Asks("cpu", "2"), Prefers(1, Expr("team", in, "x")))), []string{"general m.large: a"}},
+		{"an impossible preference", daemons(world(app), Pod("d", Asks("cpu", "2"), Prefers(1, Expr("team", in, "x")))), []string{"general m.large: a"}},
 		{
-			"row 121: overhead per group of types",
+			"overhead per group of types",
 			daemons(world(app), Pod("d", Asks("cpu", "7"), largeOnly), Pod("e", Asks("cpu", "500m"), Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.medium")))),
 			[]string{"general m.medium: a"},
 		},
-		{"row 122: waits for initialization", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))), []string{"general m.large: a"}},
+		{"waits for initialization", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))), []string{"general m.large: a"}},
 		{
-			"row 124: runs on the node already",
+			"runs on the node already",
 			daemons(withNodes(world(Pod("a", Asks("cpu", "2"))), Node("n", "general", func(n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Asks("cpu", "2"), OwnedBy("apps/v1", "DaemonSet")), "n")}
 			})), Pod("d", Asks("cpu", "2"))),
@@ -74,21 +74,21 @@ func TestDaemons(t *testing.T) {
 			[]string{"general m.xlarge: a"},
 		},
 		{
-			"row 125: an unexpected daemon pod does not make room",
+			"an unexpected daemon pod does not make room",
 			daemons(withNodes(world(Pod("a", Asks("cpu", "3.5"))), Node("n", "general", func(n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Asks("cpu", "1"), OwnedBy("apps/v1", "DaemonSet")), "n")}
 			})), Pod("d", Asks("cpu", "1"), Selects("late", "label"))),
 			[]string{"general m.large: a"},
 		},
 		{
-			"row 126: needs a label that the node lacks",
+			"needs a label that the node lacks",
 			daemons(withNodes(world(Pod("a", Asks("cpu", "3"))), Node("n", "general", func(n *snapshot.Node) { delete(n.Labels, Zone) })), Pod("d", Asks("cpu", "2"), Needs(Expr(Zone, exists)))),
 			[]string{"on n: a"},
 		},
 	})
 	p := schedule.Solve(daemons(world(Pods(2, "a", Asks("cpu", "1"))...), Pod("d", Asks("cpu", "1"))), schedule.Budget{})
 	if cpu := p.Launches[0].Requests[corev1.ResourceCPU]; len(p.Launches) != 1 || cpu.String() != "3" {
-		t.Errorf("row 123: the claim requests %s cpu, want 3:\n%s", cpu.String(), describe(p))
+		t.Errorf("the claim requests %s cpu, want 3:\n%s", cpu.String(), describe(p))
 	}
 }
 
@@ -103,39 +103,39 @@ func TestExistingNodes(t *testing.T) {
 			n.Taints = snapshot.SchedulingTaints([]corev1.Taint{{Key: key, Effect: effect}}, []corev1.Taint{{Key: "boot", Effect: noPlace}}, initialized)
 		}
 	}
-	oneReserved := func(edit ...func(*snapshot.Node)) *snapshot.Snapshot {
+	oneNode := func(edit ...func(*snapshot.Node)) *snapshot.Snapshot {
 		return withNodes(world(Pod("a")), Node("n", "general", edit...))
 	}
 	holds := func(p *corev1.Pod) func(*snapshot.Node) {
 		return func(n *snapshot.Node) { n.Pods = append(n.Pods, Bound(p, n.Name)) }
 	}
 	checkPlans(t, []planCase{
-		{"row 127: a launched claim with room", oneReserved(inFlight), []string{"on n-claim: a"}},
-		{"row 128: too big for it", withNodes(world(Pod("a", Asks("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
-		{"row 128: in another zone", withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)), []string{"general m.small z2: a"}},
-		{"row 129: node going away", oneReserved(func(n *snapshot.Node) { n.Deleting = true }), []string{"general m.small: a"}},
-		{"row 133: not ready yet", oneReserved(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, false)), []string{"on n: a"}},
-		{"row 133: not ready any more", oneReserved(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, true)), []string{"general m.small: a"}},
-		{"row 134: startup taint", oneReserved(tainted("boot", noPlace, false)), []string{"on n: a"}},
-		{"row 134: startup taint is back", oneReserved(tainted("boot", noPlace, true)), []string{"general m.small: a"}},
-		{"row 135: unknown taint", oneReserved(tainted("custom", noPlace, true)), []string{"general m.small: a"}},
-		{"row 136: readiness taint", oneReserved(tainted("readiness.k8s.io/x", noPlace, false)), []string{"on n: a"}},
-		{"row 137: taints of nodes that are not ours", oneReserved(unmanaged, tainted(corev1.TaintNodeNotReady, noPlace, true)), []string{"general m.small: a"}},
+		{"a launched claim with room", oneNode(inFlight), []string{"on n-claim: a"}},
+		{"too big for it", withNodes(world(Pod("a", Asks("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
+		{"in another zone", withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)), []string{"general m.small z2: a"}},
+		{"a terminating node takes no pods", oneNode(func(n *snapshot.Node) { n.Deleting = true }), []string{"general m.small: a"}},
+		{"not ready yet", oneNode(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, false)), []string{"on n: a"}},
+		{"not ready any more", oneNode(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, true)), []string{"general m.small: a"}},
+		{"startup taint", oneNode(tainted("boot", noPlace, false)), []string{"on n: a"}},
+		{"startup taint is back", oneNode(tainted("boot", noPlace, true)), []string{"general m.small: a"}},
+		{"unknown taint", oneNode(tainted("custom", noPlace, true)), []string{"general m.small: a"}},
+		{"readiness taint", oneNode(tainted("readiness.k8s.io/x", noPlace, false)), []string{"on n: a"}},
+		{"taints of nodes that are not ours", oneNode(unmanaged, tainted(corev1.TaintNodeNotReady, noPlace, true)), []string{"general m.small: a"}},
 		{
-			"row 138: nodes that are up come first",
+			"nodes that are up come first",
 			withNodes(world(Pod("a")), onlyNode57Takes(100, inFlight)...),
 			[]string{"on n057: a"},
 		},
-		{"row 140: one host port, two nodes", world(Pods(2, "a", HostPort("", 80, "TCP"))...), []string{"general m.small: a", "general m.small: a"}},
+		{"one host port, two nodes", world(Pods(2, "a", HostPort("", 80, "TCP"))...), []string{"general m.small: a", "general m.small: a"}},
 		{
-			"row 141: an address is part of any address",
+			"an address is part of any address",
 			withNodes(world(Pod("a", HostPort("127.0.0.1", 80, "TCP")), Pod("b", HostPort("", 80, "UDP"))), Node("n", "general", holds(Pod("c", HostPort("", 80, "TCP"))))),
 			[]string{"on n: b", "general m.small: a"},
 		},
-		{"row 142: somebody else's node with room", withNodes(world(Pods(100, "a", Asks("cpu", "10m"))...), Node("n", "general", unmanaged)), []string{"on n: a x100"}},
-		{"row 143: it has no zone label", withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)), []string{"general m.small z1: a"}},
+		{"a node without a NodeClaim has room", withNodes(world(Pods(100, "a", Asks("cpu", "10m"))...), Node("n", "general", unmanaged)), []string{"on n: a x100"}},
+		{"it has no zone label", withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)), []string{"general m.small z1: a"}},
 		{
-			"row 18: pods of a node that goes, with those that wait",
+			"pods of a node that goes, with those that wait",
 			withNodes(world(join(Pods(2, "new"), bind(Pods(3, "old"), "n"))...), Node("n", "general", func(n *snapshot.Node) { n.Deleting = true })),
 			[]string{"general m.small: new x2, old x3"},
 		},
@@ -145,7 +145,7 @@ func TestExistingNodes(t *testing.T) {
 			[]string{"general m.small: a"},
 		},
 		{
-			"row 240: finished pods use nothing",
+			"finished pods use nothing",
 			withNodes(world(Pod("a", Asks("cpu", "4"))), Node("n", "general", func(n *snapshot.Node) {
 				done := Bound(Pod("c", Asks("cpu", "4")), "n")
 				done.Status.Phase = corev1.PodSucceeded
@@ -156,7 +156,7 @@ func TestExistingNodes(t *testing.T) {
 	})
 }
 
-// oneUp returns nodes of which only the one numbered 57 is not as change makes it.
+// onlyNode57Takes returns nodes of which only number 57 is not as change makes it.
 func onlyNode57Takes(n int, change func(*snapshot.Node)) []snapshot.Node {
 	out := make([]snapshot.Node, n)
 	for i := range out {
@@ -185,10 +185,10 @@ func TestNominations(t *testing.T) {
 		n.Launched, n.Registered, n.Initialized, n.Allocatable = true, true, true, Resources("cpu", "4", "memory", "16Gi", "pods", "110")
 	}
 	checkPlans(t, []planCase{
-		{"rows 130, 131: the pod waits for its claim", withNodes(world(Pod("a", Asks("cpu", "8"))), claim("n", nil, "a")), []string{"on n-claim: a"}},
+		{"the pod waits for its claim", withNodes(world(Pod("a", Asks("cpu", "8"))), claim("n", nil, "a")), []string{"on n-claim: a"}},
 		{"an unlaunched claim takes no others", withNodes(world(Pod("a"), Pod("b")), claim("n", nil, "a")), []string{"on n-claim: a", "general m.small: b"}},
 		{"a launched one does, beside its own", withNodes(world(Pod("a", Asks("cpu", "3")), Pod("b"), Pod("c", Asks("cpu", "2"))), claim("n", up, "a")), []string{"on n-claim: a, b", "general m.medium: c"}},
-		{"a claim that is going keeps nobody", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) { n.Deleting = true }, "a")), []string{"general m.small: a"}},
+		{"a terminating claim keeps no pods", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) { n.Deleting = true }, "a")), []string{"general m.small: a"}},
 		{"promised twice, placed once", withNodes(world(Pod("a")), claim("n1", nil, "a"), claim("n2", nil, "a")), []string{"on n1-claim: a"}},
 		{"a node that is up, but refuses its pod", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) {
 			up(n)
@@ -200,7 +200,7 @@ func TestNominations(t *testing.T) {
 			[]string{"on n-claim: web", "general m.small z2: web", "general m.small z3: web"},
 		},
 		{
-			"whoever must keep apart from it stays away from all its zones",
+			"pods that keep apart from it avoid all zones that it may be in",
 			withNodes(world(Pods(2, "web", app("web", Apart(Zone, "web"))...)...), claim("n", pinnedTo("z1", "z2"), "web-000")),
 			[]string{"on n-claim: web", "general m.small z3: web"},
 		},
@@ -208,7 +208,7 @@ func TestNominations(t *testing.T) {
 	})
 }
 
-// pinnedTo makes a claim that may come up in zones.
+// pinnedTo makes a claim that may come up in these zones.
 func pinnedTo(zones ...string) func(*snapshot.Node) {
 	return func(n *snapshot.Node) {
 		delete(n.Labels, Zone)

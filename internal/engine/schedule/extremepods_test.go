@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// quantitiesTooLarge are spellings that the API server admits, none of which an int64 of thousandths holds.
+// hugeQuantities are quantities that the API server accepts but no int64 of thousandths holds.
 var hugeQuantities = []string{"9223372036854775807", "10P", "1Ei", "1e30", "1e400", "1e2147483647", "9223372036854775808", "18446744073709552"}
 
 func shop(more ...*corev1.Pod) *snapshot.Snapshot {
@@ -46,8 +46,8 @@ func coresAndMemory(l corev1.ResourceList) string {
 	return cpu.String() + " " + memory.String()
 }
 
-// The pod is told why, and the others get the nodes that they would get without it.
-func TestAPodThatAsksForMoreThanAnyInstanceHasHoldsUpNobody(t *testing.T) {
+// The pod gets a reason, and the others get the nodes that they would get without it.
+func TestOversizedPodDoesNotDelayOthers(t *testing.T) {
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
 	sized := func(name corev1.ResourceName, quantity string) func(*corev1.Pod) { return Asks(string(name), quantity) }
 	for _, quantity := range hugeQuantities {
@@ -68,15 +68,15 @@ func TestAPodThatAsksForMoreThanAnyInstanceHasHoldsUpNobody(t *testing.T) {
 					want = "which no instance type has" // of this catalog
 				}
 				if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) {
-					t.Errorf("told %v, want %q", why, want)
+					t.Errorf("reason %v, want %q", why, want)
 				}
 			})
 		}
 	}
 }
 
-// Each of the amounts is one that a number holds; their sum is not.
-func TestSumsOfAPodsContainersDoNotWrapAround(t *testing.T) {
+// Each amount fits into an int64; their sum does not.
+func TestSumsOfContainerRequestsDoNotWrapAround(t *testing.T) {
 	most := Resources("cpu", "9223372036854775", "memory", "9223372036854775807", "example.com/widget", "9223372036854775807")
 	always := corev1.ContainerRestartPolicyAlways
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
@@ -102,7 +102,7 @@ func TestSumsOfAPodsContainersDoNotWrapAround(t *testing.T) {
 	}
 }
 
-func TestDaemonSetsThatAskForMoreThanThereIsLeaveNoRoomAndPanicNowhere(t *testing.T) {
+func TestOversizedDaemonSetLeavesNoRoom(t *testing.T) {
 	s := shop()
 	for i := range 3 {
 		s.DaemonSets = append(s.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: fmt.Sprint(i), Pod: Pod(fmt.Sprint(i), Asks("cpu", "9223372036854775", "memory", "8Ei"))})
@@ -112,8 +112,8 @@ func TestDaemonSetsThatAskForMoreThanThereIsLeaveNoRoomAndPanicNowhere(t *testin
 	}
 }
 
-// Somebody may have written a node's name into such a pod himself.
-func TestBoundPodsThatAskForMoreThanTheNodeHasLeaveNoRoom(t *testing.T) {
+// A user may have set such a pod's nodeName.
+func TestOversizedBoundPodLeavesNoRoom(t *testing.T) {
 	for most := range 5 {
 		s := shop()
 		n := Node("n1", "general")
@@ -127,7 +127,7 @@ func TestBoundPodsThatAskForMoreThanTheNodeHasLeaveNoRoom(t *testing.T) {
 	}
 }
 
-func TestALimitThatNoNumberHoldsIsNoLimit(t *testing.T) {
+func TestLimitBeyondInt64IsNoLimit(t *testing.T) {
 	for _, quantity := range hugeQuantities {
 		s := shop()
 		s.Pools[0].NodePool.Spec.Limits = Resources("cpu", quantity, "memory", "1e30")
@@ -138,15 +138,15 @@ func TestALimitThatNoNumberHoldsIsNoLimit(t *testing.T) {
 	}
 }
 
-// 1.5Gi is kept as a number that Quantity.Mul writes to.
-func TestALaunchAsksForWhatItsPodsDoWhateverTheSpelling(t *testing.T) {
+// 1.5Gi is stored in a form that Quantity.Mul writes to.
+func TestLaunchRequestsTheSumOfItsPods(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())})
 	s.Pods = Pods(30, "web", Asks("cpu", "0.7", "memory", "1.5Gi"))
 	p := schedule.Solve(s, schedule.Budget{})
 	for i := range p.Launches {
 		l := &p.Launches[i]
 		if q, want := l.Requests[corev1.ResourceMemory], int64(len(l.Pods))*3<<29; q.Value() != want {
-			t.Errorf("launch %d asks for %s of memory for %d pods of 1.5Gi", i, q.String(), len(l.Pods))
+			t.Errorf("launch %d requests %s of memory for %d pods of 1.5Gi", i, q.String(), len(l.Pods))
 		}
 	}
 	if q := s.Pods[0].Spec.Containers[0].Resources.Requests[corev1.ResourceMemory]; q.Cmp(resource.MustParse("1.5Gi")) != 0 {
@@ -154,7 +154,7 @@ func TestALaunchAsksForWhatItsPodsDoWhateverTheSpelling(t *testing.T) {
 	}
 }
 
-// claimLike checks what the API server does of the claim that a launch becomes.
+// claimLike validates, as the API server does, the claim that a launch becomes.
 func claimLike(t *testing.T, s *snapshot.Snapshot, l *schedule.Launch) {
 	t.Helper()
 	for _, r := range l.ClaimRequirements() {
@@ -179,7 +179,7 @@ func claimLike(t *testing.T, s *snapshot.Snapshot, l *schedule.Launch) {
 	}
 }
 
-func TestAnInvalidPreferenceIsIgnoredAndSaid(t *testing.T) {
+func TestInvalidPreferenceIsIgnoredAndReported(t *testing.T) {
 	const in, gt = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpGt
 	for name, expr := range map[string]corev1.NodeSelectorRequirement{
 		"a value with a space": Expr("example.com/team", in, "team a"),
@@ -203,7 +203,7 @@ func TestAnInvalidPreferenceIsIgnoredAndSaid(t *testing.T) {
 	}
 }
 
-func TestAnInvalidDemandIsNamedAndHoldsUpNobody(t *testing.T) {
+func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 	const in, gt = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpGt
 	team := Require("example.com/team", corev1.NodeSelectorOpExists)
 	s := shop()
@@ -228,8 +228,8 @@ func TestAnInvalidDemandIsNamedAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Each node would come up without the label that the pod asks for, and the next plan would launch another.
-func TestNoNodeIsLaunchedForNumbersThatAreAllExcluded(t *testing.T) {
+// Each node would come up without the label that the pod requires, and the next plan would launch another.
+func TestNoLaunchForBoundsThatExcludeEveryInteger(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types(), Require("example.com/size", corev1.NodeSelectorOpExists))},
 		Pod("hostile", Asks("cpu", "100m"), Needs(Expr("example.com/size", corev1.NodeSelectorOpGt, "5"),
 			Expr("example.com/size", corev1.NodeSelectorOpLt, "8"), Expr("example.com/size", corev1.NodeSelectorOpNotIn, "6", "7"))))
@@ -238,8 +238,8 @@ func TestNoNodeIsLaunchedForNumbersThatAreAllExcluded(t *testing.T) {
 	}
 }
 
-// Nobody has a place but the one who declares it has none himself.
-func TestAPodWithoutAPlaceKeepsNobodyAway(t *testing.T) {
+// The only pod that declares anti-affinity is unschedulable itself.
+func TestUnschedulablePodKeepsNoPodAway(t *testing.T) {
 	everybody := func(key string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			Apart(key, "")(p)
@@ -259,7 +259,7 @@ func TestAPodWithoutAPlaceKeepsNobodyAway(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsTheFirstToNameAResourceClosesNoNode(t *testing.T) {
+func TestNewResourceNameDoesNotCloseNodes(t *testing.T) {
 	n := Node("n1", "general")
 	n.Pods = append(n.Pods, Bound(Pod("older", Asks("cpu", "1m", "example.com/widget", "3")), "n1")) // of which the node has none any more
 	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Asks("cpu", "100m")))
@@ -273,19 +273,19 @@ func TestAPodThatIsTheFirstToNameAResourceClosesNoNode(t *testing.T) {
 	}
 }
 
-// All pods and no pods are different selectors, though both are written as nothing.
-func TestSelectorsOfAllAndOfNoPodsAreToldApart(t *testing.T) {
+// The selector of all pods and that of none are different, though both print as the empty string.
+func TestEmptyAndNilSelectorsDiffer(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Asks("cpu", "100m"), Labelled("app", "a"), Near(Zone, "a"), PreferNear(1, Zone, "a")))
 	a := s.Pods[0].Spec.Affinity.PodAffinity
 	a.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = nil
 	a.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector = &metav1.LabelSelector{}
 	if p := schedule.Solve(s, schedule.Budget{}); len(p.Rejected) != 1 {
-		t.Errorf("a pod that must be near nobody has a place:\n%s", launched(p))
+		t.Errorf("a pod with affinity to no pods is scheduled:\n%s", launched(p))
 	}
 }
 
-// Each of them is a number to keep for every instance type and node.
-func TestPodsThatNameThousandsOfResourcesHoldUpNobody(t *testing.T) {
+// Each resource would be one more number for every instance type and node.
+func TestPodsWithThousandsOfResourcesDoNotDelayOthers(t *testing.T) {
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
 	var hostile []*corev1.Pod
 	for i := range 20 {
@@ -305,12 +305,12 @@ func TestPodsThatNameThousandsOfResourcesHoldUpNobody(t *testing.T) {
 	const event = 1024 // characters that one holds
 	const want = "the pod needs 1 example.com/r0-0, which neither a node nor an instance type has"
 	if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) || len(why.Message) > event {
-		t.Errorf("told %.300s (%d characters)", why, len(why.Message))
+		t.Errorf("reason %.300s (%d characters)", why, len(why.Message))
 	}
 }
 
-// A resource of which a pod requests nothing is no demand, however many there are.
-func TestPodsThatRequestNothingOfThousandsOfResourcesAreOrdinary(t *testing.T) {
+// A resource that is requested with zero does not constrain a pod, however many there are.
+func TestZeroRequestsOfThousandsOfResourcesAreIgnored(t *testing.T) {
 	p := Pod("plain", Asks("cpu", "100m"))
 	for j := range 1000 {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprint("example.com/r", j))] = resource.MustParse("0")
@@ -320,7 +320,7 @@ func TestPodsThatRequestNothingOfThousandsOfResourcesAreOrdinary(t *testing.T) {
 	}
 }
 
-func TestSoftSpreadsBeyondTheirBoundAreGivenUpAndTheirPodsPlanned(t *testing.T) {
+func TestSoftSpreadsBeyondTheBoundAreDropped(t *testing.T) {
 	var many []*corev1.Pod
 	for i := range 20 {
 		p := Pod(fmt.Sprint("soft-", i), Asks("cpu", "100m"), Labelled("app", fmt.Sprint(i)))
@@ -336,8 +336,8 @@ func TestSoftSpreadsBeyondTheirBoundAreGivenUpAndTheirPodsPlanned(t *testing.T) 
 	}
 }
 
-// Each launch would have a copy of their names, and so would its NodeClaim.
-func TestADaemonSetThatRequestsNothingOfThousandsOfResourcesIsInNoLaunch(t *testing.T) {
+// Each launch and its NodeClaim would have a copy of their names.
+func TestZeroDaemonRequestsAreNotInLaunches(t *testing.T) {
 	d := Pod("d", Asks("cpu", "100m"))
 	for j := range 1000 {
 		d.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprint("example.com/r", j))] = resource.MustParse("0")

@@ -14,9 +14,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// firstFit is the plain first-fit-decreasing packer that every plan is measured against: pods by size, each into
-// the first node that still has a type for it, else into a new one. It knows the constraints that package
-// workload makes, required ones only, and nothing else.
+// firstFit is the simple first-fit-decreasing packer that every plan is compared with: pods by size, each into the
+// first node that still has a type for it, else onto a new one. It implements the required constraints that package
+// workload makes, and nothing else.
 type firstFit struct {
 	s     *snapshot.Snapshot
 	pools []*snapshot.Pool
@@ -40,7 +40,7 @@ func amounts(l corev1.ResourceList) [3]int64 {
 	return [3]int64{cpu.MilliValue(), memory.Value(), pods.Value()}
 }
 
-// baseline returns what first fit decreasing pays per hour, and how many pods it leaves out.
+// baseline returns what first fit decreasing costs per hour, and how many pods it leaves unscheduled.
 func baseline(s *snapshot.Snapshot, zones []string) (cost float64, left int) {
 	f := &firstFit{s: s, reqs: map[*snapshot.Pool]requirement.Set{}, zones: zones, apps: map[string]map[string]int{}}
 	for i := range s.Pools {
@@ -188,7 +188,7 @@ func (f *firstFit) holds(it *catalog.InstanceType, total [3]int64) bool {
 	return true
 }
 
-// leastUsed is the zone of fewest pods of the app, if the node can be there.
+// leastUsed is the zone with the fewest pods of the app, if the node can be there.
 func (f *firstFit) leastUsed(reqs requirement.Set, app string) (string, bool) {
 	least := math.MaxInt
 	for _, z := range f.zones {
@@ -202,7 +202,7 @@ func (f *firstFit) leastUsed(reqs requirement.Set, app string) (string, bool) {
 	return "", false
 }
 
-// home is the zone that the app is in, or any for the first of them.
+// affinityZone is the zone that the app is in, or any zone for its first pod.
 func (f *firstFit) affinityZone(reqs requirement.Set, app string) (string, bool) {
 	for _, z := range f.zones {
 		if (len(f.apps[app]) == 0 || f.apps[app][z] > 0) && reqs.Get(Zone).Has(z) {

@@ -29,44 +29,44 @@ func TestResources(t *testing.T) {
 	five := singlePool(Type("five", 1, "cpu", "16", "pods", "5"))
 	exact := singlePool(Type("snug", 1, "cpu", "11", "memory", "5Gi"), Type("tight", 0.5, "cpu", "10", "memory", "4Gi"))
 	gpu, fpga := Type("gpu", 3, "cpu", "8", "nvidia.com/gpu", "1"), Type("fpga", 3, "cpu", "8", "example.com/fpga", "1")
-	oneReserved := Type("one", 1, "cpu", "16", "pods", "1")
+	onePod := Type("one", 1, "cpu", "16", "pods", "1")
 	checkPlans(t, []planCase{
-		{"row 71: larger than every type", world(Pod("a", Asks("cpu", "9"))), []string{"no place (Resources): a"}},
+		{"larger than every type", world(Pod("a", Asks("cpu", "9"))), []string{"unschedulable (Resources): a"}},
 		{
-			"row 72: different zones, different nodes",
+			"different zones, different nodes",
 			world(Pod("a", Selects(Zone, "z1")), Pod("b", Selects(Zone, "z2"))),
 			[]string{"general m.small z1: a", "general m.small z2: b"},
 		},
 		{
-			"row 72: different architectures, operating systems and types",
+			"different architectures, operating systems and types",
 			World(singlePool(Type("x86", 1, "cpu", "4"), WithLabel(Type("arm", 1, "cpu", "4"), Arch, "arm64"), WithLabel(Type("windows", 1, "cpu", "4"), corev1.LabelOSStable, "windows"), Type("other", 2, "cpu", "4")),
 				Pod("a", Selects(Arch, "arm64")), Pod("b", Selects(corev1.LabelOSStable, "windows")), Pod("c", Selects(corev1.LabelInstanceTypeStable, "other"))),
 			[]string{"general arm: a", "general other: c", "general windows: b"},
 		},
 		{
-			"row 73: resources of different types",
+			"resources of different types",
 			World(singlePool(gpu, fpga), Pod("a", Asks("nvidia.com/gpu", "1")), Pod("b", Asks("example.com/fpga", "1")), Pod("c", Asks("nvidia.com/gpu", "1", "example.com/fpga", "1"))),
-			[]string{"general gpu: a", "general fpga: b", "no place (Resources): c"},
+			[]string{"general gpu: a", "general fpga: b", "unschedulable (Resources): c"},
 		},
-		{"row 74: none of an unknown resource", world(Pod("a", Asks("example.com/what", "0"))), []string{"general m.small: a"}},
-		{"row 75: overhead counts", world(Pod("a", Asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })), []string{"general m.medium: a"}},
-		{"row 76: five pods a node", World(five, Pods(25, "a")...), []string{"general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5"}},
-		{"row 77: one pod a node", World(singlePool(oneReserved), Pods(3, "a")...), []string{"general one: a", "general one: a", "general one: a"}},
-		{"row 78: big init container first", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(false, "cpu", "10", "memory", "4Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"))), []string{"general snug: a"}},
-		{"row 79: sidecar, then init container", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "5", "memory", "1Gi"))), []string{"general snug: a"}},
-		{"row 80: the init container's peak", World(exact, Pod("a", Asks("cpu", "5", "memory", "1Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "6", "memory", "2Gi"))), []string{"general snug: a"}},
-		{"row 81: pod-level resources decide", World(exact, Pod("a", Asks("cpu", "20"), func(p *corev1.Pod) {
+		{"none of an unknown resource", world(Pod("a", Asks("example.com/what", "0"))), []string{"general m.small: a"}},
+		{"overhead counts", world(Pod("a", Asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })), []string{"general m.medium: a"}},
+		{"five pods a node", World(five, Pods(25, "a")...), []string{"general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5"}},
+		{"one pod a node", World(singlePool(onePod), Pods(3, "a")...), []string{"general one: a", "general one: a", "general one: a"}},
+		{"big init container first", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(false, "cpu", "10", "memory", "4Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"))), []string{"general snug: a"}},
+		{"sidecar, then init container", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "5", "memory", "1Gi"))), []string{"general snug: a"}},
+		{"the init container's peak", World(exact, Pod("a", Asks("cpu", "5", "memory", "1Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "6", "memory", "2Gi"))), []string{"general snug: a"}},
+		{"pod-level resources decide", World(exact, Pod("a", Asks("cpu", "20"), func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: Resources("cpu", "9.9", "memory", "3.9Gi")}
 		})), []string{"general tight: a"}},
-		{"row 82: init container larger than any type", World(exact, Pod("a", initContainer(false, "cpu", "100"))), []string{"no place (Resources): a"}},
+		{"init container larger than any type", World(exact, Pod("a", initContainer(false, "cpu", "100"))), []string{"unschedulable (Resources): a"}},
 	})
 	p := schedule.Solve(World(singlePool(Type("two", 1, "cpu", "2")), Pods(40, "a", Asks("cpu", "1"))...), schedule.Budget{})
 	if len(p.Launches) != 20 {
-		t.Errorf("row 76: %d nodes for 40 pods, two to a node", len(p.Launches))
+		t.Errorf("%d nodes for 40 pods, two to a node", len(p.Launches))
 	}
 }
 
-func TestSizeFollowsThePriceOfWhatIsPacked(t *testing.T) {
+func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 	// One huge type holds everything at ten times the price per core.
 	huge := Type("huge", 40, "cpu", "80", "memory", "320Gi")
 	p := schedule.Solve(World([]snapshot.Pool{Pool("general", append(Types(), huge))}, Pods(32, "a", Asks("cpu", "1"))...), schedule.Budget{})
@@ -99,29 +99,29 @@ func TestMinValues(t *testing.T) {
 	}
 	twoPools := append(byType(3), Pool("heavy", small, Weight(50), Require(corev1.LabelInstanceTypeStable, exists), MinValues(3)))
 	checkPlans(t, []planCase{
-		{"row 86: strict, too few fit", three("Strict", byType(3), "2"), []string{"no place (MinValues): p"}},
-		{"row 87: best effort", three("BestEffort", byType(3), "2"), []string{"general b relaxed: p"}},
-		{"row 88: zones", three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), []string{"general a relaxed: p"}},
-		{"row 89: the heavy pool relaxes before a light one is tried", three("BestEffort", twoPools, "2"), []string{"heavy b relaxed: p"}},
-		{"row 90: satisfied", three("BestEffort", byType(3), "1"), []string{"general a: p"}},
-		{"row 91: counted within a bound", three("Strict", cores(gt, "1", 2), "1"), []string{"general b: p"}},
-		{"row 91: too few within a bound", three("Strict", cores(gt, "1", 3), "1"), []string{"no place (MinValues): p"}},
-		{"row 92: the larger of two applies", three("Strict", byType(3, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2)), "2"), []string{"no place (MinValues): p"}},
-		{"row 91: counted below a bound", three("Strict", cores(lt, "4", 2), "1"), []string{"general a: p"}},
-		{"row 91: too few below it", three("Strict", cores(lt, "2", 2), "1"), []string{"no place (MinValues): p"}},
-		{"row 93: several keys must all hold", three("Strict", byType(2, Require(Arch, exists), MinValues(2)), "1"), []string{"no place (MinValues): p"}},
+		{"strict, too few fit", three("Strict", byType(3), "2"), []string{"unschedulable (MinValues): p"}},
+		{"best effort", three("BestEffort", byType(3), "2"), []string{"general b relaxed: p"}},
+		{"zones", three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), []string{"general a relaxed: p"}},
+		{"the heavy pool relaxes before a light one is tried", three("BestEffort", twoPools, "2"), []string{"heavy b relaxed: p"}},
+		{"satisfied", three("BestEffort", byType(3), "1"), []string{"general a: p"}},
+		{"counted within a bound", three("Strict", cores(gt, "1", 2), "1"), []string{"general b: p"}},
+		{"too few within a bound", three("Strict", cores(gt, "1", 3), "1"), []string{"unschedulable (MinValues): p"}},
+		{"the larger of two applies", three("Strict", byType(3, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2)), "2"), []string{"unschedulable (MinValues): p"}},
+		{"counted below a bound", three("Strict", cores(lt, "4", 2), "1"), []string{"general a: p"}},
+		{"too few below it", three("Strict", cores(lt, "2", 2), "1"), []string{"unschedulable (MinValues): p"}},
+		{"several keys must all hold", three("Strict", byType(2, Require(Arch, exists), MinValues(2)), "1"), []string{"unschedulable (MinValues): p"}},
 	})
 	p := schedule.Solve(three("BestEffort", byType(3), "2"), schedule.Budget{})
 	if n := p.Launches[0].Requirements.Get(corev1.LabelInstanceTypeStable).MinValues(); n != 2 {
-		t.Errorf("row 87: the claim's minValues are %d, want 2", n)
+		t.Errorf("the claim's minValues are %d, want 2", n)
 	}
 	p = schedule.Solve(three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), schedule.Budget{})
 	if n := p.Launches[0].Requirements.Get(Zone).MinValues(); n != 2 {
-		t.Errorf("row 88: the claim's minValues of zones are %d, want 2", n)
+		t.Errorf("the claim's minValues of zones are %d, want 2", n)
 	}
 }
 
-func TestMinValuesOfATruncatedClaim(t *testing.T) {
+func TestMinValuesOfTruncatedClaim(t *testing.T) {
 	var types []*catalog.InstanceType
 	for i := range schedule.MaxInstanceTypes + 1 {
 		family := "common"
@@ -131,7 +131,7 @@ func TestMinValuesOfATruncatedClaim(t *testing.T) {
 		types = append(types, WithLabel(Type("t"+strings.Repeat("x", i), float64(1+i), "cpu", "1"), "example.com/family", family))
 	}
 	s := World([]snapshot.Pool{Pool("general", types, Require("example.com/family", exists), MinValues(2))}, Pod("p"))
-	checkPlans(t, []planCase{{"row 94", s, []string{"no place (MinValues): p"}}})
+	checkPlans(t, []planCase{{"a truncated claim does not reach minValues", s, []string{"unschedulable (MinValues): p"}}})
 }
 
 func TestLimits(t *testing.T) {
@@ -143,21 +143,21 @@ func TestLimits(t *testing.T) {
 		return World(pool(Limit(pairs...)), pods...)
 	}
 	checkPlans(t, []planCase{
-		{"row 97: far above the limit already", used(limited(Pods(1, "a"), "cpu", "20"), "cpu", "100"), []string{"no place (Limits): a"}},
-		{"row 98: just fits", limited([]*corev1.Pod{Pod("a", Asks("cpu", "1.75"))}, "cpu", "2"), []string{"general m.medium: a"}},
-		{"row 99: does not", limited([]*corev1.Pod{Pod("a", Asks("cpu", "2.1"))}, "cpu", "2"), []string{"no place (Limits): a"}},
+		{"far above the limit already", used(limited(Pods(1, "a"), "cpu", "20"), "cpu", "100"), []string{"unschedulable (Limits): a"}},
+		{"just fits", limited([]*corev1.Pod{Pod("a", Asks("cpu", "1.75"))}, "cpu", "2"), []string{"general m.medium: a"}},
+		{"does not", limited([]*corev1.Pod{Pod("a", Asks("cpu", "2.1"))}, "cpu", "2"), []string{"unschedulable (Limits): a"}},
 		{
-			"row 100: two nodes would exceed it",
+			"two nodes would exceed it",
 			limited(Pods(2, "a", Asks("cpu", "1.5"), Labelled("app", "a"), Apart(Host, "a")), "cpu", "3"),
-			[]string{"general m.medium: a", "no place (Limits): a"},
+			[]string{"general m.medium: a", "unschedulable (Limits): a"},
 		},
-		{"row 101: of another resource", limited(Pods(1, "a"), "pods", "1"), []string{"no place (Limits): a"}},
-		{"row 102: the rest of an earlier pass", used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), []string{"no place (Limits): a"}},
-		{"row 103: number of nodes", used(limited(Pods(1, "a"), "nodes", "2"), "nodes", "2"), []string{"no place (Limits): a"}},
+		{"of another resource", limited(Pods(1, "a"), "pods", "1"), []string{"unschedulable (Limits): a"}},
+		{"the rest of an earlier pass", used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), []string{"unschedulable (Limits): a"}},
+		{"number of nodes", used(limited(Pods(1, "a"), "nodes", "2"), "nodes", "2"), []string{"unschedulable (Limits): a"}},
 		{
-			"row 104: one batch does not overshoot it either",
+			"one batch does not overshoot it either",
 			limited(Pods(5, "a", Labelled("app", "a"), Apart(Host, "a")), "nodes", "2"),
-			[]string{"general m.small: a", "general m.small: a", "no place (Limits): a x3"},
+			[]string{"general m.small: a", "general m.small: a", "unschedulable (Limits): a x3"},
 		},
 		{"limits do not bind existing nodes", withNodes(used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), Node("n", "general")), []string{"on n: a"}},
 	})
@@ -180,8 +180,8 @@ func TestTypesOfALaunchUnderALimit(t *testing.T) {
 	}
 }
 
-// The pool of a well-known article: t2.small and t2.medium only, 4 CPUs at most.
-func TestAsManyNodesAsTheLimitAllows(t *testing.T) {
+// The pool allows t2.small and t2.medium only, 4 CPUs at most.
+func TestLimitIsUsedFully(t *testing.T) {
 	types := []*catalog.InstanceType{Type("t2.small", 0.023, "cpu", "1", "memory", "2Gi"), Type("t2.medium", 0.0464, "cpu", "2", "memory", "4Gi")}
 	for _, it := range types { // what kubelet and system keep for themselves
 		cpu := it.Allocatable[corev1.ResourceCPU]

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-func TestOfferingsThatHoldMore(t *testing.T) {
+func TestOfferingsWithMoreCapacity(t *testing.T) {
 	const device = "example.com/device"
 	od, spot := karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot
 	holding := func(o catalog.Offering, pairs ...string) catalog.Offering {
@@ -33,11 +33,11 @@ func TestOfferingsThatHoldMore(t *testing.T) {
 	all := Type("all", 9, "cpu", "4", device, "1")
 	wants := Pod("a", Asks(device, "1"))
 	checkPlans(t, []planCase{
-		{"row 84: only that offering is bought", World(singlePool(none, some(keep)), wants), []string{"general some z2: a"}},
-		{"row 84: others do without", World(singlePool(some(keep)), Pod("a")), []string{"general some: a"}},
-		{"row 84: it is not where the pod may go", World(singlePool(none, some(keep)), Pod("a", Asks(device, "1"), Selects(Zone, "z1"))), []string{"no place (Resources): a"}},
-		{"row 85: it cannot be had", World(singlePool(none, some(gone)), wants), []string{"no place (NoOffering): a"}},
-		{"row 85: nor can the others, with more pods than they hold", World(singlePool(some(gone)), Pod("a", Asks("cpu", "5"))), []string{"no place (Resources): a"}},
+		{"only that offering is launched", World(singlePool(none, some(keep)), wants), []string{"general some z2: a"}},
+		{"others do without", World(singlePool(some(keep)), Pod("a")), []string{"general some: a"}},
+		{"it is not where the pod may go", World(singlePool(none, some(keep)), Pod("a", Asks(device, "1"), Selects(Zone, "z1"))), []string{"unschedulable (Resources): a"}},
+		{"it cannot be had", World(singlePool(none, some(gone)), wants), []string{"unschedulable (NoOffering): a"}},
+		{"nor can the others, with more pods than they hold", World(singlePool(some(gone)), Pod("a", Asks("cpu", "5"))), []string{"unschedulable (Resources): a"}},
 		{"a dearer type does not come before", World(singlePool(some(keep), all), wants), []string{"general some z2: a"}},
 		{"a cheaper one does, and the other is left out", World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants), []string{"general cheap: a"}},
 		{
@@ -46,9 +46,9 @@ func TestOfferingsThatHoldMore(t *testing.T) {
 			[]string{"general some z1: a"},
 		},
 		{
-			"limits count what is bought",
+			"limits count what is launched",
 			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{some(keep)}, Limit(device, "0"))}, Pod("a"), Pod("b", Asks(device, "1"))),
-			[]string{"general some z1: a", "no place (Limits): b"},
+			[]string{"general some z1: a", "unschedulable (Limits): b"},
 		},
 	})
 	p := schedule.Solve(World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants), schedule.Budget{})

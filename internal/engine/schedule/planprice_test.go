@@ -9,9 +9,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// Whatever the workload, its size and the catalog: plans are valid, and never dearer than first fit decreasing. Soft
-// constraints are left out, since first fit does not know them.
-func TestNoPlanIsDearerThanFirstFit(t *testing.T) {
+// Whatever the workload, its size and the catalog: plans are valid and never cost more than first fit decreasing.
+// Preferences are left out, since the baseline does not implement them.
+func TestNoPlanCostsMoreThanFirstFit(t *testing.T) {
 	for _, name := range []string{"synthetic-400", "ec2-od", "ec2-spot"} {
 		list := catalogNamed(t, name)
 		zones := workload.ZonesOf(list)
@@ -46,8 +46,8 @@ func TestNoPlanIsDearerThanFirstFit(t *testing.T) {
 	}
 }
 
-// Large plans come close to what nothing can be cheaper than: with daemons on every node and without, on demand and spot.
-func TestPriceIsNearTheBound(t *testing.T) {
+// The cost of large plans is near the lower bound: with and without daemons, on demand and spot.
+func TestCostIsNearTheLowerBound(t *testing.T) {
 	for _, c := range []struct {
 		kind     string
 		od, spot float64 // the most, of the bound

@@ -19,7 +19,7 @@ import (
 
 var numbered = regexp.MustCompile(`-\d{3}$`)
 
-// family counts pods by their name without the number: "db, web x3".
+// podGroups counts pods by their name without the number: "db, web x3".
 func podGroups(pods []*corev1.Pod) string {
 	counts := map[string]int{}
 	var names []string
@@ -38,7 +38,7 @@ func podGroups(pods []*corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// describe prints a plan, a line per node, sorted; what is rejected comes with the codes of its reasons.
+// describe prints a plan, a line per node, sorted; rejected pods come with the codes of their reasons.
 func describe(p schedule.Plan) string {
 	var lines []string
 	for _, pl := range p.Placements {
@@ -69,13 +69,13 @@ func describe(p schedule.Plan) string {
 		rejected[code] = append(rejected[code], r.Pod)
 	}
 	for code, pods := range rejected {
-		lines = append(lines, fmt.Sprintf("no place (%s): %s", code, podGroups(pods)))
+		lines = append(lines, fmt.Sprintf("unschedulable (%s): %s", code, podGroups(pods)))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 
-// story is a world and the plan that it must lead to.
+// planCase is a snapshot and the plan that it must lead to.
 type planCase struct {
 	name  string
 	world *snapshot.Snapshot
@@ -107,10 +107,10 @@ func pool(edit ...func(*np)) []snapshot.Pool {
 	return []snapshot.Pool{Pool("general", Types(), edit...)}
 }
 
-// world is one pool over the common types, and pods.
+// world is a snapshot with one pool over the common types, and pods.
 func world(pods ...*corev1.Pod) *snapshot.Snapshot { return World(pool(), pods...) }
 
-// only is one pool over the given types.
+// singlePool is one pool over the given types.
 func singlePool(types ...*catalog.InstanceType) []snapshot.Pool {
 	return []snapshot.Pool{Pool("general", types)}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// hostile are pods that a tenant can write to slow down planning, of n terms in all each.
+// hostile are pods with n terms in all that a tenant can write to slow down planning.
 func hostile() map[string]func(n int) []*corev1.Pod {
-	oneReserved := func(edit func(i int) func(*corev1.Pod)) func(n int) []*corev1.Pod {
+	eachTerm := func(edit func(i int) func(*corev1.Pod)) func(n int) []*corev1.Pod {
 		return func(n int) []*corev1.Pod {
 			p := Pod("hostile", Labelled("app", "hostile"))
 			for i := range n {
@@ -37,34 +37,34 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 	}
 	soft := func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }
 	return map[string]func(n int) []*corev1.Pod{
-		"preferred anti-affinity": oneReserved(func(i int) func(*corev1.Pod) { return PreferApart(int32(1+i%100), Zone, name(i)) }),
-		"preferred anti-affinity to everybody": oneReserved(func(i int) func(*corev1.Pod) {
+		"preferred anti-affinity": eachTerm(func(i int) func(*corev1.Pod) { return PreferApart(int32(1+i%100), Zone, name(i)) }),
+		"preferred anti-affinity to everybody": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				PreferApart(int32(1+i%100), Zone, "")(p)
 				p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm.LabelSelector = everybody(i)
 			}
 		}),
-		"preferred affinity": oneReserved(func(i int) func(*corev1.Pod) { return PreferNear(int32(1+i%100), Zone, name(i)) }),
-		"preferred node affinity": oneReserved(func(i int) func(*corev1.Pod) {
+		"preferred affinity": eachTerm(func(i int) func(*corev1.Pod) { return PreferNear(int32(1+i%100), Zone, name(i)) }),
+		"preferred node affinity": eachTerm(func(i int) func(*corev1.Pod) {
 			return Prefers(int32(1+i%100), Expr(Zone, corev1.NodeSelectorOpIn, name(i)))
 		}),
-		"spreads that may be given up": oneReserved(func(i int) func(*corev1.Pod) { return Spread("example.com/"+name(i), 1, "hostile", soft) }),
-		"required anti-affinity":       oneReserved(func(i int) func(*corev1.Pod) { return Apart(Zone, name(i)) }),
-		"required anti-affinity to everybody": oneReserved(func(i int) func(*corev1.Pod) {
+		"spreads that may be given up": eachTerm(func(i int) func(*corev1.Pod) { return Spread("example.com/"+name(i), 1, "hostile", soft) }),
+		"required anti-affinity":       eachTerm(func(i int) func(*corev1.Pod) { return Apart(Zone, name(i)) }),
+		"required anti-affinity to everybody": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				Apart(Zone, "")(p)
 				p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i].LabelSelector = everybody(i)
 			}
 		}),
-		"required affinity":   oneReserved(func(i int) func(*corev1.Pod) { return Near(Zone, name(i)) }),
-		"node selector terms": oneReserved(func(i int) func(*corev1.Pod) { return Needs(Expr(Zone, corev1.NodeSelectorOpIn, name(i))) }),
-		"node selector terms that any node has": oneReserved(func(i int) func(*corev1.Pod) {
+		"required affinity":   eachTerm(func(i int) func(*corev1.Pod) { return Near(Zone, name(i)) }),
+		"node selector terms": eachTerm(func(i int) func(*corev1.Pod) { return Needs(Expr(Zone, corev1.NodeSelectorOpIn, name(i))) }),
+		"node selector terms that any node has": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				Needs(anyNode(i))(p)
 				Asks("cpu", "10000")(p)
 			}
 		}),
-		"one term of many labels": oneReserved(func(i int) func(*corev1.Pod) {
+		"one term of many labels": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				if i == 0 {
 					Needs(anyNode(i))(p)
@@ -74,8 +74,8 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 				term.MatchExpressions = append(term.MatchExpressions, anyNode(i))
 			}
 		}),
-		"tolerations": oneReserved(func(i int) func(*corev1.Pod) { return Tolerates(name(i)) }),
-		"host ports":  oneReserved(func(i int) func(*corev1.Pod) { return HostPort("", int32(1+i), corev1.ProtocolTCP) }),
+		"tolerations": eachTerm(func(i int) func(*corev1.Pod) { return Tolerates(name(i)) }),
+		"host ports":  eachTerm(func(i int) func(*corev1.Pod) { return HostPort("", int32(1+i), corev1.ProtocolTCP) }),
 		"many pods of some soft terms": func(n int) []*corev1.Pod {
 			var out []*corev1.Pod
 			for k := 0; n > 0; k++ {
@@ -91,7 +91,7 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 	}
 }
 
-// beside is a cluster of nodes in which ordinary pods wait, and hostile ones.
+// besideHostile is a cluster in which ordinary pods and hostile ones are pending.
 func besideHostile(ordinary int, pods []*corev1.Pod) *snapshot.Snapshot {
 	list := workload.Synthetic(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 	s := workload.Cluster([]snapshot.Pool{Pool("general", list)}, append(workload.Diverse(ordinary, 1), pods...), true)
@@ -105,8 +105,8 @@ func besideHostile(ordinary int, pods []*corev1.Pod) *snapshot.Snapshot {
 	return s
 }
 
-// BenchmarkHostile plans 5,000 ordinary pods beside pods of 10,000 terms.
-func BenchmarkHostile(b *testing.B) {
+// BenchmarkManyTerms plans 5,000 ordinary pods together with pods of 10,000 terms.
+func BenchmarkManyTerms(b *testing.B) {
 	all := hostile()
 	all["many more pods of some soft terms"] = func(n int) []*corev1.Pod { return all["many pods of some soft terms"](10 * n) }
 	all["nothing hostile"] = func(int) []*corev1.Pod { return nil }
@@ -124,8 +124,8 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// A pod of thousands of terms costs in proportion to them, and keeps no other pod from its node.
-func TestPodOfThousandsOfTermsDoesNotHoldUpOthers(t *testing.T) {
+// A pod with thousands of terms costs in proportion to them, and keeps no other pod from its node.
+func TestPodWithThousandsOfTermsDoesNotDelayOthers(t *testing.T) {
 	const ordinary = 200
 	calm := schedule.Solve(besideHostile(ordinary, nil), schedule.Bounded())
 	for name, pods := range hostile() {
@@ -158,8 +158,8 @@ func TestPodOfThousandsOfTermsDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// Preferences beyond the bound are respected together where that is possible, and given up before others.
-func TestPreferencesBeyondTheBoundAreOnePreference(t *testing.T) {
+// Preferences beyond the bound are respected together if possible, and dropped before others.
+func TestPreferencesBeyondTheBoundAreDroppedTogether(t *testing.T) {
 	picky := func(p *corev1.Pod) {
 		Labelled("app", "picky")(p)
 		for i := range schedule.MaxSoftTerms {
@@ -198,7 +198,7 @@ func TestPreferencesBeyondTheBoundAreOnePreference(t *testing.T) {
 	}
 }
 
-// Required anti-affinity of many terms keeps away from whatever any of them selects, and keeps that away.
+// Required anti-affinity with many terms keeps away from whatever any of them selects, and keeps that away.
 func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 	apart := func(p *corev1.Pod) {
 		for i := range 300 {
@@ -233,8 +233,8 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 	}
 }
 
-// What cannot be planned within bounds is said, with what to do.
-func TestPodOfTooManyRequiredTermsIsToldSo(t *testing.T) {
+// The reason says what cannot be planned, and what to do.
+func TestTooManyRequiredTermsAreReported(t *testing.T) {
 	for name, c := range map[string]struct{ pod, want string }{
 		"affinity": {"required affinity", `the pod has 100 terms of required pod affinity, and no more than 64 are planned; use fewer terms`},
 		"terms":    {"node selector terms", `of the pod's 100 terms of required node affinity only the first 64 are considered; use fewer terms`},
@@ -253,8 +253,8 @@ func TestPodOfTooManyRequiredTermsIsToldSo(t *testing.T) {
 	}
 }
 
-// A budget bounds all of planning: who has no place by then is said to wait for the next pass, and every pod is in the plan once.
-func TestSpentBudgetEndsThePlan(t *testing.T) {
+// A budget bounds all of planning: remaining pods are rejected until the next pass, and every pod is in the plan once.
+func TestSpentStepsEndThePlan(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())}, workload.Diverse(2000, 1)...)
 	full := schedule.Solve(s, schedule.Budget{})
 	p := schedule.Solve(s, schedule.Budget{Steps: 1000, Most: 2000})
@@ -275,7 +275,7 @@ func TestSpentBudgetEndsThePlan(t *testing.T) {
 	}
 }
 
-// Stop ends planning wherever it is, and nothing of the plan is left to be carried out.
+// Stop ends planning at any time, and the plan is empty.
 func TestStoppedPlanIsAbandoned(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())}, workload.Diverse(300, 1)...)
 	asked := 0
@@ -292,8 +292,8 @@ func TestStoppedPlanIsAbandoned(t *testing.T) {
 	}
 }
 
-// BenchmarkHostileWhatIf plans as if nodes were gone on which pods of 10,000 terms run.
-func BenchmarkHostileWhatIf(b *testing.B) {
+// BenchmarkManyTermsWhatIf simulates the removal of nodes that run pods of 10,000 terms.
+func BenchmarkManyTermsWhatIf(b *testing.B) {
 	for name, pods := range hostile() {
 		b.Run(name, func(b *testing.B) {
 			s := besideHostile(1000, nil)

@@ -31,51 +31,51 @@ func TestPools(t *testing.T) {
 	replicas := int64(2)
 	static := Pool("static", Types(), func(p *np) { p.Spec.Replicas = &replicas })
 	checkPlans(t, []planCase{
-		{"row 7: no pool", World(nil, Pod("a")), []string{"no place (NoNodePools): a"}},
-		{"row 8: only a static pool", World([]snapshot.Pool{static}, Pod("a")), []string{"no place (NoNodePools): a"}},
-		{"row 9: static and dynamic pool", World([]snapshot.Pool{static, Pool("dynamic", Types())}, Pod("a")), []string{"dynamic m.small: a"}},
+		{"no pool", World(nil, Pod("a")), []string{"unschedulable (NoNodePools): a"}},
+		{"only a static pool", World([]snapshot.Pool{static}, Pod("a")), []string{"unschedulable (NoNodePools): a"}},
+		{"static and dynamic pool", World([]snapshot.Pool{static, Pool("dynamic", Types())}, Pod("a")), []string{"dynamic m.small: a"}},
 		{
-			"row 10: the heaviest pool gets all",
+			"the heaviest pool gets all",
 			World([]snapshot.Pool{Pool("none", Types()), Pool("w20", Types(), Weight(20)), Pool("w100", Types(), Weight(100))}, Pods(3, "a")...),
 			[]string{"w100 m.small: a x3"},
 		},
 		{
-			"row 11: a pod may name its pool",
+			"a pod may name its pool",
 			World([]snapshot.Pool{Pool("light", Types()), Pool("heavy", Types(), Weight(100))}, Pod("a", Selects(karpv1.LabelNodePool, "light"))),
 			[]string{"light m.small: a"},
 		},
 		{
-			"row 12: or a label of its template",
+			"or a label of its template",
 			World([]snapshot.Pool{Pool("light", Types(), TemplateLabel("team", "x")), Pool("heavy", Types(), Weight(100))}, Pod("a", Selects("team", "x"))),
 			[]string{"light m.small: a"},
 		},
 		{
-			"row 13: among equals the last name is tried first",
+			"among equals the last name is tried first",
 			World([]snapshot.Pool{Pool("np-1", Types()), Pool("np-2", Types())}, Pod("a")),
 			[]string{"np-2 m.small: a"},
 		},
 		{
-			"row 14: a soft taint is avoided",
+			"a soft taint is avoided",
 			World([]snapshot.Pool{Pool("np-2", Types(), PoolTaint("soft", prefer)), Pool("np-1", Types())}, Pod("a")),
 			[]string{"np-1 m.small: a"},
 		},
 		{
-			"row 15: preferences go before a soft taint is tolerated",
+			"preferences go before a soft taint is tolerated",
 			World(pool(PoolTaint("soft", prefer)), Pod("a", Prefers(1, Expr(Zone, in, "nowhere")))),
 			[]string{"general m.small: a"},
 		},
 		{
 			"a hard taint needs a toleration",
 			World(pool(PoolTaint("hard", noPlace)), Pod("a"), Pod("b", Tolerates("hard"))),
-			[]string{"general m.small: b", "no place (Taints): a"},
+			[]string{"general m.small: b", "unschedulable (Taints): a"},
 		},
 		{
-			"rows 95, 96: a pool whose requirements leave no type",
+			"a pool whose requirements leave no type",
 			World(pool(Require(Zone, in, "z1"), Require(Zone, in, "z2")), Pod("a")),
-			[]string{"no place (Requirements): a"},
+			[]string{"unschedulable (Requirements): a"},
 		},
 		{
-			"row 95: existing nodes stay usable",
+			"existing nodes stay usable",
 			withNodes(World(pool(Require(Arch, in, "s390x")), Pod("a")), Node("n1", "general")),
 			[]string{"on n1: a"},
 		},
@@ -88,91 +88,91 @@ func TestRequirements(t *testing.T) {
 	}
 	defined := func(p *corev1.Pod) *snapshot.Snapshot { return World(pool(TemplateLabel("team", "x")), p) }
 	checkPlans(t, []planCase{
-		{"row 28: a pool's label does not stand in the way", defined(Pod("a")), []string{"general m.small: a"}},
-		{"row 29: another value", defined(Pod("a", Selects("team", "other"))), []string{"no place (Requirements): a"}},
-		{"row 30: undefined key, selector", world(Pod("a", Selects("team", "x"))), []string{"no place (Requirements): a"}},
-		{"row 30: undefined key, In", world(team(in, "x")), []string{"no place (Requirements): a"}},
-		{"row 30: undefined key, Exists", world(team(exists)), []string{"no place (Requirements): a"}},
-		{"row 31: undefined key, NotIn", world(team(notIn, "x")), []string{"general m.small: a"}},
-		{"row 31: undefined key, DoesNotExist", world(team(absent)), []string{"general m.small: a"}},
-		{"row 32: defined key, In", defined(team(in, "x", "y")), []string{"general m.small: a"}},
-		{"row 32: defined key, Exists", defined(team(exists)), []string{"general m.small: a"}},
-		{"row 33: defined key, DoesNotExist", defined(team(absent)), []string{"no place (Requirements): a"}},
-		{"row 33: defined key, NotIn it", defined(team(notIn, "x")), []string{"no place (Requirements): a"}},
-		{"row 34: defined key, NotIn another", defined(team(notIn, "y")), []string{"general m.small: a"}},
+		{"a pool's label does not stand in the way", defined(Pod("a")), []string{"general m.small: a"}},
+		{"another value", defined(Pod("a", Selects("team", "other"))), []string{"unschedulable (Requirements): a"}},
+		{"undefined key, selector", world(Pod("a", Selects("team", "x"))), []string{"unschedulable (Requirements): a"}},
+		{"undefined key, In", world(team(in, "x")), []string{"unschedulable (Requirements): a"}},
+		{"undefined key, Exists", world(team(exists)), []string{"unschedulable (Requirements): a"}},
+		{"undefined key, NotIn", world(team(notIn, "x")), []string{"general m.small: a"}},
+		{"undefined key, DoesNotExist", world(team(absent)), []string{"general m.small: a"}},
+		{"defined key, In", defined(team(in, "x", "y")), []string{"general m.small: a"}},
+		{"defined key, Exists", defined(team(exists)), []string{"general m.small: a"}},
+		{"defined key, DoesNotExist", defined(team(absent)), []string{"unschedulable (Requirements): a"}},
+		{"defined key, NotIn it", defined(team(notIn, "x")), []string{"unschedulable (Requirements): a"}},
+		{"defined key, NotIn another", defined(team(notIn, "y")), []string{"general m.small: a"}},
 		{
-			"row 35: any of the pool's values",
+			"any of the pool's values",
 			World(pool(Require("team", in, "v1", "v2")), team(exists)),
 			[]string{"general m.small: a"},
 		},
 		{
-			"row 36: compatible values share a node",
+			"compatible values share a node",
 			World(pool(Require("team", in, "x", "y", "z")), Pod("a", Needs(Expr("team", in, "x", "y"))), Pod("b", Needs(Expr("team", in, "y", "z")))),
 			[]string{"general m.small: a, b"},
 		},
 		{
-			"row 37: disjoint values do not",
+			"disjoint values do not",
 			World(pool(Require("team", in, "x", "y")), Pod("a", Selects("team", "x")), Pod("b", Selects("team", "y"))),
 			[]string{"general m.small: a", "general m.small: b"},
 		},
-		{"row 38: hostname", world(Pod("a", Selects(Host, "n1"))), []string{"no place (InvalidPod): a"}},
-		{"row 39: restricted domain", world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))), []string{"no place (InvalidPod): a, b"}},
-		{"row 40: opted out", world(Pod("a", Needs(Expr(karpv1.LabelNodePool, absent)))), []string{"no place (OptedOut): a"}},
-		{"row 41: a Kubernetes domain that the pool defines", World(pool(TemplateLabel("node.kubernetes.io/kind", "x")), Pod("a", Selects("node.kubernetes.io/kind", "x"))), []string{"general m.small: a"}},
+		{"hostname", world(Pod("a", Selects(Host, "n1"))), []string{"unschedulable (InvalidPod): a"}},
+		{"restricted domain", world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))), []string{"unschedulable (InvalidPod): a, b"}},
+		{"opted out", world(Pod("a", Needs(Expr(karpv1.LabelNodePool, absent)))), []string{"unschedulable (OptedOut): a"}},
+		{"a Kubernetes domain that the pool defines", World(pool(TemplateLabel("node.kubernetes.io/kind", "x")), Pod("a", Selects("node.kubernetes.io/kind", "x"))), []string{"general m.small: a"}},
 		{
-			"row 41: so kubernetes.io, k8s.io and what is below",
+			"so kubernetes.io, k8s.io and what is below",
 			World(pool(TemplateLabel("kubernetes.io/kind", "x"), TemplateLabel("k8s.io/kind", "x"), TemplateLabel("own.k8s.io/kind", "x")),
 				Pod("a", Selects("kubernetes.io/kind", "x"), Selects("k8s.io/kind", "x"), Selects("own.k8s.io/kind", "x"))),
 			[]string{"general m.small: a"},
 		},
-		{"row 42: well-known label outside the pool's range", World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
-		{"row 43: well-known label of unknown value", world(Pod("a", Selects(Zone, "nowhere"))), []string{"no place (Requirements): a"}},
+		{"well-known label outside the pool's range", World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))), []string{"unschedulable (Requirements): a"}},
+		{"well-known label of unknown value", world(Pod("a", Selects(Zone, "nowhere"))), []string{"unschedulable (Requirements): a"}},
 		{
-			"row 45: impossible preference",
+			"impossible preference",
 			world(Pod("a", Needs(Expr(Zone, in, "z1", "z2", "z3", "nowhere")), Prefers(1, Expr(Zone, in, "nowhere")))),
 			[]string{"general m.small: a"},
 		},
-		{"row 46: preference within what is required", world(Pod("a", Needs(Expr(Zone, in, "z1", "z2")), Prefers(1, Expr(Zone, in, "z1")))), []string{"general m.small z1: a"}},
+		{"preference within what is required", world(Pod("a", Needs(Expr(Zone, in, "z1", "z2")), Prefers(1, Expr(Zone, in, "z1")))), []string{"general m.small z1: a"}},
 		{
-			"row 47: preference against all that is required",
+			"preference against all that is required",
 			world(Pod("a", Needs(Expr(Zone, in, "z1", "z2", "z3", "nowhere")), Prefers(1, Expr(Zone, notIn, "z1", "z2", "z3", "nowhere")))),
 			[]string{"general m.small: a"},
 		},
 		{
-			"row 48: selector, requirement and preference together",
+			"selector, requirement and preference together",
 			world(Pod("a", Selects(Zone, "z3"), Selects(corev1.LabelInstanceTypeStable, "m.large"),
 				Needs(Expr(Zone, in, "z1", "z3"), Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.large")),
 				Prefers(1, Expr(Zone, notIn, "nowhere"), Expr(corev1.LabelInstanceTypeStable, notIn, "nothing")))),
 			[]string{"general m.large z3: a"},
 		},
-		{"row 49: the last required term stays", world(Pod("a", Needs(Expr(Zone, in, "nowhere")))), []string{"no place (Requirements): a"}},
+		{"the last required term stays", world(Pod("a", Needs(Expr(Zone, in, "nowhere")))), []string{"unschedulable (Requirements): a"}},
 		{
-			"row 50: required terms are tried in order",
+			"required terms are tried in order",
 			world(Pod("a", Needs(Expr(Zone, in, "nowhere")), Needs(Expr(Zone, in, "never")), Needs(Expr(Zone, in, "z2")), Needs(Expr(Zone, in, "z1")))),
 			[]string{"general m.small z2: a"},
 		},
 		{
-			"row 51: the heaviest preference that is possible",
+			"the heaviest preference that is possible",
 			world(Pod("a", Prefers(1, Expr(Zone, in, "z1")), Prefers(100, Expr(Zone, in, "nowhere")), Prefers(50, Expr(Zone, in, "z2")))),
 			[]string{"general m.small z2: a"},
 		},
 		{
-			"row 52: two impossible preferences",
+			"two impossible preferences",
 			world(Pod("a", Prefers(1, Expr(Zone, in, "nowhere")), Prefers(1, Expr(Zone, in, "never")))),
 			[]string{"general m.small: a"},
 		},
-		{"row 53: a capacity type that is none", world(Pod("a", Selects(Capacity, "gold"))), []string{"no place (InvalidPod): a"}},
-		{"row 53: mixed with one that is", world(Pod("a", Needs(Expr(Capacity, in, "gold", "spot")))), []string{"general m.small: a"}},
-		{"row 62: an alias means the same", world(Pod("a", Selects("beta.kubernetes.io/arch", "amd64")), Pod("b", Selects("beta.kubernetes.io/arch", "arm64"))), []string{"general m.small: a", "no place (Requirements): b"}},
+		{"a capacity type that is none", world(Pod("a", Selects(Capacity, "gold"))), []string{"unschedulable (InvalidPod): a"}},
+		{"mixed with one that is", world(Pod("a", Needs(Expr(Capacity, in, "gold", "spot")))), []string{"general m.small: a"}},
+		{"an alias means the same", world(Pod("a", Selects("beta.kubernetes.io/arch", "amd64")), Pod("b", Selects("beta.kubernetes.io/arch", "arm64"))), []string{"general m.small: a", "unschedulable (Requirements): b"}},
 		{
 			"exists but not x is not satisfied without the label",
 			world(Pod("a", Needs(Expr("team", exists), Expr("team", notIn, "x")))),
-			[]string{"no place (Requirements): a"},
+			[]string{"unschedulable (Requirements): a"},
 		},
 	})
 }
 
-// The label that a node gets is one that all its pods agree on.
+// The label that a node gets satisfies all its pods.
 func TestLabelOfTheNode(t *testing.T) {
 	team := func(name string, op corev1.NodeSelectorOperator, values ...string) *corev1.Pod {
 		return Pod(name, Needs(Expr("team", op, values...)))
@@ -182,10 +182,10 @@ func TestLabelOfTheNode(t *testing.T) {
 		world *snapshot.Snapshot
 		want  []string // one of these
 	}{
-		{"row 28: the pool's", World(pool(TemplateLabel("team", "x")), Pod("a")), []string{"x"}},
-		{"row 31: none", world(team("a", absent)), []string{""}},
-		{"row 35: one of the pool's values", World(pool(Require("team", in, "v1", "v2")), team("a", exists)), []string{"v1", "v2"}},
-		{"row 36: the common one", World(pool(Require("team", in, "x", "y", "z")), team("a", in, "x", "y"), team("b", in, "y", "z")), []string{"y"}},
+		{"the pool's", World(pool(TemplateLabel("team", "x")), Pod("a")), []string{"x"}},
+		{"none", world(team("a", absent)), []string{""}},
+		{"one of the pool's values", World(pool(Require("team", in, "v1", "v2")), team("a", exists)), []string{"v1", "v2"}},
+		{"the common one", World(pool(Require("team", in, "x", "y", "z")), team("a", in, "x", "y"), team("b", in, "y", "z")), []string{"y"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := schedule.Solve(c.world, schedule.Budget{})
@@ -209,10 +209,10 @@ func TestIntegerLabelsNarrowTypes(t *testing.T) {
 		return World([]snapshot.Pool{Pool("general", types, append(more, Require(cores, op, v))...)}, Pod("a"))
 	}
 	checkPlans(t, []planCase{
-		{"row 44: Gt", labelled(gt, "2"), []string{"general m.large: a"}},
-		{"row 44: Gte", labelled(karpv1.OperatorGte, "2"), []string{"general m.medium: a"}},
-		{"row 44: Lt", labelled(lt, "2"), []string{"general m.small: a"}},
-		{"row 44: Lte and Gt", labelled(karpv1.OperatorLte, "4", Require(cores, gt, "1")), []string{"general m.medium: a"}},
+		{"Gt", labelled(gt, "2"), []string{"general m.large: a"}},
+		{"Gte", labelled(karpv1.OperatorGte, "2"), []string{"general m.medium: a"}},
+		{"Lt", labelled(lt, "2"), []string{"general m.small: a"}},
+		{"Lte and Gt", labelled(karpv1.OperatorLte, "4", Require(cores, gt, "1")), []string{"general m.medium: a"}},
 	})
 }
 
@@ -238,12 +238,12 @@ func TestClaimOfALaunch(t *testing.T) {
 	labels := l.ClaimLabels(s.Labels)
 	for k, v := range map[string]string{"team": "x", "tier": "a", "gen": "4", "rack": "1", "example.com/nodeclass": "default", karpv1.LabelNodePool: "general"} {
 		if labels[k] != v {
-			t.Errorf("row 63: label %s=%q, want %q", k, labels[k], v)
+			t.Errorf("label %s=%q, want %q", k, labels[k], v)
 		}
 	}
 	for _, k := range []string{"os2", Zone, karpv1.LabelInitialized, Host} {
 		if v, ok := labels[k]; ok {
-			t.Errorf("rows 63, 64: label %s=%s must not be on the claim", k, v)
+			t.Errorf("label %s=%s must not be on the claim", k, v)
 		}
 	}
 }
@@ -257,21 +257,21 @@ func TestPrice(t *testing.T) {
 	gone := Offering("z1", spot, 0.01)
 	gone.Available = false
 	checkPlans(t, []planCase{
-		{"row 66: the cheapest", World(singlePool(a, b), Pod("a")), []string{"general b: a"}},
-		{"row 67: the cheapest that matches", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
-		{"row 67: its architecture", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
-		{"row 67: its capacity type", World(singlePool(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
-		{"row 67: the pool's operating system", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")), []string{"general windows: a"}},
-		{"row 67: one from the pool, one from the pod", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))}, Pod("a", Selects(Zone, "z1"), Selects(Capacity, od))), []string{"general a z1: a"}},
-		{"row 68: a zone where nothing is sold so", World(singlePool(a, b), Pod("a", Selects(Zone, "z2"))), []string{"no place (Requirements): a"}},
-		{"row 69: prices that do not apply do not count", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")), []string{"general a: a"}},
-		{"row 68: a combination that nothing offers", World(singlePool(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"no place (Requirements): a"}},
-		{"what is not available is not bought", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},
-		{"nothing available at the moment", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")), []string{"no place (NoOffering): a"}},
+		{"the cheapest", World(singlePool(a, b), Pod("a")), []string{"general b: a"}},
+		{"the cheapest that matches", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
+		{"its architecture", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
+		{"its capacity type", World(singlePool(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
+		{"the pool's operating system", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")), []string{"general windows: a"}},
+		{"one from the pool, one from the pod", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))}, Pod("a", Selects(Zone, "z1"), Selects(Capacity, od))), []string{"general a z1: a"}},
+		{"a zone where nothing is sold so", World(singlePool(a, b), Pod("a", Selects(Zone, "z2"))), []string{"unschedulable (Requirements): a"}},
+		{"prices that do not apply do not count", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")), []string{"general a: a"}},
+		{"a combination that nothing offers", World(singlePool(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"unschedulable (Requirements): a"}},
+		{"an unavailable offering is not launched", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},
+		{"nothing available at the moment", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")), []string{"unschedulable (NoOffering): a"}},
 	})
 	p := schedule.Solve(World(singlePool(a, b, Type("dear", 99, "cpu", "4")), Pod("a")), schedule.Budget{})
 	if n := len(p.Launches[0].InstanceTypes); n != 3 {
-		t.Errorf("row 70: %d types in the claim, want all 3", n)
+		t.Errorf("%d types in the claim, want all 3", n)
 	}
 	if o := p.Launches[0].Offering; o.CapacityType != spot || o.Price != 0.1 {
 		t.Errorf("offering %+v, want the cheapest", o)

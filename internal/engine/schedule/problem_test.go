@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// settled is the world in which the plan for another has been carried out: its launches are nodes, with their pods.
+// afterPlan is the snapshot after a plan has been carried out: its launches are nodes with their pods.
 func afterPlan(s *snapshot.Snapshot) *snapshot.Snapshot {
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
@@ -61,7 +61,7 @@ func afterPlan(s *snapshot.Snapshot) *snapshot.Snapshot {
 func withoutNodes(s *snapshot.Snapshot, gone []int) (*snapshot.Snapshot, []*corev1.Pod) {
 	out := *s
 	out.Nodes, out.Pods = nil, slices.Clone(s.Pods)
-	var afterMoves []*corev1.Pod
+	var moves []*corev1.Pod
 	for i := range s.Nodes {
 		if !slices.Contains(gone, i) {
 			out.Nodes = append(out.Nodes, s.Nodes[i])
@@ -69,16 +69,16 @@ func withoutNodes(s *snapshot.Snapshot, gone []int) (*snapshot.Snapshot, []*core
 		}
 		for _, pod := range s.Nodes[i].Pods {
 			if !slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) && !snapshot.Terminal(pod) && !snapshot.DaemonOwned(pod) {
-				afterMoves = append(afterMoves, pod)
+				moves = append(moves, pod)
 			}
 		}
 	}
-	out.Pods = append(out.Pods, afterMoves...)
-	return &out, afterMoves
+	out.Pods = append(out.Pods, moves...)
+	return &out, moves
 }
 
-func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
-	asked, placed, nodeOf := 0, 0, 0
+func TestWhatIfEqualsPlanAfterRemoval(t *testing.T) {
+	asked, placed, launches := 0, 0, 0
 	for seed := range uint64(250) {
 		r := rand.New(rand.NewPCG(seed, 77))
 		s := randomWorld(seed)
@@ -94,9 +94,9 @@ func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
 					gone = append(gone, i)
 				}
 			}
-			edited, afterMoves := withoutNodes(s, gone)
+			edited, moves := withoutNodes(s, gone)
 			budget := schedule.Budget{Plain: maybe(r, 70)}
-			want, got := schedule.Solve(edited, budget), problem.WhatIf(gone, afterMoves, budget)
+			want, got := schedule.Solve(edited, budget), problem.WhatIf(gone, moves, budget)
 			// What was counted to get there may differ.
 			want.Stats.Steps, got.Stats.Steps = 0, 0
 			if diff := cmp.Diff(fingerprint(want), fingerprint(got)); diff != "" {
@@ -104,35 +104,35 @@ func TestWhatIfIsWhatWouldBePlanned(t *testing.T) {
 			}
 			asked++
 			placed += len(got.Placements)
-			nodeOf += len(got.Launches)
+			launches += len(got.Launches)
 		}
 	}
-	if placed < asked/2 || nodeOf < asked/2 {
-		t.Errorf("%d questions moved pods to %d nodes and bought %d: too few to tell", asked, placed, nodeOf)
+	if placed < asked/2 || launches < asked/2 {
+		t.Errorf("%d simulations moved pods to %d nodes and launched %d: too few to be a test", asked, placed, launches)
 	}
 }
 
-// cluster is a large cluster that has nothing to plan: what consolidation looks at.
+// cluster is a large cluster with nothing to plan, as consolidation sees it.
 func cluster(n int) *snapshot.Snapshot {
 	small := workload.Synthetic(100, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 	small = slices.DeleteFunc(small, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
 	return afterPlan(workloadSnapshot("diverse", n, 1, small, true))
 }
 
-// BenchmarkWhatIf asks of one node after another whether its pods would fit elsewhere.
+// BenchmarkWhatIf simulates for one node after another whether its pods fit elsewhere.
 func BenchmarkWhatIf(b *testing.B) {
 	s := cluster(14000)
 	problem := schedule.Compile(s)
 	b.ReportAllocs()
-	i, afterMoves, nodeOf := 0, 0, 0
+	i, moves, launches := 0, 0, 0
 	for b.Loop() {
 		gone := i % len(s.Nodes)
 		p := problem.WhatIf([]int{gone}, s.Nodes[gone].Pods, schedule.Budget{Plain: true})
-		afterMoves += len(s.Nodes[gone].Pods)
-		nodeOf += len(p.Launches)
+		moves += len(s.Nodes[gone].Pods)
+		launches += len(p.Launches)
 		i++
 	}
 	b.ReportMetric(float64(len(s.Nodes)), "nodes")
-	b.ReportMetric(float64(afterMoves)/float64(b.N), "pods/op")
-	b.ReportMetric(float64(nodeOf)/float64(b.N), "launches/op")
+	b.ReportMetric(float64(moves)/float64(b.N), "pods/op")
+	b.ReportMetric(float64(launches)/float64(b.N), "launches/op")
 }

@@ -23,7 +23,7 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func maybe(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// randomTypes are a family with and without local storage, on two architectures, with holes in what is available.
+// randomTypes are a family with and without local storage, on two architectures, with some unavailable offerings.
 func randomTypes(r *rand.Rand) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	for i := range 3 + r.IntN(6) {
@@ -98,10 +98,10 @@ func randomFamily(r *rand.Rand, name string) []*corev1.Pod {
 	return Pods(1+r.IntN(8), name, edit...)
 }
 
-// teamValues fits any of the operators that randomFamily draws: fixed by fixValues afterwards.
+// teamValues suits any of the operators that randomFamily draws: fixValues corrects it afterwards.
 func teamValues(r *rand.Rand) []string { return []string{pick(r, "x", "y")} }
 
-// fixValues takes the values off operators that have none.
+// fixValues removes the values of operators that take none.
 func fixValues(p *corev1.Pod) {
 	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return
@@ -181,7 +181,7 @@ func TestEveryPlanIsValid(t *testing.T) {
 	}
 }
 
-func TestOrderOfTheSnapshotDoesNotMatter(t *testing.T) {
+func TestPlanDoesNotDependOnSnapshotOrder(t *testing.T) {
 	for seed := range uint64(worlds / 4) {
 		s := randomWorld(seed)
 		want := fingerprint(schedule.Solve(s, schedule.Budget{}))
@@ -201,7 +201,7 @@ func TestOrderOfTheSnapshotDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestOrderDoesNotMatterInLargeWorldsEither(t *testing.T) {
+func TestPlanDoesNotDependOnSnapshotOrderInLargeClusters(t *testing.T) {
 	for _, kind := range []string{"diverse", "replicas", "batch", "prefs", "volumes", "multi-pool"} {
 		s := workloadSnapshot(kind, 1200, 5, catalogNamed(t, "synthetic-400"), true)
 		want := fingerprint(schedule.Solve(s, schedule.Budget{}))
@@ -216,7 +216,7 @@ func TestOrderDoesNotMatterInLargeWorldsEither(t *testing.T) {
 	}
 }
 
-// fingerprint is everything in a plan that somebody may act on.
+// fingerprint is everything in a plan that a caller may act on.
 func fingerprint(p schedule.Plan) []string {
 	var out []string
 	names := func(pods []*corev1.Pod) string {
@@ -248,7 +248,7 @@ func fingerprint(p schedule.Plan) []string {
 	return append(out, fmt.Sprintf("%+v", p.Stats))
 }
 
-func TestASpentBudgetStillPlacesEverybody(t *testing.T) {
+func TestSpentLookaheadBudgetStillSchedulesAllPods(t *testing.T) {
 	for seed := range uint64(worlds / 4) {
 		s := randomWorld(seed)
 		p := schedule.Solve(s, schedule.Budget{Steps: 1})
@@ -258,7 +258,7 @@ func TestASpentBudgetStillPlacesEverybody(t *testing.T) {
 	}
 }
 
-// catalogue is about as large as a region's.
+// regionSized is about as large as a region's catalog.
 func regionSized(n int) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	sizes := []int{1, 2, 4, 8, 16, 32, 48, 64, 96}
@@ -309,12 +309,12 @@ func mixed(n int) []*corev1.Pod {
 	return out
 }
 
-func BenchmarkAlike200(b *testing.B) {
+func BenchmarkEqualPods200(b *testing.B) {
 	benchmark(b, Pods(200, "web", app("web", Spread(Zone, 1, "web"))...))
 }
-func BenchmarkAlike5000(b *testing.B) { benchmark(b, Pods(5000, "web", app("web")...)) }
-func BenchmarkMixed200(b *testing.B)  { benchmark(b, mixed(200)) }
-func BenchmarkMixed5000(b *testing.B) { benchmark(b, mixed(5000)) }
+func BenchmarkEqualPods5000(b *testing.B) { benchmark(b, Pods(5000, "web", app("web")...)) }
+func BenchmarkMixed200(b *testing.B)      { benchmark(b, mixed(200)) }
+func BenchmarkMixed5000(b *testing.B)     { benchmark(b, mixed(5000)) }
 func BenchmarkHostApart1000(b *testing.B) {
 	benchmark(b, Pods(1000, "web", app("web", Apart(Host, "web"))...))
 }

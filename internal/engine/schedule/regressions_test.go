@@ -23,8 +23,8 @@ func onlyIn(zone string, it *catalog.InstanceType) *catalog.InstanceType {
 	return WithOfferings(it, offerings...)
 }
 
-// TestWhatRandomWorldsFound are small worlds in which plans were once wrong.
-func TestWhatRandomWorldsFound(t *testing.T) {
+// Small clusters, found by random tests, in which plans were once wrong.
+func TestRegressionsFromRandomClusters(t *testing.T) {
 	sidecar := func(port int32) func(*corev1.Pod) {
 		always := corev1.ContainerRestartPolicyAlways
 		return func(p *corev1.Pod) {
@@ -43,24 +43,24 @@ func TestWhatRandomWorldsFound(t *testing.T) {
 		WithLabel(Type("named", 0.1, "cpu", "2", "memory", "8Gi"), corev1.LabelWindowsBuild, "1"), Type("nameless", 0.4, "cpu", "8", "memory", "32Gi"),
 	})}
 	checkPlans(t, []planCase{
-		{"nobody to keep away from where there is no such place", World(build, append(
+		{"nodes without the label have no domain to keep away from", World(build, append(
 			Pods(2, "a", Labelled("app", "a"), Apart(corev1.LabelWindowsBuild, "a"), Asks("cpu", "100m")),
 			Pod("big", Asks("cpu", "7"), Needs(Expr(corev1.LabelWindowsBuild, absent))),
 			Pod("first", Labelled("app", "a"), Apart(corev1.LabelWindowsBuild, "a"), Asks("cpu", "1"), Selects(corev1.LabelWindowsBuild, "1")))...,
 		), []string{"general named: first", "general nameless: a x2, big"}},
 		{"a sidecar's host port", World(pool(), Pods(2, "a", sidecar(80))...), []string{"general m.small: a", "general m.small: a"}},
-		{"one value demanded, and none", World(pool(TemplateLabel("rack", "r1")), Pod("a", Selects("rack", "r1"), Needs(Expr("rack", absent)))), []string{"no place (Requirements): a"}},
-		{"a pool that contradicts itself", World(pool(Require("team", in, "x"), Require("team", absent)), Pod("a")), []string{"no place (Requirements): a"}},
+		{"one value demanded, and none", World(pool(TemplateLabel("rack", "r1")), Pod("a", Selects("rack", "r1"), Needs(Expr("rack", absent)))), []string{"unschedulable (Requirements): a"}},
+		{"a pool that contradicts itself", World(pool(Require("team", in, "x"), Require("team", absent)), Pod("a")), []string{"unschedulable (Requirements): a"}},
 		{"a contradiction about pools is no opting out", World(pool(), Pod("a", Prefers(1, Expr(karpv1.LabelNodePool, in, "x"), Expr(karpv1.LabelNodePool, notIn, "x")))), []string{"general m.small: a"}},
-		{"a label that somebody does not want is not there", World(pool(), Pod("a", Needs(Expr("team", notIn, "x"))), Pod("b", Needs(Expr("team", in, "y")))), []string{"general m.small: a", "no place (Requirements): b"}},
+		{"a label that one pod excludes is not on its node", World(pool(), Pod("a", Needs(Expr("team", notIn, "x"))), Pod("b", Needs(Expr("team", in, "y")))), []string{"general m.small: a", "unschedulable (Requirements): b"}},
 		{"daemons run in spite of soft taints", soft, []string{"general m.xlarge: a"}},
-		{"nobody else where a label must be absent", World(pool(), Pod("a", Labelled("app", "a"), Needs(Expr("rack", absent)), Apart("rack", "a"))), []string{"general m.small: a"}},
+		{"pods that require a label to be absent do not share a domain", World(pool(), Pod("a", Labelled("app", "a"), Needs(Expr("rack", absent)), Apart("rack", "a"))), []string{"general m.small: a"}},
 		{"keep away from what can only be in one zone", World(far, Pod("big", Asks("cpu", "7"), Labelled("app", "big")), Pod("a", Apart(Zone, "big"))), []string{"general large z3: big", "general small: a"}},
 		{"follow what can only be in one zone", World(far, Pod("big", Asks("cpu", "7"), Labelled("app", "big")), Pod("a", Asks("cpu", "1500m"), Near(Zone, "big"))), []string{"general large z3: big", "general small z3: a"}},
 	})
 }
 
-// TestMinValuesOfCapacityTypes: a claim lists no fewer capacity types than its minValues, or the API server refuses it.
+// A claim lists no fewer capacity types than its minValues, or the API server rejects it.
 func TestMinValuesOfCapacityTypes(t *testing.T) {
 	it := Type("only", 0.1, "cpu", "2", "memory", "8Gi")
 	for i := range it.Offerings {

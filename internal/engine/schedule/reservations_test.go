@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// both are the two smaller of the common types, the first ones of which are reserved.
+// twoReserved are the two smaller common types, with capacity reservations of these sizes.
 func twoReserved(small, medium int) []*catalog.InstanceType {
 	return []*catalog.InstanceType{
 		WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-small", small), WithReservation(Type("m.medium", 0.10, "cpu", "2"), "cr-medium", medium),
@@ -28,7 +28,7 @@ func oneReserved(id string, n int) []*catalog.InstanceType {
 
 func onlyReserved(p *corev1.Pod) { Selects(Capacity, karpv1.CapacityTypeReserved)(p) }
 
-// unlaunched is a claim without an instance that may take one of the reservations.
+// claimInFlight is a claim without an instance that may use one of the reservations.
 func claimInFlight(name string, ids ...string) snapshot.Node {
 	return Node(name, "general", func(n *snapshot.Node) {
 		n.Launched, n.Registered, n.Initialized = false, false, false
@@ -41,60 +41,60 @@ func TestReservedCapacity(t *testing.T) {
 	heavy := func(types []*catalog.InstanceType) snapshot.Pool { return Pool("heavy", types, Weight(100)) }
 	checkPlans(t, []planCase{
 		{
-			"row 227: all reservations are used in one pass, and the rest is bought",
+			"all reservations are used in one pass, and other capacity for the rest",
 			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(3, "a", Asks("cpu", "1"))...),
 			[]string{"general m.medium in cr-medium: a x2", "general m.small in cr-small: a"},
 		},
 		{
-			"row 227: and the fourth does not wait",
+			"and the fourth does not wait",
 			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(4, "a", Asks("cpu", "1"))...),
 			[]string{"general m.medium in cr-medium: a x2", "general m.small in cr-small: a", "general m.small: a"},
 		},
 		{
-			"row 228: two pools share a reservation of one",
+			"two pools share a reservation of one",
 			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-1", 1))}, Pod("a", Selects(karpv1.LabelNodePool, "x")), Pod("b", Selects(karpv1.LabelNodePool, "y"))),
 			[]string{"x m.small in cr-1: a", "y m.small: b"},
 		},
 		{
-			"row 228: the least that any pool says holds",
+			"the least that any pool says holds",
 			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 2)), Pool("y", oneReserved("cr-1", 0))}, Pod("a", Selects(karpv1.LabelNodePool, "x"))),
 			[]string{"x m.small: a"},
 		},
 		{
-			"row 229: two pools, a reservation each",
+			"two pools, a reservation each",
 			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pod("a", Selects(karpv1.LabelNodePool, "x")), Pod("b", Selects(karpv1.LabelNodePool, "y"))),
 			[]string{"x m.small in cr-1: a", "y m.small in cr-2: b"},
 		},
 		{
-			"row 230: two reservations of one type, one pod more than they hold",
+			"two reservations of one type, one pod more than they hold",
 			World(singlePool(WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1), "cr-2", 2)), Pods(4, "a", Asks("cpu", "1"))...),
 			[]string{"general m.small in cr-1: a", "general m.small in cr-2: a", "general m.small in cr-2: a", "general m.small: a"},
 		},
 		{
-			"row 231: the heavier pool keeps its pods when its reservation is used up",
+			"the heavier pool keeps its pods when its reservation is used up",
 			World([]snapshot.Pool{heavy(oneReserved("cr-1", 1)), Pool("light", oneReserved("cr-2", 1))}, Pods(2, "a", Asks("cpu", "1"))...),
 			[]string{"heavy m.small in cr-1: a", "heavy m.small: a"},
 		},
 		{
-			"row 232: a preferred pool is preferred without its reservation, too",
+			"a preferred pool is preferred without its reservation, too",
 			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pods(2, "a", Asks("cpu", "1"), Prefers(1, Expr(karpv1.LabelNodePool, in, "x")))...),
 			[]string{"x m.small in cr-1: a", "x m.small: a"},
 		},
 		{
-			"row 233: pods that keep together share a reservation of one",
+			"pods that keep together share a reservation of one",
 			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Asks("cpu", "500m"), onlyReserved, Labelled("app", "a"), Near(Host, "a"))...),
 			[]string{"general m.small in cr-1: a x2"},
 		},
-		{"row 234: less than nothing is nothing", World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", -3)), Pod("a", onlyReserved)), []string{"no place (NoOffering): a"}},
+		{"less than nothing is nothing", World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", -3)), Pod("a", onlyReserved)), []string{"unschedulable (NoOffering): a"}},
 		{
-			"row 234: claims promise more than there is",
+			"claims promise more than there is",
 			withNodes(World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("a")), claimInFlight("n1", "cr-1", "cr-unknown"), claimInFlight("n2", "cr-1")),
 			[]string{"general m.small: a"},
 		},
 		{
 			"a pod that only a reservation fits waits for nodes in flight",
 			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Asks("cpu", "1"), onlyReserved)...),
-			[]string{"general m.small in cr-1: a", "no place (ReservedCapacity): a"},
+			[]string{"general m.small in cr-1: a", "unschedulable (ReservedCapacity): a"},
 		},
 		{
 			"what cannot be had but reserved comes before larger pods that can",
@@ -107,7 +107,7 @@ func TestReservedCapacity(t *testing.T) {
 			[]string{"general m.small in cr-small: one", "general m.medium in cr-medium: any"},
 		},
 		{
-			"also when only the reserved machine is large enough",
+			"also when only the reserved type is large enough",
 			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
 				Type("m.small", 0.05, "cpu", "1"), WithOfferings(huge, huge.Offerings[len(huge.Offerings)-1]),
 			})}, Pod("huge", Asks("cpu", "40")), Pod("web", Asks("cpu", "500m"))),
@@ -116,10 +116,10 @@ func TestReservedCapacity(t *testing.T) {
 		{
 			"a claim of an earlier pass holds all that it may take",
 			withNodes(World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("a", onlyReserved)), claimInFlight("n1", "cr-small", "cr-medium")),
-			[]string{"no place (ReservedCapacity): a"},
+			[]string{"unschedulable (ReservedCapacity): a"},
 		},
 		{
-			"a claim takes what nobody else wants, lest its launch fails",
+			"a claim names all reservations that no other claim needs",
 			World([]snapshot.Pool{Pool("general", twoReserved(2, 1))}, Pod("a", Asks("cpu", "600m"))),
 			[]string{"general m.small in cr-medium+cr-small: a"},
 		},
@@ -144,14 +144,14 @@ func TestReservedCapacity(t *testing.T) {
 			[]string{"general m.medium: a x2"},
 		},
 		{
-			"a choice of types that reservations do not leave is bought",
+			"minValues that reservations cannot satisfy use other capacity",
 			World([]snapshot.Pool{Pool("general", twoReserved(0, 1), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Asks("cpu", "500m"))),
 			[]string{"general m.small: a"},
 		},
 	})
 }
 
-// Whether a pod waits or is refused is what operators are told, or not told.
+// Deferred pods get no warning events, so the distinction is visible to operators.
 func TestDeferred(t *testing.T) {
 	s := World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
 		Pod("first", Asks("cpu", "1"), onlyReserved), Pod("second", Asks("cpu", "999m"), onlyReserved), Pod("large", Asks("cpu", "9"), onlyReserved))
@@ -164,7 +164,7 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
-// A claim names what it holds and nothing else: what the cloud then launches takes no seat that the plan gave to another.
+// A claim names the reservations that it keeps and no others: the launch takes no slot that the plan gave to another.
 func TestClaimOfAReservation(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Require(Capacity, in, "reserved", "on-demand"))}, Pods(2, "a", Asks("cpu", "1"))...)
 	var got []string
@@ -187,8 +187,8 @@ func TestClaimOfAReservation(t *testing.T) {
 	}
 }
 
-// The bound knows that reservations cost nothing, and no more than they have room for.
-func TestLowerBoundBesideReservations(t *testing.T) {
+// The lower bound counts reservations as free, up to the room that they have.
+func TestLowerBoundWithReservations(t *testing.T) {
 	pods := Pods(40, "a", Asks("cpu", "500m"))
 	stats := schedule.Solve(World([]snapshot.Pool{Pool("general", twoReserved(10, 2), Require(Capacity, in, "reserved", "on-demand"))}, pods...), schedule.Budget{}).Stats
 	if stats.HourlyCost < 0.2999 || stats.HourlyCost > 0.3001 || stats.LowerBound > stats.HourlyCost || stats.LowerBound < 0.29 {

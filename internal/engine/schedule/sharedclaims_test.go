@@ -18,7 +18,7 @@ func oncePod(c *corev1.PersistentVolumeClaim) {
 	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 }
 
-// attaching are the fixture's types, each of which can attach n volumes of EBS.
+// withAttachLimit are the common types, each of which can attach n EBS volumes.
 func withAttachLimit(n int) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	for _, it := range Types() {

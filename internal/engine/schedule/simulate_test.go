@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// moved is the snapshot in which a plan that launches nothing has been carried out.
+// afterMoves is the snapshot after a plan without launches has been carried out.
 func afterMoves(s *snapshot.Snapshot, gone []int, p schedule.Plan) *snapshot.Snapshot {
 	out := *s
 	out.Nodes, out.Pods = nil, nil
@@ -39,8 +39,8 @@ func afterMoves(s *snapshot.Snapshot, gone []int, p schedule.Plan) *snapshot.Sna
 	return &out
 }
 
-// TestHold asks, once a plan holds, what would be asked had it been carried out.
-func TestHold(t *testing.T) {
+// After a plan is applied, simulations give what they would give had it been carried out.
+func TestAppliedPlansEqualExecutedPlans(t *testing.T) {
 	held, answered := 0, 0
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 78))
@@ -87,8 +87,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHeldPendingPods gives pending pods their places first: a node that they are to come to does not go without them.
-func TestHeldPendingPods(t *testing.T) {
+// Pending pods are scheduled first: a node that they are to go to is not removed without them.
+func TestAppliedPlanSchedulesPendingPodsFirst(t *testing.T) {
 	node := func(name string, edit ...func(*snapshot.Node)) snapshot.Node { return Node(name, "general", edit...) }
 	big := Pod("big", Asks("cpu", "3"))
 	running := Bound(Pod("running", Asks("cpu", "1")), "a")
@@ -120,8 +120,8 @@ func TestHeldPendingPods(t *testing.T) {
 	}
 }
 
-// TestInto puts pods on the nodes that may take them, in their order.
-func TestInto(t *testing.T) {
+// Pods go onto the target nodes, in their order.
+func TestTargetNodesInOrder(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())})
 	for k := range 4 {
 		s.Nodes = append(s.Nodes, Node(fmt.Sprintf("n%d", k), "general"))
@@ -144,8 +144,8 @@ func TestInto(t *testing.T) {
 	}
 }
 
-// TestHere gives up preferences rather than buying a node.
-func TestHere(t *testing.T) {
+// With existing nodes only, preferences are dropped instead of launching a node.
+func TestExistingNodesOnly(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())})
 	pod := Bound(Pod("pod", Asks("cpu", "1"), Labelled("app", "web"), PreferApart(1, Host, "web")), "a")
 	s.Nodes = []snapshot.Node{
@@ -163,8 +163,8 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// TestAppraise holds what pods are worth to be no more than any plan for them costs, and no node worth more than its price.
-func TestAppraise(t *testing.T) {
+// The value of pods is no more than any plan for them costs, and that of no node more than its price.
+func TestDualValuesAreALowerBound(t *testing.T) {
 	for seed := range uint64(100) {
 		s := afterPlan(randomWorld(seed))
 		s.Pods = nil

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// What a node costs besides its price decides between many small ones and a few large ones that are a little dearer.
-func TestNodesCostMoreThanTheirPrice(t *testing.T) {
+// The cost per node decides between many small nodes and a few large ones that cost a little more.
+func TestNodeCostFavorsLargerNodes(t *testing.T) {
 	list := []*catalog.InstanceType{
 		Type("small", 0.10, "cpu", "2", "memory", "8Gi", "pods", "50"),
 		Type("large", 0.42, "cpu", "8", "memory", "32Gi", "pods", "50"),
@@ -52,7 +52,7 @@ func TestNodesCostMoreThanTheirPrice(t *testing.T) {
 
 var approximately = cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })
 
-// leastFor is the least that n equal pods cost when types hold so many of them each.
+// leastFor is the lowest cost of n equal pods, where types hold so many of them each.
 func leastFor(n int, holds []int, price []float64) float64 {
 	if n <= 0 {
 		return 0
@@ -66,8 +66,8 @@ func leastFor(n int, holds []int, price []float64) float64 {
 	return best
 }
 
-// One workload of equal pods costs, within the hundredth that fewer nodes may cost, the least that there is.
-func TestEqualPodsCostTheLeast(t *testing.T) {
+// One workload of equal pods costs the minimum, within the 1 % that fewer nodes may cost.
+func TestEqualPodsAreCoveredOptimally(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		var list []*catalog.InstanceType

@@ -17,14 +17,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// batches is a cluster that one batch of pods after the other comes to. Before the next, the nodes of the plan are up
-// and the scheduler has bound the pods as planned.
+// batches is a cluster that receives one batch of pods after the other. Before the next batch, the nodes of the plan
+// are ready and kube-scheduler has bound the pods as planned.
 type batches struct {
 	*testing.T
 	world *snapshot.Snapshot
 }
 
-// plan adds the pods that are left over to the next batch.
+// plan adds unscheduled pods to the next batch.
 func (b *batches) plan(pods ...*corev1.Pod) schedule.Plan {
 	b.Helper()
 	b.world.Pods = append(b.world.Pods, pods...)
@@ -54,7 +54,7 @@ func bind(pods []*corev1.Pod, node string) []*corev1.Pod {
 	return out
 }
 
-// bought is the node that a launch becomes: its cheapest offering.
+// nodeOf is the node that a launch becomes: its cheapest offering.
 func (b *batches) nodeOf(l *schedule.Launch) snapshot.Node {
 	return Node(fmt.Sprintf("node-%03d", len(b.world.Nodes)), l.Pool.Name, func(n *snapshot.Node) {
 		maps.Copy(n.Labels, l.ClaimLabels(b.world.Labels))
@@ -88,18 +88,18 @@ func (b *batches) want(key, want string) {
 	}
 }
 
-func TestBatchAfterBatch(t *testing.T) {
+func TestSuccessivePlans(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T)
 	}{
-		{"row 139: random batches leave one node with room", randomBatches},
-		{"row 186: zones and hosts over growing batches", growingBatches},
-		{"row 196: zones of node affinity that overlap", overlappingZones},
-		{"row 221: whoever is kept apart waits for the zone", keptApart},
-		{"row 193: exclusive taints are honoured", exclusiveTaints},
-		{"row 185: capacity types of nodes that pods can use", usableCapacityTypes},
-		{"row 219: apart over architectures", apartOverArchitectures},
+		{"random batches leave one node with room", randomBatches},
+		{"zones and hosts over growing batches", growingBatches},
+		{"zones of node affinity that overlap", overlappingZones},
+		{"a pod that is kept apart waits for the zone", keptApart},
+		{"exclusive taints are honored", exclusiveTaints},
+		{"capacity types of nodes that pods can use", usableCapacityTypes},
+		{"apart over architectures", apartOverArchitectures},
 	} {
 		t.Run(c.name, c.test)
 	}
@@ -162,7 +162,7 @@ func overlappingZones(t *testing.T) {
 func keptApart(t *testing.T) {
 	b := &batches{t, world()}
 	p := b.plan(Pod("alone", Asks("cpu", "1"), Apart(Zone, "web")), Pod("web", app("web")...))
-	if got, want := describe(p), "general m.small: alone\nno place (Topology): web"; got != want {
+	if got, want := describe(p), "general m.small: alone\nunschedulable (Topology): web"; got != want {
 		t.Fatalf("first batch:\n%s\nwant\n%s", got, want)
 	}
 	p = b.plan()
@@ -176,8 +176,8 @@ func keptApart(t *testing.T) {
 	}
 }
 
-// Each of two pools has a taint of its own and shares one domain with the other. Nodes that the pods do not tolerate
-// do not count for them, as the scheduler has it, so each half is balanced by itself.
+// Each of two pools has its own taint, and they share one domain. Nodes with taints that the pods do not tolerate do
+// not count for them, as in kube-scheduler, so each half is balanced by itself.
 func exclusiveTaints(t *testing.T) {
 	world := World([]snapshot.Pool{
 		Pool("a", Types(), Require("rack", in, "foo", "bar"), PoolTaint("a", noPlace)),

@@ -77,7 +77,7 @@ type candidates struct {
 	id   int
 	t    *template
 	reqs requirement.Set
-	// hasMin tells whether reqs has minValues.
+	// hasMin reports whether reqs has minValues.
 	hasMin bool
 	// price is by index of typeInfo, outside reservations; +Inf where there is none.
 	price []float64

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// disk is a PersistentVolumeClaim with whatever it is bound to.
+// disk is a PersistentVolumeClaim with what it is bound to.
 type disk struct {
 	name    string
 	class   string
@@ -81,7 +81,7 @@ func storage(s *snapshot.Snapshot, disks ...disk) *snapshot.Snapshot {
 }
 
 func TestVolumes(t *testing.T) {
-	oneReserved := func(d disk, edit ...func(*corev1.Pod)) *snapshot.Snapshot {
+	oneVolume := func(d disk, edit ...func(*corev1.Pod)) *snapshot.Snapshot {
 		d.name = "data"
 		return storage(world(Pod("a", append(edit, Claims("data"))...)), d)
 	}
@@ -108,40 +108,40 @@ func TestVolumes(t *testing.T) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	}, allow("z1"))
 	checkPlans(t, []planCase{
-		{"row 146: no such claim", storage(world(Pod("a", Claims("data")), Pod("b"))), []string{"no place (Volume): a", "general m.small: b"}},
-		{"row 147: bound, class empty", oneReserved(disk{volume: volumeIn()}), []string{"general m.small: a"}},
-		{"row 147: bound, class missing", oneReserved(disk{volume: volumeIn(), class: "lost"}), []string{"general m.small: a"}},
-		{"row 148: unbound, class empty", oneReserved(disk{}), []string{"no place (VolumeUnbound): a"}},
-		{"row 148: unbound, class missing", oneReserved(disk{class: "lost"}), []string{"no place (Volume): a"}},
-		{"row 149: zones of the class", oneReserved(disk{class: "zonal"}, allow("z1", "z2")), []string{"general m.small z1: a"}},
-		{"row 149: none in common", oneReserved(disk{class: "zonal"}, allow("z2")), []string{"no place (Volume): a"}},
-		{"row 150: ephemeral volume", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"general m.small z1: a"}},
-		{"row 151: zone of the volume", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
-		{"row 151: another zone", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"no place (Volume): a"}},
-		{"row 152: a local volume's host does not matter", oneReserved(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
-		{"row 152: nor a hostPath volume's", oneReserved(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
-		{"row 153: nothing but its host", oneReserved(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
-		{"row 154: other volumes keep theirs", oneReserved(disk{volume: volumeIn(host)}), []string{"no place (Volume): a"}},
-		{"row 155: preferences yield to the volume", oneReserved(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},
-		{"row 155: so do alternatives", oneReserved(disk{volume: volumeIn(zoned("z3"))}, allow("z1"), allow("z3")), []string{"general m.small z3: a"}},
-		{"row 156: either of two zones", oneReserved(disk{volume: volumeIn(zoned("z1"), zoned("z2"))}, allow("z2")), []string{"general m.small z2: a"}},
-		{"row 157: the common zone", two(disk{volume: volumeIn(zoned("z1", "z2"))}, disk{volume: volumeIn(zoned("z2", "z3"))}), []string{"general m.small z2: a"}},
-		{"row 158: no common zone", two(disk{volume: volumeIn(zoned("z1"))}, disk{volume: volumeIn(zoned("z2"))}), []string{"no place (Requirements): a"}},
-		{"row 159: bound at once, but not yet", oneReserved(disk{class: "now"}), []string{"no place (VolumeUnbound): a"}},
-		{"row 160: claim deleting", oneReserved(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"no place (Volume): a"}},
-		{"row 160: volume deleting", oneReserved(disk{volume: goingVolume}), []string{"no place (Volume): a"}},
-		{"row 160: claim lost", oneReserved(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"no place (Volume): a"}},
-		{"row 161: bound", oneReserved(disk{volume: volumeIn()}), []string{"general m.small: a"}},
-		{"row 162: a class of a provisioner that is not supported", without(oneReserved(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
-		{"row 162: a volume of one", without(oneReserved(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"no place (Unsupported): a"}},
-		{"row 162: a volume of another", without(oneReserved(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
-		{"row 162: a topology key that is not supported", without(oneReserved(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"no place (Unsupported): a"}},
-		{"row 162: on a volume that is bound it does not matter", without(oneReserved(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
-		{"row 161: named, not bound", oneReserved(disk{volume: volumeIn(), pending: true}), []string{"no place (VolumeUnbound): a"}},
+		{"no such claim", storage(world(Pod("a", Claims("data")), Pod("b"))), []string{"unschedulable (Volume): a", "general m.small: b"}},
+		{"bound, class empty", oneVolume(disk{volume: volumeIn()}), []string{"general m.small: a"}},
+		{"bound, class missing", oneVolume(disk{volume: volumeIn(), class: "lost"}), []string{"general m.small: a"}},
+		{"unbound, class empty", oneVolume(disk{}), []string{"unschedulable (VolumeUnbound): a"}},
+		{"unbound, class missing", oneVolume(disk{class: "lost"}), []string{"unschedulable (Volume): a"}},
+		{"zones of the class", oneVolume(disk{class: "zonal"}, allow("z1", "z2")), []string{"general m.small z1: a"}},
+		{"none in common", oneVolume(disk{class: "zonal"}, allow("z2")), []string{"unschedulable (Volume): a"}},
+		{"ephemeral volume", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"general m.small z1: a"}},
+		{"zone of the volume", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
+		{"another zone", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"unschedulable (Volume): a"}},
+		{"a local volume's host does not matter", oneVolume(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{"nor a hostPath volume's", oneVolume(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{"nothing but its host", oneVolume(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
+		{"other volumes keep theirs", oneVolume(disk{volume: volumeIn(host)}), []string{"unschedulable (Volume): a"}},
+		{"preferences yield to the volume", oneVolume(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},
+		{"so do alternatives", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z1"), allow("z3")), []string{"general m.small z3: a"}},
+		{"either of two zones", oneVolume(disk{volume: volumeIn(zoned("z1"), zoned("z2"))}, allow("z2")), []string{"general m.small z2: a"}},
+		{"the common zone", two(disk{volume: volumeIn(zoned("z1", "z2"))}, disk{volume: volumeIn(zoned("z2", "z3"))}), []string{"general m.small z2: a"}},
+		{"no common zone", two(disk{volume: volumeIn(zoned("z1"))}, disk{volume: volumeIn(zoned("z2"))}), []string{"unschedulable (Requirements): a"}},
+		{"bound at once, but not yet", oneVolume(disk{class: "now"}), []string{"unschedulable (VolumeUnbound): a"}},
+		{"claim deleting", oneVolume(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"unschedulable (Volume): a"}},
+		{"volume deleting", oneVolume(disk{volume: goingVolume}), []string{"unschedulable (Volume): a"}},
+		{"claim lost", oneVolume(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"unschedulable (Volume): a"}},
+		{"bound", oneVolume(disk{volume: volumeIn()}), []string{"general m.small: a"}},
+		{"a class of a provisioner that is not supported", without(oneVolume(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"unschedulable (Unsupported): a"}},
+		{"a volume of one", without(oneVolume(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"unschedulable (Unsupported): a"}},
+		{"a volume of another", without(oneVolume(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
+		{"a topology key that is not supported", without(oneVolume(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"unschedulable (Unsupported): a"}},
+		{"on a volume that is bound it does not matter", without(oneVolume(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
+		{"named, not bound", oneVolume(disk{volume: volumeIn(), pending: true}), []string{"unschedulable (VolumeUnbound): a"}},
 	})
 }
 
-// without is a world whose cloud does not know a provisioner, or topology key, of this name.
+// without is a snapshot in which the cloud does not support a provisioner, or topology key, of this name.
 func without(s *snapshot.Snapshot, name string) *snapshot.Snapshot {
 	s.Volumes.Unsupported = snapshot.UnsupportedStorage{Provisioners: []string{name}, TopologyKeys: []string{name}}
 	return s
@@ -178,9 +178,9 @@ func TestAttachLimits(t *testing.T) {
 		return withNodes(storage(s, disks...), limited)
 	}
 	checkPlans(t, []planCase{
-		{"row 163: ten to a node", each(6, 2, nil), []string{"on n: a x5", "general m.small: a"}},
-		{"row 164: shared volumes count once", withNodes(storage(world(Pods(12, "a", Claims("data"))...), disk{name: "data", class: "wait"}), limited), []string{"on n: a x12"}},
-		{"row 165: NFS is not attached", each(12, 1, nfs), []string{"on n: a x12"}},
-		{"row 166: in-tree EBS counts as the driver's", each(11, 1, inTree), []string{"on n: a x10", "general m.small: a"}},
+		{"ten to a node", each(6, 2, nil), []string{"on n: a x5", "general m.small: a"}},
+		{"shared volumes count once", withNodes(storage(world(Pods(12, "a", Claims("data"))...), disk{name: "data", class: "wait"}), limited), []string{"on n: a x12"}},
+		{"NFS is not attached", each(12, 1, nfs), []string{"on n: a x12"}},
+		{"in-tree EBS counts as the driver's", each(11, 1, inTree), []string{"on n: a x10", "general m.small: a"}},
 	})
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// machine is what becomes an instance type.
-type machine struct {
+// simulatedType is the input for an instance type.
+type simulatedType struct {
 	name, family, size, category, generation, arch string
 	cpus, memoryMiB, pods                          int64
 	zones                                          []string
 	onDemand, spot                                 float64
 }
 
-// instanceType has what EC2 and the kubelet leave of the machine, and the labels that pools select by.
-func (m machine) instanceType(capacityTypes []string) *catalog.InstanceType {
+// instanceType has the capacity that EC2 and the kubelet leave for pods, and the labels that pools select by.
+func (m simulatedType) instanceType(capacityTypes []string) *catalog.InstanceType {
 	it := &catalog.InstanceType{Name: m.name, Capacity: corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(m.cpus, resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(m.memoryMiB*925/1000<<20, resource.BinarySI),
@@ -61,7 +61,8 @@ func (m machine) instanceType(capacityTypes []string) *catalog.InstanceType {
 	return enginetest.WithOfferings(it, offerings...)
 }
 
-// EC2 is what a region sells, by the offline catalog, in the capacity types given. Zones are named by their IDs.
+// EC2 are the instance types of a region in the offline catalog, with the given capacity types. Zones have their IDs as
+// names.
 func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error) {
 	c, err := offline.Load(region)
 	if err != nil {
@@ -78,7 +79,7 @@ func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error
 		for end < len(family) && family[end] >= '0' && family[end] <= '9' {
 			end++
 		}
-		m := machine{
+		m := simulatedType{
 			name: t.Name, family: family, size: size, category: family[:letters], generation: family[letters:end],
 			cpus: int64(t.VCPUs), memoryMiB: t.MemoryMiB, pods: int64(t.NetworkCards[0].MaxENIs*(t.IPv4PerENI-1) + 2),
 			zones: c.ZoneIDs(region, t.Name),
@@ -100,13 +101,13 @@ func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error
 	return out, nil
 }
 
-// Synthetic is n types of three ratios of memory to cores, in three zones, with prices close to proportional.
+// Synthetic is n types with three ratios of memory to CPU, in three zones, with prices close to proportional.
 func Synthetic(n int, capacityTypes ...string) []*catalog.InstanceType {
 	sizes := []int64{1, 2, 4, 8, 16, 32, 48, 64, 96}
 	var out []*catalog.InstanceType
 	for i := range n {
 		category, perCore := [...]string{"c", "m", "r"}[i/len(sizes)%3], [...]int64{2, 4, 8}[i/len(sizes)%3]
-		m := machine{
+		m := simulatedType{
 			name: fmt.Sprintf("%s%d.s%02d", category, 3+i/27, sizes[i%len(sizes)]), category: category, generation: strconv.Itoa(3 + i/27), arch: [...]string{"amd64", "arm64"}[i/27%2],
 			cpus: sizes[i%len(sizes)], memoryMiB: sizes[i%len(sizes)] * perCore << 10, pods: 110, zones: enginetest.Zones(),
 		}
@@ -118,7 +119,7 @@ func Synthetic(n int, capacityTypes ...string) []*catalog.InstanceType {
 	return out
 }
 
-// ZonesOf are those in which any of the types is sold, sorted.
+// ZonesOf are the zones in which any of the types is offered, sorted.
 func ZonesOf(list []*catalog.InstanceType) []string {
 	var out []string
 	for _, it := range list {

@@ -14,9 +14,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Fleet is a cluster that has seen better days: nodes of types, zones and capacity types drawn from what the pool general can
-// launch with 2 to 16 cores, and deployments that use about the share use of their cores, about seven pods to a node,
-// wherever chance has put them. All nodes have been up for a day and may be consolidated.
+// Fleet is a fragmented cluster: nodes with random types, zones and capacity types of pool general with 2 to 16 CPUs,
+// and deployments at random that request about the share use of their CPUs, about seven pods per node. All nodes are a
+// day old and consolidatable.
 func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*snapshot.Snapshot, error) {
 	pool := General("general", list)
 	s := Cluster([]snapshot.Pool{pool}, nil, true)
@@ -31,7 +31,7 @@ func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*
 		}
 	}
 	if len(small) == 0 {
-		return nil, fmt.Errorf("make a fleet: the catalog has no type of 2 to 16 cores")
+		return nil, fmt.Errorf("the catalog has no instance type with 2 to 16 CPUs")
 	}
 	draw := source(seed)
 	total := int64(0)
@@ -46,7 +46,7 @@ func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*
 	return s, nil
 }
 
-// Machine is a node of the pool that is up, of one offering of a type.
+// Machine is an initialized node of the pool, with one offering of a type.
 func Machine(name string, pool *karpv1.NodePool, it *catalog.InstanceType, o catalog.Offering) snapshot.Node {
 	labels := map[string]string{
 		karpv1.LabelNodePool: pool.Name, karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true", corev1.LabelHostname: name,
@@ -66,14 +66,16 @@ func Machine(name string, pool *karpv1.NodePool, it *catalog.InstanceType, o cat
 	}
 }
 
-// fill places deployments, wherever there is room, until their pods ask for so many thousandths of a core; mean is about
-// what one pod asks for.
+// freeRoom is what a node has left: millicores, bytes and pods.
+type freeRoom struct{ cpu, memory, pods int64 }
+
+// fill places deployments wherever there is room, until their pods request most millicores; mean is about the request
+// of one pod.
 func fill(s *snapshot.Snapshot, draw *source, most int64, mean float64) {
-	type room struct{ cpu, memory, pods int64 }
-	free := make([]room, len(s.Nodes))
+	free := make([]freeRoom, len(s.Nodes))
 	for i := range s.Nodes {
 		a := s.Nodes[i].Allocatable
-		free[i] = room{a.Cpu().MilliValue() - 300, a.Memory().Value() - 500<<20, a.Pods().Value() - 2}
+		free[i] = freeRoom{a.Cpu().MilliValue() - 300, a.Memory().Value() - 500<<20, a.Pods().Value() - 2}
 	}
 	asked := int64(0)
 	for app := 0; asked < most; app++ {
@@ -84,8 +86,8 @@ func fill(s *snapshot.Snapshot, draw *source, most int64, mean float64) {
 			for range 20 {
 				i := draw.intn(len(s.Nodes))
 				if f := &free[i]; f.cpu >= cpu && f.memory >= mebi<<20 && f.pods >= 1 {
-					*f = room{f.cpu - cpu, f.memory - mebi<<20, f.pods - 1}
-					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labelled("app", name), asks(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
+					*f = freeRoom{f.cpu - cpu, f.memory - mebi<<20, f.pods - 1}
+					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labelled("app", name), requests(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
 					s.Nodes[i].Pods = append(s.Nodes[i].Pods, enginetest.Bound(pod, s.Nodes[i].Name))
 					asked += cpu
 					break

@@ -1,5 +1,5 @@
-// Package workload makes worlds of any size for benchmarks and tests of price: pods as clusters have them, and
-// catalogs as large as a region's. Equal seeds make equal worlds.
+// Package workload makes snapshots of any size for benchmarks and cost tests: pods like those of real clusters, and
+// catalogs as large as a region's. Equal seeds make equal snapshots.
 package workload
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// source is a stream of numbers that depends on nothing but its seed (SplitMix64).
+// source is a random number generator that depends only on its seed (SplitMix64: Steele, Lea and Flood 2014).
 type source uint64
 
 func (s *source) next() uint64 {
@@ -38,8 +38,8 @@ func (s *source) unit() float64 { return float64(s.next()>>11) / (1 << 53) }
 
 func pick[T any](s *source, list ...T) T { return list[s.intn(len(list))] }
 
-// asks writes requests without parsing text, which would take longer than planning for them.
-func asks(milliCPU, mebi int64) func(*corev1.Pod) {
+// requests sets requests without parsing text, which would take longer than planning them.
+func requests(milliCPU, mebi int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
@@ -50,11 +50,11 @@ func asks(milliCPU, mebi int64) func(*corev1.Pod) {
 
 // small draws one of the sizes of diverse pods.
 func small(s *source) func(*corev1.Pod) {
-	return asks(pick[int64](s, 100, 250, 500, 1000, 1500), pick[int64](s, 100, 256, 512, 1024, 2048, 4096))
+	return requests(pick[int64](s, 100, 250, 500, 1000, 1500), pick[int64](s, 100, 256, 512, 1024, 2048, 4096))
 }
 
-// Diverse is a fifth each of pods that do not care, pods spread over zones, pods spread over hosts, pods that keep
-// together in a zone, and pods that keep apart on hosts; their labels are one of seven per kind.
+// Diverse has one fifth each of pods without constraints, pods spread over zones, pods spread over hosts, pods with
+// affinity in a zone, and pods with anti-affinity on hosts. Each sort has seven labels.
 func Diverse(n int, seed uint64) []*corev1.Pod {
 	s := source(seed)
 	out := make([]*corev1.Pod, n)
@@ -76,7 +76,7 @@ func Diverse(n int, seed uint64) []*corev1.Pod {
 	return out
 }
 
-// Replicas is 50 deployments whose sizes fall off as 1/k.
+// Replicas has 50 deployments with sizes that fall off as 1/k.
 func Replicas(n int, seed uint64) []*corev1.Pod {
 	const deployments = 50
 	s := source(seed)
@@ -88,7 +88,7 @@ func Replicas(n int, seed uint64) []*corev1.Pod {
 	for k := range deployments {
 		count := int(math.Ceil(float64(n) / harmonic / float64(k+1)))
 		cpu := pick[int64](&s, 100, 200, 250, 500, 750, 1000, 1500, 2000, 3000, 4000)
-		edit := asks(cpu, cpu*pick[int64](&s, 1, 2, 3, 4, 6, 8)*1024/1000)
+		edit := requests(cpu, cpu*pick[int64](&s, 1, 2, 3, 4, 6, 8)*1024/1000)
 		app := fmt.Sprintf("app-%02d", k)
 		for i := 0; i < count && len(out) < n; i++ {
 			out = append(out, enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), enginetest.Labelled("app", app), edit))
@@ -97,7 +97,7 @@ func Replicas(n int, seed uint64) []*corev1.Pod {
 	return out
 }
 
-// Batch is jobs of which each has its own size; a few are very large.
+// Batch has jobs, each with its own size; a few are very large.
 func Batch(n int, seed uint64) []*corev1.Pod {
 	s := source(seed)
 	out := make([]*corev1.Pod, n)
@@ -105,12 +105,12 @@ func Batch(n int, seed uint64) []*corev1.Pod {
 		cpu := int64(100 * math.Pow(1-s.unit(), -0.9)) // Pareto
 		cpu = min(cpu, 16000)
 		perCore := 1 + 7*s.unit()
-		out[i] = enginetest.Pod(fmt.Sprintf("job-%06d", i), asks(cpu, int64(float64(cpu)*perCore*1024/1000)))
+		out[i] = enginetest.Pod(fmt.Sprintf("job-%06d", i), requests(cpu, int64(float64(cpu)*perCore*1024/1000)))
 	}
 	return out
 }
 
-// Prefs is pods that would rather be somewhere, apart from or close to others, but need not.
+// Prefs has pods with preferences only: node affinity, pod affinity and anti-affinity, and soft spreads.
 func Prefs(n int, seed uint64) []*corev1.Pod {
 	s := source(seed)
 	out := make([]*corev1.Pod, n)
@@ -132,7 +132,7 @@ func Prefs(n int, seed uint64) []*corev1.Pod {
 	return out
 }
 
-// Volumes is pods of which each has a disk of its own, bound in one of the zones.
+// Volumes has pods with one volume each, bound in one of the zones.
 func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volumes) {
 	s := source(seed)
 	out := make([]*corev1.Pod, n)
@@ -157,7 +157,7 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 	return out, v
 }
 
-// MultiPool is four pools (general; Arm and cheaper; tainted and heavier; on-demand only) with pods for each of them.
+// MultiPool has four pools (general; Arm and cheaper; tainted and heavier; on-demand only) with pods for each of them.
 func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]snapshot.Pool, []*corev1.Pod) {
 	s := source(seed)
 	pools := []snapshot.Pool{
@@ -192,7 +192,7 @@ func General(name string, instanceTypes []*catalog.InstanceType, edit ...func(*k
 	}, edit...)...)
 }
 
-// Cluster joins pools and pods into a snapshot on AWS; daemons adds agents of 300m CPU and 500 MiB to each node.
+// Cluster is a snapshot on AWS with these pools and pods. With daemons, each node runs agents of 300m CPU and 500 MiB.
 func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{
 		Now: enginetest.Now(), Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Pools: pools, Pods: pods,
@@ -203,14 +203,14 @@ func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
 		}
 		s.DaemonSets = []snapshot.DaemonSet{
-			{Namespace: "kube-system", Name: "agent", Pod: enginetest.Pod("agent", asks(200, 300), everywhere)},
-			{Namespace: "kube-system", Name: "cni", Pod: enginetest.Pod("cni", asks(100, 200), everywhere)},
+			{Namespace: "kube-system", Name: "agent", Pod: enginetest.Pod("agent", requests(200, 300), everywhere)},
+			{Namespace: "kube-system", Name: "cni", Pod: enginetest.Pod("cni", requests(100, 200), everywhere)},
 		}
 	}
 	return s
 }
 
-// World is a workload, by its name, of n pods over a catalog.
+// World is a snapshot with n pods of the named workload over a catalog.
 func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceType, daemons bool) (*snapshot.Snapshot, error) {
 	pools := []snapshot.Pool{General("general", instanceTypes)}
 	var pods []*corev1.Pod
@@ -229,7 +229,7 @@ func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceTyp
 	case "multi-pool":
 		pools, pods = MultiPool(n, seed, instanceTypes)
 	default:
-		return nil, fmt.Errorf("make a world: no workload is named %q", kind)
+		return nil, fmt.Errorf("no workload has the name %q", kind)
 	}
 	s := Cluster(pools, pods, daemons)
 	s.Volumes = volumes

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Most and Least are what larger and smaller amounts count as.
+// Most and Least are the results for larger and smaller amounts.
 const (
 	Most  = math.MaxInt64
 	Least = -math.MaxInt64
@@ -78,7 +78,7 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// Bounded is the amount, or Most or Least where it is beyond them. It can be added and compared at low cost.
+// Bounded limits the amount to Least and Most, so that it can be added and compared at low cost.
 func Bounded(q resource.Quantity) resource.Quantity {
 	if within(q) {
 		return q
@@ -86,7 +86,7 @@ func Bounded(q resource.Quantity) resource.Quantity {
 	return *resource.NewQuantity(Value(q), resource.DecimalSI)
 }
 
-// within reports whether Bounded returns the amount unchanged.
+// within reports whether the amount is one that Bounded returns unchanged.
 func within(q resource.Quantity) bool {
 	about := q.AsApproximateFloat64()
 	if q.IsZero() {
@@ -99,7 +99,7 @@ func within(q resource.Quantity) bool {
 	return n != Most && n != Least
 }
 
-// BoundedList is the list with each amount Bounded. It is the same list if nothing changes.
+// BoundedList applies Bounded to each amount. It returns the same list if nothing changes.
 func BoundedList(list corev1.ResourceList) corev1.ResourceList {
 	if boundedList(list) {
 		return list
@@ -150,8 +150,8 @@ func Mul(a, b int64) int64 {
 	return Most
 }
 
-// BoundedPod is the pod with every amount Bounded that its requests are computed from. It is the same pod if nothing
-// changes.
+// BoundedPod applies Bounded to every amount that the pod's requests are computed from. It returns the same pod if
+// nothing changes.
 func BoundedPod(pod *corev1.Pod) *corev1.Pod {
 	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !boundedList(*l) }) {
 		return pod

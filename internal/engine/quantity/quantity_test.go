@@ -17,7 +17,7 @@ const (
 	widget = corev1.ResourceName("example.com/widget")
 )
 
-// What an operator may write, and what it counts as.
+// Quantities that users may write, and their value.
 func TestNoQuantityWrapsAround(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -82,7 +82,7 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 	}
 }
 
-func TestBoundedListIsTheListItselfWhereNothingIsTooLarge(t *testing.T) {
+func TestBoundedListReturnsUnchangedList(t *testing.T) {
 	list := corev1.ResourceList{cpu: resource.MustParse("250m"), widget: resource.MustParse("1.5Gi")}
 	if out := quantity.BoundedList(list); len(out) != 2 || testing.AllocsPerRun(10, func() { quantity.BoundedList(list) }) > 4 {
 		t.Errorf("%v became %v", list, out)
@@ -97,8 +97,8 @@ func TestBoundedListIsTheListItselfWhereNothingIsTooLarge(t *testing.T) {
 	}
 }
 
-// 1.5Gi is kept as a number that Quantity.Add writes to, whoever else has it.
-func TestSumsShareNothingWithWhatTheyAreOf(t *testing.T) {
+// 1.5Gi is stored in a form that Quantity.Add writes to, even if it is shared.
+func TestAddToSharesNoMemory(t *testing.T) {
 	list := corev1.ResourceList{widget: resource.MustParse("1.5Gi")}
 	total := corev1.ResourceList{}
 	for range 3 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain fixes the seed of the property tests, so that a failure is the change's and not the dice's.
+// TestMain fixes the seed of the property tests, so that a failure comes from the change and not from chance.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "5000", "rapid.nofailfile": "true"} {

@@ -72,7 +72,7 @@ func TestOperatorOfCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejects(t *testing.T) {
 	for _, c := range []struct {
 		op     corev1.NodeSelectorOperator
 		values []string
@@ -144,7 +144,7 @@ func TestUndefinedKeys(t *testing.T) {
 	}
 }
 
-func TestSpellingForClaims(t *testing.T) {
+func TestClaimRequirements(t *testing.T) {
 	n := 2
 	set := requirement.NewSet(
 		requirement.Exists("z"),
@@ -238,11 +238,11 @@ func TestFromPodOrdersPreferencesByWeight(t *testing.T) {
 	}
 }
 
-// universe is what the oracle tries; together with the values drawn below it tells any two requirements apart.
+// universe is what the oracle tries; together with the values drawn below it distinguishes any two requirements.
 // No label value begins with a minus.
 var universe = []string{"a", "b", "c", "0", "1", "2", "3", "4", "5", "6", "7"}
 
-// rule is the oracle's idea of a requirement: a predicate on "the label has this value" and on its absence.
+// rule is the oracle for a requirement: a predicate on "the label has this value" and on its absence.
 type rule struct {
 	has    func(string) bool
 	absent bool
@@ -284,7 +284,7 @@ func drawRule(t *rapid.T, name string) (requirement.Requirement, rule) {
 	return r, want
 }
 
-func TestAlgebraAgreesWithTheOracle(t *testing.T) {
+func TestIntersectAgreesWithOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "n")
 		got, first := drawRule(t, "0")
@@ -321,7 +321,7 @@ func TestAlgebraAgreesWithTheOracle(t *testing.T) {
 	})
 }
 
-func TestOverlapAgreesWithTheOracle(t *testing.T) {
+func TestOverlapsAgreesWithOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, ruleA := drawRule(t, "a")
 		b, ruleB := drawRule(t, "b")
@@ -339,7 +339,7 @@ func TestOverlapAgreesWithTheOracle(t *testing.T) {
 	})
 }
 
-func TestSetsDoNotChangeTheirOperands(t *testing.T) {
+func TestSetOperationsDoNotChangeOperands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) requirement.Set {
 			keys := rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 5).Draw(t, name)
@@ -372,8 +372,8 @@ func terms(values map[string][]string, op corev1.NodeSelectorOperator) corev1.No
 	return out
 }
 
-// The API server admits all of these as preferred terms, and many on pods that it knew before it checked them.
-func TestTermsThatNoNodeCanMatchAreNamed(t *testing.T) {
+// The API server accepts all of these as preferred terms, and many on pods created before it validated them.
+func TestUnmatchableTermsAreReported(t *testing.T) {
 	const in, gt, lt = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt
 	good := terms(map[string][]string{"example.com/team": {"a"}}, in)
 	for _, c := range []struct {
@@ -421,8 +421,8 @@ func TestTermsThatNoNodeCanMatchAreNamed(t *testing.T) {
 	}
 }
 
-// Each means the same to the scheduler as what the NodeClaim says, which may name no negative number.
-func TestBoundsReachAClaimAsItMaySayThem(t *testing.T) {
+// Each is equivalent, for the scheduler, to what the NodeClaim states, which may have no negative number.
+func TestBoundsInClaims(t *testing.T) {
 	for _, c := range []struct {
 		r    requirement.Requirement
 		want string // empty: nothing satisfies it
@@ -454,8 +454,8 @@ func TestBoundsReachAClaimAsItMaySayThem(t *testing.T) {
 	}
 }
 
-// Folding them one after the other copies a growing list as often.
-func TestTensOfThousandsOfExclusionsOfOneLabelAreReadQuickly(t *testing.T) {
+// Intersecting one after the other would copy a growing list every time.
+func TestManyExclusionsAreParsedQuickly(t *testing.T) {
 	const n = 40_000
 	reqs := make([]requirement.Requirement, 0, n)
 	for i := range n {

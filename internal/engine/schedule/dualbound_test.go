@@ -106,7 +106,7 @@ func TestNoPlanCostsLessThanTheLowerBound(t *testing.T) {
 			tight += p.Stats.LowerBound / best
 		}
 	}
-	// A bound of zero is sound, too, but tells nothing.
+	// A bound of zero is valid too, but useless.
 	if tight < 0.4*small {
 		t.Errorf("on average the bound is %.2f of the best plan", tight/small)
 	}

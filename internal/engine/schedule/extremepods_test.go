@@ -261,7 +261,7 @@ func TestUnschedulablePodKeepsNoPodAway(t *testing.T) {
 
 func TestNewResourceNameDoesNotCloseNodes(t *testing.T) {
 	n := Node("n1", "general")
-	n.Pods = append(n.Pods, Bound(Pod("older", Asks("cpu", "1m", "example.com/widget", "3")), "n1")) // of which the node has none any more
+	n.Pods = append(n.Pods, Bound(Pod("older", Asks("cpu", "1m", "example.com/widget", "3")), "n1")) // the node has none left
 	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Asks("cpu", "100m")))
 	s.Nodes = append(s.Nodes, n)
 	for range 2 {

@@ -76,7 +76,7 @@ func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 	if len(p.Rejected) > 0 {
 		t.Error(describe(p))
 	}
-	// Daemons make small nodes dear: the larger ones share their cost among more pods.
+	// Daemons make small nodes expensive: larger ones divide their cost among more pods.
 	s := World(pool(), Pods(7, "a", Asks("cpu", "1"))...)
 	s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Asks("cpu", "500m"))}}
 	p = schedule.Solve(s, schedule.Budget{})

@@ -56,9 +56,9 @@ func TestCostIsNearTheLowerBound(t *testing.T) {
 		{"replicas", 1.03, 1.03},
 		{"volumes", 1.03, 1.03},
 		{"multi-pool", 0, 1.05}, // on demand alone, one of its pools has nothing to sell
-		// The bound does not know of hosts to keep apart on, nor of zones that must be used though they are dear.
+		// The bound does not model anti-affinity on hosts, nor zones that must be used though they cost more.
 		{"diverse", 1.15, 1.3},
-		{"prefs", 1.2, 1.35}, // nor of what pods would rather have
+		{"prefs", 1.2, 1.35}, // nor preferences
 	} {
 		for name, most := range map[string]float64{"ec2-od": c.od, "ec2-spot": c.spot} {
 			if most == 0 {

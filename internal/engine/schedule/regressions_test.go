@@ -38,7 +38,7 @@ func TestRegressionsFromRandomClusters(t *testing.T) {
 	far := []snapshot.Pool{Pool("general", []*catalog.InstanceType{
 		Type("small", 0.1, "cpu", "2", "memory", "8Gi"), onlyIn("z3", Type("large", 0.4, "cpu", "8", "memory", "32Gi")),
 	})}
-	// Nodes of one type have a label that a pod asks not to be there, and by which others keep apart.
+	// Nodes of one type have a label that one pod excludes, and by which others keep apart.
 	build := []snapshot.Pool{Pool("general", []*catalog.InstanceType{
 		WithLabel(Type("named", 0.1, "cpu", "2", "memory", "8Gi"), corev1.LabelWindowsBuild, "1"), Type("nameless", 0.4, "cpu", "8", "memory", "32Gi"),
 	})}

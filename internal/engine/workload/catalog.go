@@ -25,7 +25,7 @@ type simulatedType struct {
 	onDemand, spot                                 float64
 }
 
-// instanceType has the capacity that EC2 and the kubelet leave for pods, and the labels that pools select by.
+// instanceType has the capacity that AWS and the kubelet leave for pods, and the labels that pools select by.
 func (m simulatedType) instanceType(capacityTypes []string) *catalog.InstanceType {
 	it := &catalog.InstanceType{Name: m.name, Capacity: corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(m.cpus, resource.DecimalSI),

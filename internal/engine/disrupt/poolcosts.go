@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Ledger keeps what the nodes of pools cost. An offering that is not sold any more keeps its last price for the nodes that
-// were bought from it. The zero value is empty.
+// Ledger keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
+// the nodes that were launched from it. The zero value is empty.
 type Ledger struct {
 	prices map[poolOffering]float64
 }
@@ -21,8 +21,8 @@ type poolOffering struct {
 	catalog.OfferingKey
 }
 
-// Update learns the prices of a view and adds up the pools anew, in $/h. Unknown counts, by pool, the nodes without a price. Nodes
-// that lack a label by which theirs would be known are left out.
+// Update records the prices of a view and adds up the pools, in $/h. unknown counts the nodes without a price, by
+// pool. Nodes without one of the labels that identify their offering are left out.
 func (l *Ledger) Update(v *View) (totals map[string]float64, unknown map[string]int) {
 	prices := map[poolOffering]float64{}
 	totals, unknown = map[string]float64{}, map[string]int{}
@@ -40,7 +40,7 @@ func (l *Ledger) Update(v *View) (totals map[string]float64, unknown map[string]
 		if !seen {
 			known, seen = l.prices[o], true
 			if p := v.pools[o.pool]; p != nil {
-				if now := price(p.types[o.InstanceType], o.Zone, o.CapacityType); now > 0 && !math.IsInf(now, 0) {
+				if now := offeringPrice(p.types[o.InstanceType], o.Zone, o.CapacityType); now > 0 && !math.IsInf(now, 0) {
 					known = now
 				}
 			}

@@ -281,9 +281,9 @@ func TestMessage(t *testing.T) {
 		o    buffer.Outcome
 		want string
 	}{
-		{buffer.Outcome{Here: 3}, "fit nodes that exist: 3 of 3 pods"},
-		{buffer.Outcome{Here: 1, Coming: 2}, "fit nodes that exist: 1 of 3 pods; need new ones: 2"},
-		{buffer.Outcome{Coming: 1, Nowhere: 2, Why: "limits"}, "fit nodes that exist: 0 of 3 pods; need new ones: 1; have no place: 2 (limits)"},
+		{buffer.Outcome{Here: 3}, "fit on existing nodes: 3 of 3 pods"},
+		{buffer.Outcome{Here: 1, Coming: 2}, "fit on existing nodes: 1 of 3 pods; need new nodes: 2"},
+		{buffer.Outcome{Coming: 1, Nowhere: 2, Why: "limits"}, "fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)"},
 	} {
 		if got := c.o.Message(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -18,19 +18,19 @@ func Allocatable(capacity corev1.ResourceList, reserved ...corev1.ResourceList) 
 		for _, list := range reserved {
 			left.Sub(list[name])
 		}
-		out[name] = floored(left)
+		out[name] = atLeastZero(left)
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			huge.Add(has)
 		}
 	}
 	if memory, ok := out[corev1.ResourceMemory]; ok && !huge.IsZero() {
 		memory.Sub(huge)
-		out[corev1.ResourceMemory] = floored(memory)
+		out[corev1.ResourceMemory] = atLeastZero(memory)
 	}
 	return out
 }
 
-func floored(q resource.Quantity) resource.Quantity {
+func atLeastZero(q resource.Quantity) resource.Quantity {
 	if q.Sign() < 0 {
 		return resource.Quantity{Format: q.Format}
 	}

@@ -146,7 +146,7 @@ func TestPriceRules(t *testing.T) {
 	t.Run("minValues are not relaxed", func(t *testing.T) {
 		list := []*catalog.InstanceType{big, priced("a", 2, 0.2, 0), priced("b", 2, 0.25, 0), priced("c", 8, 0.9, 0)}
 		s := world(list, Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(3))
-		s.Settings.MinValuesPolicy = "BestEffort"
+		s.Settings.MinValuesPolicy = snapshot.MinValuesBestEffort
 		add(s, 0, "node", "big", onDemand, one("pod", "1"))
 		wantNothing(t, find(s, defaults()), "node", "Filtering by price: minValues")
 		*s.Pools[0].NodePool.Spec.Template.Spec.Requirements[0].MinValues = 2
@@ -391,7 +391,7 @@ func TestDestinationRules(t *testing.T) {
 			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1", Labelled("app", "web"), PreferApart(10, Host, "web")))
 		}
 		wantNothing(t, find(s, defaults()), "a", "Can't replace with a cheaper node")
-		s.Settings.PreferencePolicy = "Ignore"
+		s.Settings.PreferencePolicy = snapshot.PreferencesIgnore
 		if r := find(s, defaults()); len(removedNames(r)) != 1 {
 			t.Errorf("found %s, want one node to be removed", describe(r))
 		}

@@ -43,11 +43,11 @@ type Verdict struct {
 // Book is a list of overlays that hold. The zero Book changes nothing. A Book is never modified.
 type Book struct {
 	labels requirement.Labels
-	rules  []rule // in the order in which they are asked
+	overlays  []parsedOverlay // in the order in which they are asked
 }
 
 // rule is an overlay, read.
-type rule struct {
+type parsedOverlay struct {
 	name         string
 	weight       int32
 	requirements requirement.Set
@@ -68,16 +68,16 @@ func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book
 		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.Name, a.Name))
 	})
 	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.NodePool.Name, b.NodePool.Name) })
-	said := map[subject]rule{}
+	said := map[conflictKey]parsedOverlay{}
 	for i, o := range overlays {
 		verdicts[i].Overlay = o
-		r, err := terms.read(o)
+		r, err := terms.parse(o)
 		if err != nil {
 			verdicts[i].Reason, verdicts[i].Message = v1alpha1.ReasonRuntimeValidation, err.Error()
 			continue
 		}
-		subjects := book.subjects(r, pools)
-		if at := slices.IndexFunc(subjects, func(s subject) bool { other, ok := said[s]; return ok && other.weight == r.weight }); at >= 0 {
+		subjects := book.conflictKeys(r, pools)
+		if at := slices.IndexFunc(subjects, func(s conflictKey) bool { other, ok := said[s]; return ok && other.weight == r.weight }); at >= 0 {
 			verdicts[i].Reason = v1alpha1.ReasonConflict
 			verdicts[i].Message = fmt.Sprintf("NodeOverlay %q of the same weight already sets %s", said[subjects[at]].name, subjects[at])
 			continue
@@ -85,7 +85,7 @@ func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book
 		for _, s := range subjects {
 			said[s] = r
 		}
-		book.rules = append(book.rules, r)
+		book.overlays = append(book.overlays, r)
 	}
 	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Overlay.Name, b.Overlay.Name) })
 	return book, verdicts
@@ -99,10 +99,10 @@ func weight(o *v1alpha1.NodeOverlay) int32 {
 }
 
 // read checks what the API server does not.
-func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
+func (t Terms) parse(o *v1alpha1.NodeOverlay) (parsedOverlay, error) {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	out := rule{name: o.Name, weight: weight(o), capacity: o.Spec.Capacity}
+	out := parsedOverlay{name: o.Name, weight: weight(o), capacity: o.Spec.Capacity}
 	var reqs []requirement.Requirement
 	for i, r := range o.Spec.Requirements {
 		at := path.Child("requirements").Index(i)
@@ -124,7 +124,7 @@ func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Spec.Capacity)) {
 		at := path.Child("capacity").Key(string(name))
-		if t.own(name) {
+		if t.isNative(name) {
 			errs = append(errs, field.Forbidden(at, "instance types have it by themselves"))
 		}
 		if q := o.Spec.Capacity[name]; q.Sign() < 0 {
@@ -135,7 +135,7 @@ func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
 }
 
 // own tells whether instance types have the resource by themselves.
-func (t Terms) own(name corev1.ResourceName) bool {
+func (t Terms) isNative(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
 		return true
@@ -145,7 +145,7 @@ func (t Terms) own(name corev1.ResourceName) bool {
 
 // subject is something that only one overlay of a weight may speak about: the price of an offering, or, with its name
 // set, a resource of a type.
-type subject struct {
+type conflictKey struct {
 	pool string
 	// OfferingKey has only its InstanceType set for a resource.
 	catalog.OfferingKey
@@ -155,7 +155,7 @@ type subject struct {
 }
 
 // String is fit for a condition.
-func (s subject) String() string {
+func (s conflictKey) String() string {
 	if s.resource != "" {
 		return fmt.Sprintf("resource %s of %s (NodePool %s)", s.resource, s.InstanceType, s.pool)
 	}
@@ -163,37 +163,37 @@ func (s subject) String() string {
 }
 
 // subjects are what a rule speaks about, in a fixed order.
-func (b Book) subjects(r rule, pools []Pool) (out []subject) {
+func (b Book) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
 	for _, p := range pools {
-		own := b.labelsOf(p.NodePool)
+		own := b.poolLabels(p.NodePool)
 		for _, it := range p.InstanceTypes {
-			offerings := r.matches(it, own)
+			offerings := r.matchingOfferings(it, own)
 			if len(offerings) == 0 {
 				continue
 			}
 			for _, name := range slices.Sorted(maps.Keys(r.capacity)) {
-				out = append(out, subject{pool: p.NodePool.Name, OfferingKey: catalog.OfferingKey{InstanceType: it.Name}, resource: name})
+				out = append(out, conflictKey{pool: p.NodePool.Name, OfferingKey: catalog.OfferingKey{InstanceType: it.Name}, resource: name})
 			}
-			if r.price.how == keep {
+			if r.price.operation == keep {
 				continue
 			}
 			for _, i := range offerings {
 				o := &it.Offerings[i]
-				out = append(out, subject{pool: p.NodePool.Name, OfferingKey: o.Key(it.Name), reservation: o.ReservationID})
+				out = append(out, conflictKey{pool: p.NodePool.Name, OfferingKey: o.Key(it.Name), reservation: o.ReservationID})
 			}
 		}
 	}
 	return out
 }
 
-// labelsOf is what a pool adds to what its instance types say of their nodes.
-func (b Book) labelsOf(pool *karpv1.NodePool) requirement.Set {
+// poolLabels is what a pool adds to what its instance types say of their nodes.
+func (b Book) poolLabels(pool *karpv1.NodePool) requirement.Set {
 	return b.labels.FromLabels(pool.Spec.Template.Labels).With(requirement.In(karpv1.LabelNodePool, pool.Name))
 }
 
 // matches are the indexes of the offerings that the rule speaks about; none if it does not speak about the type. A label
 // that neither the type nor the pool has is one that the rule's requirements are not met by.
-func (r rule) matches(it *catalog.InstanceType, pool requirement.Set) (out []int) {
+func (r parsedOverlay) matchingOfferings(it *catalog.InstanceType, pool requirement.Set) (out []int) {
 	if !it.Requirements.Intersect(pool).Compatible(r.requirements, nil) {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (r rule) matches(it *catalog.InstanceType, pool requirement.Set) (out []int
 }
 
 // Empty tells whether the Book changes nothing.
-func (b Book) Empty() bool { return len(b.rules) == 0 }
+func (b Book) Empty() bool { return len(b.overlays) == 0 }
 
 // Lay returns what the pool's types become under the Book. Types that no overlay speaks about are returned as they are;
 // the others are copies, which differ in price and capacity only.
@@ -214,36 +214,36 @@ func (b Book) Lay(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catal
 	if b.Empty() {
 		return types
 	}
-	own := b.labelsOf(pool)
+	own := b.poolLabels(pool)
 	out := make([]*catalog.InstanceType, len(types))
 	for i, it := range types {
-		out[i] = b.lay(it, own)
+		out[i] = b.applyTo(it, own)
 	}
 	return out
 }
 
-func (b Book) lay(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
-	laid := &layer{InstanceType: it}
-	for _, r := range b.rules {
-		offerings := r.matches(it, pool)
+func (b Book) applyTo(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
+	laid := &copyOnWrite{InstanceType: it}
+	for _, r := range b.overlays {
+		offerings := r.matchingOfferings(it, pool)
 		if len(offerings) == 0 {
 			continue
 		}
-		if r.price.how != keep {
-			laid.price(r.price, offerings)
+		if r.price.operation != keep {
+			laid.setPrices(r.price, offerings)
 		}
-		laid.hold(r.capacity)
+		laid.addCapacity(r.capacity)
 	}
 	return laid.InstanceType
 }
 
 // layer is a type that is copied when it is first changed.
-type layer struct {
+type copyOnWrite struct {
 	*catalog.InstanceType
 	copied bool
 }
 
-func (l *layer) own() {
+func (l *copyOnWrite) copyOnce() {
 	if !l.copied {
 		mine := *l.InstanceType
 		l.InstanceType, l.copied = &mine, true
@@ -251,12 +251,12 @@ func (l *layer) own() {
 }
 
 // price changes the price of the offerings that nobody has changed before.
-func (l *layer) price(p Price, offerings []int) {
+func (l *copyOnWrite) setPrices(p Price, offerings []int) {
 	fresh := slices.DeleteFunc(slices.Clone(offerings), func(i int) bool { return l.Offerings[i].PriceOverlaid })
 	if len(fresh) == 0 {
 		return
 	}
-	l.own()
+	l.copyOnce()
 	l.Offerings = slices.Clone(l.Offerings)
 	for _, i := range fresh {
 		o := &l.Offerings[i]
@@ -265,22 +265,22 @@ func (l *layer) price(p Price, offerings []int) {
 }
 
 // hold adds the resources that nobody has added before.
-func (l *layer) hold(resources corev1.ResourceList) {
+func (l *copyOnWrite) addCapacity(resources corev1.ResourceList) {
 	for name, q := range resources {
 		if _, there := l.Capacity[name]; there {
 			continue
 		}
-		l.own()
+		l.copyOnce()
 		if !l.CapacityOverlaid {
 			l.CapacityOverlaid = true
-			l.Capacity, l.Allocatable = cloned(l.Capacity), cloned(l.Allocatable)
+			l.Capacity, l.Allocatable = cloneOrEmpty(l.Capacity), cloneOrEmpty(l.Allocatable)
 		}
 		l.Capacity[name], l.Allocatable[name] = q, q
 	}
 }
 
 // cloned is a copy that can be added to.
-func cloned(list corev1.ResourceList) corev1.ResourceList {
+func cloneOrEmpty(list corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		return corev1.ResourceList{}
 	}
@@ -291,8 +291,8 @@ func cloned(list corev1.ResourceList) corev1.ResourceList {
 // all that is known of a type that the cloud has no price of.
 func (b Book) Prices() map[string]float64 {
 	out := map[string]float64{}
-	for _, r := range b.rules {
-		if r.price.how != replace || r.requirements.Len() != 1 {
+	for _, r := range b.overlays {
+		if r.price.operation != replace || r.requirements.Len() != 1 {
 			continue
 		}
 		names := r.requirements.Get(corev1.LabelInstanceTypeStable)

@@ -9,14 +9,14 @@ import (
 
 // Price is what an overlay does to a price in $/h. The zero Price leaves it alone.
 type Price struct {
-	how   how
+	operation   priceOperation
 	value float64
 }
 
-type how int
+type priceOperation int
 
 const (
-	keep how = iota
+	keep priceOperation = iota
 	replace
 	add
 	scale // by value per cent
@@ -29,7 +29,7 @@ func ParsePrice(price, adjustment *string) (Price, error) {
 	case price != nil && adjustment != nil:
 		return Price{}, errors.New("price and priceAdjustment exclude one another")
 	case price != nil:
-		value, err := amount(*price)
+		value, err := parseAmount(*price)
 		if err != nil || strings.HasPrefix(*price, "+") || value < 0 {
 			return Price{}, fmt.Errorf("price %q is not an amount in $/h", *price)
 		}
@@ -38,7 +38,7 @@ func ParsePrice(price, adjustment *string) (Price, error) {
 		return Price{}, nil
 	}
 	text, share := strings.CutSuffix(*adjustment, "%")
-	value, err := amount(text)
+	value, err := parseAmount(text)
 	if err != nil || !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "-") {
 		return Price{}, fmt.Errorf("priceAdjustment %q is neither +x nor -x nor +x%% nor -x%%", *adjustment)
 	}
@@ -49,7 +49,7 @@ func ParsePrice(price, adjustment *string) (Price, error) {
 }
 
 // amount reads a decimal number. What else Go takes for a number ("1e3", "Inf", "0x1p2", "1_0") is none here.
-func amount(text string) (float64, error) {
+func parseAmount(text string) (float64, error) {
 	if strings.Trim(text, "+-.0123456789") != "" {
 		return 0, strconv.ErrSyntax
 	}
@@ -58,7 +58,7 @@ func amount(text string) (float64, error) {
 
 // Of is what becomes of a price; at least 0.
 func (p Price) Of(price float64) float64 {
-	switch p.how {
+	switch p.operation {
 	case replace:
 		return p.value
 	case add:

@@ -41,7 +41,7 @@ func newWorld() *world {
 	w := &world{
 		snap: enginetest.World(nil), zones: []string{"a", "b", "c"}, family: map[types.UID]string{}, promised: map[string][]string{},
 	}
-	w.snap.Settings = snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}
+	w.snap.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencesRespect, MinValuesPolicy: snapshot.MinValuesStrict}
 	w.snap.Volumes = snapshot.Volumes{
 		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
@@ -76,11 +76,11 @@ func (w *world) doZones(l line) error {
 func (w *world) doSet(l line) error {
 	return l.take(arguments{
 		"preferences": func(_, v string) error {
-			w.snap.Settings.PreferencePolicy = map[string]string{"ignore": "Ignore"}[v]
+			w.snap.Settings.PreferencePolicy = map[string]snapshot.PreferencePolicy{"ignore": snapshot.PreferencesIgnore}[v]
 			return oneOf(v, "respect", "ignore")
 		},
 		"minvalues": func(_, v string) error {
-			w.snap.Settings.MinValuesPolicy = map[string]string{"besteffort": "BestEffort"}[v]
+			w.snap.Settings.MinValuesPolicy = map[string]snapshot.MinValuesPolicy{"besteffort": snapshot.MinValuesBestEffort}[v]
 			return oneOf(v, "strict", "besteffort")
 		},
 	})

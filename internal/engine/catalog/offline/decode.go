@@ -61,7 +61,7 @@ func (c *Catalog) parseTypes(text []byte) error {
 		return err
 	}
 	n := strings.Count(lines.rest, "\n")
-	c.types, c.windows = make([]Type, 0, n), make([]figure, 0, n)
+	c.types, c.windows = make([]Type, 0, n), make([]priceFigure, 0, n)
 	var fields []string
 	for line = lines.next(); line != ""; line = lines.next() {
 		fields = fields[:0]
@@ -101,7 +101,7 @@ func (c *Catalog) row(columns []cell, fields []string) error {
 	if len(fields) != len(columns) {
 		return fmt.Errorf("%s: %d fields instead of %d", fields[0], len(fields), len(columns))
 	}
-	c.windows = append(c.windows, figure{})
+	c.windows = append(c.windows, priceFigure{})
 	var t Type
 	for i, text := range fields {
 		if text == "" {

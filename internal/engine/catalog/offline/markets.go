@@ -30,24 +30,24 @@ type market struct {
 	onDemandRatio, spotRatio float64
 	spotShare                float64
 	zoneIDs                  []string // sorted
-	offers                   map[string]offer
+	offers                   map[string]regionalOffer
 }
 
 // offer is what a region has of a type. Prices of 0 are not known.
-type offer struct {
-	onDemand, spot figure
+type regionalOffer struct {
+	onDemand, spot priceFigure
 	zones          uint64 // bit i: offered in zoneIDs[i]
 }
 
 // figure is a number of a file.
-type figure struct {
+type priceFigure struct {
 	value   float64
 	derived bool
 }
 
-func (f figure) price() Price { return Price{PerHour: f.value, Derived: f.derived} }
+func (f priceFigure) price() Price { return Price{PerHour: f.value, Derived: f.derived} }
 
-func (f *figure) parse(text string) error {
+func (f *priceFigure) parse(text string) error {
 	if text == "" {
 		return nil
 	}
@@ -66,13 +66,13 @@ func (c *Catalog) parseMarket(text []byte) error {
 	if err != nil {
 		return err
 	}
-	m.offers = make(map[string]offer, strings.Count(lines.rest, "\n")+1)
+	m.offers = make(map[string]regionalOffer, strings.Count(lines.rest, "\n")+1)
 	for last := ""; line != ""; line = lines.next() {
 		fields := strings.Split(line, "\t")
 		if len(fields) != 4 || fields[0] <= last {
 			return fmt.Errorf("line %q: four fields, sorted by the first, are expected", line)
 		}
-		var o offer
+		var o regionalOffer
 		if err := o.parse(fields); err != nil {
 			return fmt.Errorf("%s: %w", fields[0], err)
 		}
@@ -120,7 +120,7 @@ func (m *market) head(line *string, lines *lines) (name string, err error) {
 	return name, nil
 }
 
-func (o *offer) parse(fields []string) (err error) {
+func (o *regionalOffer) parse(fields []string) (err error) {
 	if err = o.onDemand.parse(fields[1]); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const suffix = ".tsv.gz"
 // Catalog is the decoded data. It is immutable and safe for concurrent use.
 type Catalog struct {
 	types   []Type
-	windows []figure // what Windows costs beside Linux, in $/h, index by index of types; 0 = the type does not run it
+	windows []priceFigure // what Windows costs beside Linux, in $/h, index by index of types; 0 = the type does not run it
 	markets map[string]*market
 	sources []string
 }

@@ -55,7 +55,7 @@ func (c *Catalog) Price(s Sale) (Price, bool) {
 	}
 	fee := c.windows[i]
 	return Price{
-		PerHour: digits(linux.PerHour + fee.value*m.dollar),
+		PerHour: rounded(linux.PerHour + fee.value*m.dollar),
 		Derived: linux.Derived || fee.derived || s.Spot || m.dollar != 1,
 	}, true
 }
@@ -69,7 +69,7 @@ func (c *Catalog) onDemand(m *market, typ string) (Price, bool) {
 	if from.value == 0 || m.onDemandRatio == 0 {
 		return Price{}, false
 	}
-	return Price{PerHour: digits(from.value * m.onDemandRatio), Derived: true}, true
+	return Price{PerHour: rounded(from.value * m.onDemandRatio), Derived: true}, true
 }
 
 // spot is the region's own price; else that of the base times the ratio of all others; else, of a type without a spot price in
@@ -86,11 +86,11 @@ func (c *Catalog) spot(m *market, typ string, onDemand Price) (Price, bool) {
 	case from.spot.value > 0 && from.onDemand.value > 0:
 		derived = onDemand.PerHour * from.spot.value / from.onDemand.value
 	}
-	return Price{PerHour: digits(min(derived, onDemand.PerHour)), Derived: true}, derived > 0
+	return Price{PerHour: rounded(min(derived, onDemand.PerHour)), Derived: true}, derived > 0
 }
 
 // digits keeps as many digits of a derived price as AWS gives of its own.
-func digits(price float64) float64 {
+func rounded(price float64) float64 {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(price, 'f', 5, 64), 64)
 	return rounded
 }

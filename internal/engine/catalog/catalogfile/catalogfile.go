@@ -21,17 +21,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// defaultPodsPerNode is how many pods a kubelet takes when nobody tells it.
+// defaultPodsPerNode is the kubelet's default of maxPods.
 const defaultPodsPerNode = 110
 
-// file is the format. Quantities are spelled as Kubernetes does, prices are in $/h.
+// file is the format. Quantities are those of Kubernetes, prices are in $/h.
 type file struct {
 	Name  string            `json:"name"`
 	Zones []string          `json:"zones"`
-	Types []json.RawMessage `json:"types"` // of machine
+	Types []json.RawMessage `json:"types"` // of instanceTypeEntry
 }
 
-// machine is an instance type of the file.
+// instanceTypeEntry is an instance type of the file.
 type instanceTypeEntry struct {
 	Name        string                     `json:"name"`
 	Arch        string                     `json:"arch"`
@@ -47,7 +47,7 @@ type offering struct {
 	CapacityType string   `json:"capacityType"`
 	Price        *float64 `json:"price"`
 	Available    *bool    `json:"available"`
-	// Reservation is the capacity reservation that the offering takes from, Remaining how many instances it takes.
+	// Reservation is the capacity reservation that the offering uses, Remaining how many instances fit in it.
 	Reservation string `json:"reservation"`
 	Remaining   int    `json:"remaining"`
 }

@@ -30,6 +30,6 @@ func planSettings(p settings.Planning) (snapshot.Settings, error) {
 		return snapshot.Settings{}, err
 	}
 	return snapshot.Settings{
-		PreferencePolicy: p.PreferencePolicy, MinValuesPolicy: p.MinValuesPolicy, DefaultSpread: constraints, NodeCost: p.NodeCost,
+		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeCost,
 	}, nil
 }

@@ -1,13 +1,14 @@
-// Package breaker decides whether nodes of a pool go on being replaced for some reason, by what has become of the claims that
-// were bought to replace others.
+// Package breaker is a circuit breaker for replacements: it decides whether nodes of a pool may still be replaced for
+// a reason, by the outcomes of the claims that were launched to replace others.
 //
-// Claims of a bad image, or of a node class that an edit has broken, do not come up; every further one costs an instance for
-// nothing and keeps a node that works from being drained. When too many of them have failed, the reason pauses in the pool. It goes on when the
-// cause is gone: NodePool or node class were edited, or the images that failed are not used any more; or when one claim that
-// is tried after a while, each time a longer one, does come up.
+// Claims with a bad image, or of a node class that an edit broke, do not come up. Each further one costs an instance
+// for nothing, and delays the drain of a node that works. When too many of them have failed, the breaker opens: the
+// reason pauses in the pool. It closes when the cause is gone (NodePool or node class were edited, or the failed
+// images are no longer used), or when a probe comes up: a single claim that is launched after a while, with
+// exponential backoff.
 //
-// What is remembered is a Book, which travels as an annotation of the NodePool: a controller that starts knows what the one
-// before has learnt.
+// The state is a Book, an annotation of the NodePool: a controller that restarts knows what the one before had
+// learned.
 package breaker
 
 import (
@@ -20,16 +21,17 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// How long after a reason has paused a single claim is tried, at first and at most.
+// A first probe follows a quarter of an hour after the pause, as long as a fix takes at the least; the interval
+// doubles up to maxProbe, so that a permanent cause costs six instances a day.
 const (
 	firstProbe = 15 * time.Minute
-	lastProbe  = 4 * time.Hour
+	maxProbe   = 4 * time.Hour
 )
 
-// kept is how many outcomes are remembered of a reason, at least.
-const kept = 10
+// minOutcomes is how many outcomes of a reason are remembered at least.
+const minOutcomes = 10
 
-// Cause is what the outcomes of a pool's claims depend on. With another cause everything begins anew.
+// Cause is what the outcomes of a pool's claims depend on. If it changes, the history is reset.
 type Cause struct {
 	// Pool and Class are generations.
 	Pool     int64     `json:"pool"`
@@ -37,23 +39,23 @@ type Cause struct {
 	ClassUID types.UID `json:"classUID,omitempty"`
 }
 
-// Book is what is remembered of a pool.
+// Book is the history of a pool.
 type Book struct {
 	Cause   Cause                               `json:"cause"`
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
-	// Since is when the cause was first seen: claims that are older tell nothing of it.
+	// Since is when the cause was first seen: older claims say nothing about it.
 	Since metav1.Time `json:"since"`
 }
 
-// Record is what is remembered of one reason.
+// Record is the history of one reason.
 type Record struct {
-	// Outcomes are the last ones, oldest first, each of another claim.
+	// Outcomes are the last ones, oldest first, one per claim.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
-	// Past is when the last outcome was decided that is not kept any more; what is not later was noted before.
+	// Past is when the last dropped outcome was decided; anything up to then has been counted.
 	Past metav1.Time `json:"past,omitzero"`
-	// Paused is since when the reason pauses; zero if it does not.
+	// Paused is since when the reason is paused; zero if it is not.
 	Paused metav1.Time `json:"paused,omitzero"`
-	// Next is when a claim may be tried while it pauses, Wait how many seconds after the last failure that is.
+	// Next is when the next probe may be launched, Wait the seconds between the last failure and that.
 	Next metav1.Time `json:"next,omitzero"`
 	Wait int64       `json:"wait,omitempty"`
 }
@@ -76,22 +78,22 @@ type Outcome struct {
 // Failed reports whether the claim did not come up.
 func (o Outcome) Failed() bool { return o.Why != "" }
 
-// Renew begins anew if the cause of what is in the book is gone, and reports whether the book has changed. images are those that the node
-// class launches now.
+// Renew resets the history if the cause of the failures is gone, and reports whether it has changed. images are those
+// that the node class launches now.
 func (b *Book) Renew(cause Cause, images []string, now time.Time) bool {
 	if b.Cause == (Cause{}) {
-		b.Cause = cause // it is the first
+		b.Cause = cause // the first one
 		return true
 	}
-	if b.Cause == cause && !b.outdated(images) {
+	if b.Cause == cause && !b.imagesReplaced(images) {
 		return false
 	}
-	*b = Book{Cause: cause, Since: second(now)}
+	*b = Book{Cause: cause, Since: truncated(now)}
 	return true
 }
 
-// outdated reports whether claims have failed, and all of them with images that are not used any more.
-func (b *Book) outdated(images []string) bool {
+// imagesReplaced reports whether claims have failed, all of them with images that are no longer used.
+func (b *Book) imagesReplaced(images []string) bool {
 	failed := false
 	for _, r := range b.Reasons {
 		for _, o := range r.Outcomes {
@@ -107,8 +109,8 @@ func (b *Book) outdated(images []string) bool {
 	return failed
 }
 
-// Note learns an outcome, of which it may have learnt before; threshold is after how many failures a reason pauses. It
-// reports whether the book has changed. A claim that was given up and came up after all counts as one that did.
+// Note adds an outcome, which may be known already; threshold is the number of failures that pauses a reason. It
+// reports whether the history has changed. A claim that counted as failed and came up after all counts as a success.
 func (b *Book) Note(reason karpv1.DisruptionReason, o Outcome, threshold int) bool {
 	if o.Created.Before(&b.Since) {
 		return false
@@ -127,7 +129,7 @@ func (b *Book) Note(reason karpv1.DisruptionReason, o Outcome, threshold int) bo
 		return false
 	}
 	r.Outcomes = append(r.Outcomes, o)
-	if len(r.Outcomes) > max(kept, 2*threshold) {
+	if len(r.Outcomes) > max(minOutcomes, 2*threshold) {
 		if first := r.Outcomes[0].At; first.After(r.Past.Time) {
 			r.Past = first
 		}
@@ -137,19 +139,19 @@ func (b *Book) Note(reason karpv1.DisruptionReason, o Outcome, threshold int) bo
 		b.Reasons = map[karpv1.DisruptionReason]*Record{}
 	}
 	b.Reasons[reason] = r
-	r.judge(o, threshold)
+	r.updateState(o, threshold)
 	return true
 }
 
-// judge pauses the reason, or lets it go on, after an outcome.
-func (r *Record) judge(o Outcome, threshold int) {
+// updateState pauses the reason, or resumes it, after an outcome.
+func (r *Record) updateState(o Outcome, threshold int) {
 	switch failed := r.failed(); {
 	case r.Paused.IsZero() && o.Failed() && failed >= threshold && 2*failed > len(r.Outcomes):
 		r.Paused, r.Wait = o.At, int64(firstProbe/time.Second)
 		r.Next = metav1.NewTime(o.At.Add(firstProbe))
 	case r.Paused.IsZero():
-	case o.Failed() && !o.Created.Before(&r.Next): // it was the one that was tried
-		r.Wait = min(2*r.Wait, int64(lastProbe/time.Second))
+	case o.Failed() && !o.Created.Before(&r.Next): // it was the probe
+		r.Wait = min(2*r.Wait, int64(maxProbe/time.Second))
 		r.Next = metav1.NewTime(o.At.Add(time.Duration(r.Wait) * time.Second))
 	case !o.Failed() && (!o.Created.Before(&r.Next) || 2*failed <= len(r.Outcomes)):
 		*r = Record{Past: o.At}
@@ -166,22 +168,22 @@ func (r *Record) failed() int {
 	return n
 }
 
-// Standing is whether nodes may be replaced for a reason.
+// Standing is the state of the breaker for a reason.
 type Standing int
 
-// The three answers.
+// The states of a breaker.
 const (
-	// Closed: they may.
+	// Closed: nodes may be replaced.
 	Closed Standing = iota
-	// Probing: they may not, for one claim is being tried.
+	// Probing: no node may be replaced, since a probe is in flight.
 	Probing
-	// Open: they may not.
+	// Open: no node may be replaced.
 	Open
-	// Due: one claim may be tried.
+	// Due: one node may be replaced, as a probe.
 	Due
 )
 
-// Standing tells how a reason stands. underWay are the times at which claims for it were created that have come to nothing
+// Standing returns the state for a reason. underWay are the creation times of the claims for it that have no outcome
 // yet.
 func (b *Book) Standing(reason karpv1.DisruptionReason, underWay []time.Time, now time.Time) Standing {
 	r := b.Reasons[reason]
@@ -196,14 +198,14 @@ func (b *Book) Standing(reason karpv1.DisruptionReason, underWay []time.Time, no
 	return Due
 }
 
-// Halts tells whether what was started for a reason, at a time, is not to be waited for: the reason pauses, and this is not what is
-// tried meanwhile.
+// Halts reports whether a command for a reason, started at a time, is not worth waiting for: the reason is paused,
+// and the command is not the probe.
 func (b *Book) Halts(reason karpv1.DisruptionReason, started time.Time) bool {
 	r := b.Reasons[reason]
 	return r != nil && !r.Paused.IsZero() && started.Before(r.Next.Time)
 }
 
-// Paused are the reasons that pause, sorted.
+// Paused are the paused reasons, sorted.
 func (b *Book) Paused() []karpv1.DisruptionReason {
 	var out []karpv1.DisruptionReason
 	for reason, r := range b.Reasons {
@@ -215,5 +217,5 @@ func (b *Book) Paused() []karpv1.DisruptionReason {
 	return out
 }
 
-// second cuts a time to what objects keep.
-func second(t time.Time) metav1.Time { return metav1.NewTime(t.UTC()).Rfc3339Copy() }
+// truncated cuts a time to the precision of API objects.
+func truncated(t time.Time) metav1.Time { return metav1.NewTime(t.UTC()).Rfc3339Copy() }

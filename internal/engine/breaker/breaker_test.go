@@ -116,7 +116,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided ten later.
+// told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
+// ten later.
 func told(outcomes string, threshold int) (*Book, int) {
 	b := &Book{}
 	b.Renew(Cause{Pool: 1, Class: 1}, []string{"ami-bad"}, start)
@@ -179,7 +180,7 @@ func TestTheSameOutcomeCountsOnce(t *testing.T) {
 	}
 	// Nodes that came up stay for months; what is not remembered of them any more is not news either.
 	old := replacement("old", 1, up(2))
-	for n := range 3 * kept {
+	for n := range 3 * minOutcomes {
 		o, _, _ := OutcomeOf(replacement(fmt.Sprint("n", n), 30+n, up(31+n)), at(31+n))
 		b.Note(drifted, o, 3)
 	}
@@ -211,7 +212,7 @@ func TestProbes(t *testing.T) {
 		minute := int(r.Next.Sub(start) / time.Minute)
 		o, _, _ := OutcomeOf(replacement(fmt.Sprint("p", minute), minute), at(minute+10))
 		b.Note(drifted, o, 3)
-		if wait := b.Reasons[drifted].Next.Sub(o.At.Time); wait > lastProbe {
+		if wait := b.Reasons[drifted].Next.Sub(o.At.Time); wait > maxProbe {
 			t.Fatalf("the next is tried after %v", wait)
 		}
 	}
@@ -276,8 +277,8 @@ func TestWhatIsSaid(t *testing.T) {
 		b.Note(drifted, o, 3)
 	}
 	const want = "3 of the last 4 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: " +
-		"1 not initialized, 2 not registered. It goes on when the NodePool or its EC2NodeClass is edited, when another image is used, " +
-		"or when one node that is tried after 2026-03-14T12:28:00Z comes up"
+		"1 not initialized, 2 not registered. Replacement resumes when you edit the NodePool or its EC2NodeClass, when another image is used, " +
+		"or when a single node launched after 2026-03-14T12:28:00Z comes up"
 	if got := b.Why(drifted); got != want {
 		t.Errorf("says\n%s\nwant\n%s", got, want)
 	}

@@ -38,7 +38,7 @@ func TestChunks(t *testing.T) {
 		scalable   *int32
 		want       int32
 	}{
-		{"row 249: the larger of both, as far as limits allow", "{replicas: 5, percentage: 20, limits: {cpu: 3}}", workload(10), 3},
+		{"the larger of both, as far as limits allow", "{replicas: 5, percentage: 20, limits: {cpu: 3}}", workload(10), 3},
 		{"the larger of both", "{replicas: 5, percentage: 20}", workload(10), 5},
 		{"the larger of both, the other way round", "{replicas: 1, percentage: 20}", workload(10), 2},
 		{"a share, rounded up", "{percentage: 25}", workload(5), 2},
@@ -188,11 +188,11 @@ func TestRoom(t *testing.T) {
 	}{
 		{name: "no buffers", pods: Pods(3, "a", Asks("cpu", "1")), want: ""},
 		{
-			name: "row 250: it fits nodes that exist", nodes: []snapshot.Node{Node("n", "general")}, virtual: virtual("b", 3, "cpu", "1"),
+			name: "it fits nodes that exist", nodes: []snapshot.Node{Node("n", "general")}, virtual: virtual("b", 3, "cpu", "1"),
 			want: "b here 3 coming 0 nowhere 0; n: 3",
 		},
 		{
-			name: "row 250: it needs a claim", virtual: virtual("b", 4, "cpu", "1"), want: "b here 0 coming 4 nowhere 0; buy z1 m.large: 4",
+			name: "it needs a claim", virtual: virtual("b", 4, "cpu", "1"), want: "b here 0 coming 4 nowhere 0; buy z1 m.large: 4",
 		},
 		{
 			name: "partly here", nodes: []snapshot.Node{Node("n", "general")}, virtual: virtual("b", 5, "cpu", "1"),
@@ -281,9 +281,9 @@ func TestMessage(t *testing.T) {
 		o    buffer.Outcome
 		want string
 	}{
-		{buffer.Outcome{Here: 3}, "fit nodes that exist: 3 of 3 pods"},
-		{buffer.Outcome{Here: 1, Coming: 2}, "fit nodes that exist: 1 of 3 pods; need new ones: 2"},
-		{buffer.Outcome{Coming: 1, Nowhere: 2, Why: "limits"}, "fit nodes that exist: 0 of 3 pods; need new ones: 1; have no place: 2 (limits)"},
+		{buffer.Outcome{Here: 3}, "fit on existing nodes: 3 of 3 pods"},
+		{buffer.Outcome{Here: 1, Coming: 2}, "fit on existing nodes: 1 of 3 pods; need new nodes: 2"},
+		{buffer.Outcome{Coming: 1, Nowhere: 2, Why: "limits"}, "fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)"},
 	} {
 		if got := c.o.Message(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -1,8 +1,8 @@
-// Package buffer is the arithmetic of CapacityBuffers: how many chunks one has, which virtual pods stand for them, and
-// where there is room for these.
+// Package buffer computes CapacityBuffers: how many chunks one has, the virtual pods that reserve their room, and
+// where these fit.
 //
-// A virtual pod exists in plans only. It comes after all real pods and around them: room is kept in what they leave, and what
-// is bought for it is bought beside what they need.
+// A virtual pod exists in plans only. It is scheduled after all real pods, on the room that they leave free, and what
+// is launched for it is launched in addition to what they need.
 package buffer
 
 import (
@@ -21,14 +21,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// MaxChunks is how many virtual pods stand for one buffer at most, however large it is.
+// MaxChunks is the largest number of virtual pods of one buffer: it keeps a typo in a buffer from making every plan
+// slow.
 const MaxChunks = 10_000
 
-// Chunks is how many pods of the shape of template the buffer has room for. scalable are the replicas of the workload that
-// the shape was taken from, nil if it was not taken from one.
+// Chunks is how many pods like template the buffer reserves room for. scalable are the replicas of the workload that
+// the template belongs to, nil if there is none.
 //
-// The larger of spec.replicas and spec.percentage counts, as far as spec.limits allow; with neither, the limits alone
-// decide, and without any bound there is nothing to keep.
+// The larger of spec.replicas and spec.percentage counts, up to spec.limits; with neither, the limits alone decide,
+// and without limits nothing is reserved.
 func Chunks(spec *bufferv1.CapacityBufferSpec, template *corev1.PodTemplateSpec, scalable *int32) int32 {
 	wanted, given := int64(0), false
 	if spec.Replicas != nil {
@@ -38,7 +39,7 @@ func Chunks(spec *bufferv1.CapacityBufferSpec, template *corev1.PodTemplateSpec,
 		share := int64(*scalable) * int64(*spec.Percentage)
 		wanted, given = max(wanted, (share+99)/100), true
 	}
-	allowed, bounded := within(spec.Limits, template)
+	allowed, bounded := podsWithinLimits(spec.Limits, template)
 	switch {
 	case given && bounded:
 		wanted = min(wanted, allowed)
@@ -48,10 +49,10 @@ func Chunks(spec *bufferv1.CapacityBufferSpec, template *corev1.PodTemplateSpec,
 	return int32(min(max(wanted, 0), math.MaxInt32))
 }
 
-// within is how many pods the limits have room for; false if the limits name nothing that the pods ask for.
-func within(limits corev1.ResourceList, template *corev1.PodTemplateSpec) (allowed int64, bounded bool) {
+// podsWithinLimits is how many pods the limits allow; false if the limits name nothing that the pods request.
+func podsWithinLimits(limits corev1.ResourceList, template *corev1.PodTemplateSpec) (allowed int64, bounded bool) {
 	allowed = math.MaxInt64
-	requests := snapshot.Requests(&corev1.Pod{Spec: specOf(template)})
+	requests := snapshot.Requests(&corev1.Pod{Spec: virtualSpec(template)})
 	for name, limit := range limits {
 		if each := quantity.Milli(requests[name]); each > 0 {
 			allowed, bounded = min(allowed, max(0, quantity.Milli(limit))/each), true
@@ -67,7 +68,7 @@ func Pods(b *bufferv1.CapacityBuffer, template *corev1.PodTemplateSpec, n int32)
 	annotations[karpv1.AnnotationCapacityBufferFakePod] = "true"
 	annotations[karpv1.AnnotationCapacityBufferName] = b.Name
 	annotations[karpv1.AnnotationCapacityBufferNamespace] = b.Namespace
-	spec := specOf(template)
+	spec := virtualSpec(template)
 	out := make([]*corev1.Pod, 0, min(n, MaxChunks))
 	for i := range min(n, MaxChunks) {
 		out = append(out, &corev1.Pod{
@@ -84,34 +85,34 @@ func Pods(b *bufferv1.CapacityBuffer, template *corev1.PodTemplateSpec, n int32)
 	return out
 }
 
-// specOf is the template's spec as a pod that holds no more than room would have it: of lowest priority, on no node yet, and
-// without volumes that somebody would have to provide.
-func specOf(template *corev1.PodTemplateSpec) corev1.PodSpec {
+// virtualSpec is the template's spec as a pod that only reserves room: of lowest priority, unscheduled, and without
+// volumes that would have to be provisioned.
+func virtualSpec(template *corev1.PodTemplateSpec) corev1.PodSpec {
 	spec := *template.Spec.DeepCopy()
 	snapshot.RequestLimits(&spec)
 	lowest := int32(math.MinInt32)
 	spec.NodeName, spec.Priority, spec.PriorityClassName = "", &lowest, ""
-	gone := map[string]bool{}
+	dropped := map[string]bool{}
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
-		gone[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
-		return gone[v.Name]
+		dropped[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		return dropped[v.Name]
 	})
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return gone[m.Name] })
-			c.VolumeDevices = slices.DeleteFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return gone[d.Name] })
+			c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return dropped[m.Name] })
+			c.VolumeDevices = slices.DeleteFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return dropped[d.Name] })
 		}
 	}
 	return spec
 }
 
-// IsVirtual tells whether a pod is one of a buffer's.
+// IsVirtual reports whether a pod is a virtual pod of a buffer.
 func IsVirtual(p *corev1.Pod) bool {
 	return p.Annotations[karpv1.AnnotationCapacityBufferFakePod] == "true"
 }
 
-// Of is the buffer that a virtual pod is of.
+// Of is the buffer of a virtual pod.
 func Of(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: p.Annotations[karpv1.AnnotationCapacityBufferNamespace], Name: p.Annotations[karpv1.AnnotationCapacityBufferName],

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Allocatable is what capacity leaves for pods beside the reservations, never less than nothing. Memory that is set
-// aside as huge pages is no ordinary memory any more.
+// Allocatable is what the reservations leave of capacity for pods, at least zero. Memory in huge pages is no longer
+// ordinary memory.
 func Allocatable(capacity corev1.ResourceList, reserved ...corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, len(capacity))
 	huge := resource.Quantity{}
@@ -18,26 +18,26 @@ func Allocatable(capacity corev1.ResourceList, reserved ...corev1.ResourceList) 
 		for _, list := range reserved {
 			left.Sub(list[name])
 		}
-		out[name] = floored(left)
+		out[name] = atLeastZero(left)
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			huge.Add(has)
 		}
 	}
 	if memory, ok := out[corev1.ResourceMemory]; ok && !huge.IsZero() {
 		memory.Sub(huge)
-		out[corev1.ResourceMemory] = floored(memory)
+		out[corev1.ResourceMemory] = atLeastZero(memory)
 	}
 	return out
 }
 
-func floored(q resource.Quantity) resource.Quantity {
+func atLeastZero(q resource.Quantity) resource.Quantity {
 	if q.Sign() < 0 {
 		return resource.Quantity{Format: q.Format}
 	}
 	return q
 }
 
-// Overridden is what of list holds where override says otherwise, resource by resource.
+// Overridden is list with the values of override, resource by resource.
 func Overridden(list, override corev1.ResourceList) corev1.ResourceList {
 	if len(override) == 0 {
 		return list

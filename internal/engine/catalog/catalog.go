@@ -1,6 +1,6 @@
-// Package catalog is what can be bought: instance types, what they hold, and their offerings.
+// Package catalog describes what can be launched: instance types, their resources, and their offerings.
 //
-// It knows no cloud. A cloud adapter fills it (see internal/aws), the engine reads it.
+// It depends on no cloud. A cloud adapter fills it (see internal/aws), the engine reads it.
 package catalog
 
 import (
@@ -12,30 +12,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// InstanceType is one kind of machine as one node class would launch it.
+// InstanceType is an instance type as one node class would launch it.
 //
 // Values are shared between snapshots and must not be modified after construction.
 type InstanceType struct {
 	Name string
-	// Requirements holds every label that a node of this type carries; zone and capacity type hold
-	// the union over Offerings. A label that the type must not have is present as DoesNotExist.
+	// Requirements holds every label that a node of this type has; zone and capacity type hold the union over
+	// Offerings. A label that the type must not have is present as DoesNotExist.
 	Requirements requirement.Set
 	Offerings    []Offering
-	// Capacity is what the machine has, Allocatable what is left for pods after the reservations of
-	// kubelet, system and eviction threshold (0 <= Allocatable <= Capacity per resource).
+	// Capacity is what the instance has, Allocatable what is left for pods after the reservations of kubelet, system
+	// and eviction threshold (0 <= Allocatable <= Capacity per resource).
 	Capacity    corev1.ResourceList
 	Allocatable corev1.ResourceList
-	// DeviceSlices are what the DRA drivers of a node of this type will publish: each a slice of devices that come with
-	// the node, in pools that are complete. Which node that is, and the names of pools, are filled in per node.
+	// DeviceSlices are what the DRA drivers of a node of this type will publish: slices of devices that come with the
+	// node, in complete pools. The node, and the names of pools, are filled in per node.
 	DeviceSlices []resourcev1.ResourceSliceSpec
-	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: after its own disks and whatever else
-	// counts against the limit. A driver that is absent has no limit that is known.
+	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: less its own disks
+	// and whatever else counts against the limit. A driver that is absent has no known limit.
 	VolumeLimits map[string]int
-	// CapacityOverlaid is true when a NodeOverlay has added to Capacity and Allocatable.
+	// CapacityOverlaid is true if a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
 }
 
-// Offering is one way to buy an InstanceType.
+// Offering is an InstanceType in one zone with one capacity type.
 type Offering struct {
 	Zone         string
 	CapacityType string
@@ -43,41 +43,56 @@ type Offering struct {
 	Requirements requirement.Set
 	// Price in $/h. Meaningless unless Available.
 	Price float64
-	// PriceOverlaid is true when Price is a NodeOverlay's.
+	// PriceOverlaid is true if Price is set by a NodeOverlay.
 	PriceOverlaid bool
-	// PriceDerived is true when no price list has Price: it was worked out from prices of others.
+	// PriceDerived is true if no price list has Price: it was estimated from other prices.
 	PriceDerived bool
-	// Available is false when there is no price, no subnet, or no capacity at the moment.
+	// Available is false if there is no price, no subnet, or no capacity at the moment.
 	Available bool
-	// Why it is not Available, in a few words for people; empty if it is, or if whoever knows has not said.
+	// Why it is not Available, as a short message; empty if it is, or if the reason is unknown.
 	Why string
-	// Lacks is what it is not Available for, as far as something follows from it.
+	// Lacks is the reason why it is not Available, if decisions depend on it.
 	Lacks Lack
-	// ReservationID is the capacity reservation that the offering is taken from; empty if everybody can buy it.
+	// ReservationID is the capacity reservation that the offering uses; empty if it uses none.
 	ReservationID string
-	// Remaining is how many more instances the reservation takes; meaningless without one.
+	// Remaining is how many more instances fit in the reservation; meaningless without one.
 	Remaining int
-	// Capacity and Allocatable hold what a node that is bought this way has otherwise than its type says, resource
-	// by resource.
+	// Capacity and Allocatable replace those of the type, resource by resource, for a node of this offering.
 	Capacity, Allocatable corev1.ResourceList
+}
+
+// OfferingKey identifies an offering across snapshots. It is comparable, so that it serves as the key of a map.
+// Offerings of capacity reservations share the key of their type, zone, and capacity type "reserved".
+type OfferingKey struct {
+	InstanceType, Zone, CapacityType string
+}
+
+// Key returns the key of an offering of the instance type with the given name.
+func (o *Offering) Key(instanceType string) OfferingKey {
+	return OfferingKey{InstanceType: instanceType, Zone: o.Zone, CapacityType: o.CapacityType}
+}
+
+// String reads like "spot m7i.large in us-east-1a".
+func (k OfferingKey) String() string {
+	return k.CapacityType + " " + k.InstanceType + " in " + k.Zone
 }
 
 // Lack is what keeps an offering from being Available.
 type Lack string
 
-// What an offering can lack. Anything else passes, or is for the author of the pool or its class to change.
+// What an offering can lack. Any other reason passes, or is for the author of the pool or of its class to change.
 const (
 	LacksPlace Lack = "place" // the zone does not offer the type, or the class has no subnet there
 	LacksPrice Lack = "price" // nothing is launched at an unknown price
 )
 
-// PriceOverlaid tells whether the price of any offering is a NodeOverlay's.
+// PriceOverlaid reports whether a NodeOverlay sets the price of any offering.
 func (t *InstanceType) PriceOverlaid() bool {
 	return slices.ContainsFunc(t.Offerings, func(o Offering) bool { return o.PriceOverlaid })
 }
 
-// Cheapest returns the lowest-priced available offering that set admits (well-known labels may be undefined in set).
-// The first of equals in the order of Offerings wins.
+// Cheapest returns the available offering with the lowest price that set admits (well-known labels may be undefined
+// in set). Of equal prices, the first in the order of Offerings wins.
 func (t *InstanceType) Cheapest(set requirement.Set) (Offering, bool) {
 	var best Offering
 	found := false

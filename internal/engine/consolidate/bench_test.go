@@ -10,19 +10,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// BenchmarkPass is one search over a fleet at 35 % use, the snapshot compiled anew: all that a controller does before it acts.
-// The fleet is as it was found, or settled, so that nothing is found and every node is asked about for nothing.
+// BenchmarkPass is one search over a fleet at 35 % use, the snapshot compiled anew: all that a controller does before
+// it acts. The fleet is fragmented, or consolidated already, so that every simulation is in vain.
 func BenchmarkPass(b *testing.B) {
 	for _, nodes := range []int{100, 500, 2000, 10000} {
 		b.Run(fmt.Sprintf("found-%d", nodes), func(b *testing.B) { pass(b, fleet(b, nodes, 0.35, 1)) })
 	}
 	b.Run("settled-2000", func(b *testing.B) {
-		after, _ := settle(b, fleet(b, 2000, 0.35, 1), consolidate.Settings{})
+		after, _ := converge(b, fleet(b, 2000, 0.35, 1), consolidate.Settings{})
 		pass(b, after)
 	})
-	// Fleets as large that have nothing to give: nodes are full, and of the best types there are.
+	// Fleets with nothing to save: nodes are full, and of the best types.
 	for _, pods := range []int{8500, 42000} {
-		b.Run(fmt.Sprintf("tight-%d-pods", pods), func(b *testing.B) { pass(b, tight(b, pods)) })
+		b.Run(fmt.Sprintf("tight-%d-pods", pods), func(b *testing.B) { pass(b, justProvisioned(b, pods)) })
 	}
 }
 
@@ -58,22 +58,22 @@ func pass(b *testing.B, s *snapshot.Snapshot) {
 	b.ReportMetric(saved, "$/h-saved")
 }
 
-// BenchmarkConverge consolidates fleets at 31 % use until nothing more is found.
+// BenchmarkConverge consolidates fleets at 31 % use until no more commands are found.
 func BenchmarkConverge(b *testing.B) {
 	for _, nodes := range []int{100, 500, 2000} {
 		s := fleet(b, nodes, 0.31, 1)
-		least := bound(s)
+		least := lowerBound(s)
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
 			var after *snapshot.Snapshot
-			var took settling
+			var took convergence
 			for b.Loop() {
-				after, took = settle(b, s, consolidate.Settings{})
+				after, took = converge(b, s, consolidate.Settings{})
 			}
 			b.ReportMetric(float64(took.commands), "commands")
-			b.ReportMetric(bill(s), "$/h-before")
-			b.ReportMetric(bill(after), "$/h-after")
-			b.ReportMetric(bill(after)/least, "cost/bound")
-			b.ReportMetric(float64(took.moved)/(bill(s)-bill(after)), "pods-moved/$/h")
+			b.ReportMetric(fleetCost(s), "$/h-before")
+			b.ReportMetric(fleetCost(after), "$/h-after")
+			b.ReportMetric(fleetCost(after)/least, "cost/bound")
+			b.ReportMetric(float64(took.moved)/(fleetCost(s)-fleetCost(after)), "pods-moved/$/h")
 		})
 	}
 }

@@ -11,46 +11,46 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// move is a set of nodes that end, and the part of a plan that takes them in.
+// move is a set of nodes to remove, with the part of a plan that schedules their pods elsewhere.
 type move struct {
-	gone     []*node
+	removed  []*node
 	plan     schedule.Plan
 	savings  float64
 	verdicts []disrupt.Verdict
 }
 
-// pods is how many have to move.
+// pods is how many pods have to move.
 func (m *move) pods() int {
 	n := 0
-	for _, c := range m.gone {
+	for _, c := range m.removed {
 		n += len(c.Pods)
 	}
 	return n
 }
 
-// cost is what the move disturbs.
-func (m *move) cost() float64 {
+// disruptionCost is what moving the pods costs, in plain pods.
+func (m *move) disruptionCost() float64 {
 	total := 0.0
-	for _, c := range m.gone {
+	for _, c := range m.removed {
 		total += c.Cost
 	}
 	return total
 }
 
-// refusal is why nodes cannot be ended together.
-type refusal struct {
-	why string
-	// quiet reasons are not told in events.
-	quiet bool
-	// fault are the nodes that are at fault; nil if all are.
-	fault []*node
+// rejection is why nodes cannot be removed together.
+type rejection struct {
+	message string
+	// noEvent is set if no event is to report the message.
+	noEvent bool
+	// nodes are those that are the reason; nil if the whole set is.
+	nodes []*node
 }
 
-// question asks to end the nodes.
-func (x *search) question(gone []*node, into []int, plain bool) schedule.Question {
+// removalQuestion is the simulation of removing the nodes. A plain one skips the search for cheaper launches.
+func (x *search) removalQuestion(removed []*node, into []int, plain bool) schedule.Question {
 	q := schedule.Question{Into: into, Budget: schedule.Bounded()}
 	q.Budget.Plain = plain
-	for _, n := range gone {
+	for _, n := range removed {
 		n.examined = true
 		q.Gone = append(q.Gone, n.Index)
 		q.Pods = append(q.Pods, n.Pods...)
@@ -58,37 +58,38 @@ func (x *search) question(gone []*node, into []int, plain bool) schedule.Questio
 	return q
 }
 
-// homes tells of each pod that has to move which of the nodes it leaves: its own pods, and those pending ones that were
-// to come there.
-func (x *search) homes(gone []*node) map[*corev1.Pod]*node {
+// origins maps each pod that has to move to the node that it leaves: the node's own pods, and the pending pods that
+// would have run there.
+func (x *search) origins(removed []*node) map[*corev1.Pod]*node {
 	out := map[*corev1.Pod]*node{}
-	for _, n := range gone {
+	for _, n := range removed {
 		for _, p := range n.Pods {
 			out[p] = n
 		}
-		for _, p := range x.waiting[n.Index] {
+		for _, p := range x.pendingOn[n.Index] {
 			out[p] = n
 		}
 	}
 	return out
 }
 
-// homeless are the nodes whose pods the plan has no place for that counts, and why.
-func (x *search) homeless(plan *schedule.Plan, homes map[*corev1.Pod]*node) ([]*node, string) {
-	var fault []*node
+// unschedulable returns the nodes with pods that the plan does not schedule, or only on an uninitialized node, and
+// the message.
+func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*node) ([]*node, string) {
+	var blockers []*node
 	at := func(p *corev1.Pod) {
-		if n := homes[p]; n != nil && !slices.Contains(fault, n) {
-			fault = append(fault, n)
+		if n := origins[p]; n != nil && !slices.Contains(blockers, n) {
+			blockers = append(blockers, n)
 		}
 	}
 	rejected := slices.Clone(plan.Rejected)
 	for _, pl := range plan.Placements {
-		i := x.find(pl)
-		if i < 0 || x.s.Nodes[i].Initialized || x.s.Nodes[i].Claim == "" {
+		i := x.nodeIndex(pl)
+		if i < 0 || x.snap.Nodes[i].Initialized || x.snap.Nodes[i].Claim == "" {
 			continue
 		}
 		for _, p := range pl.Pods {
-			if n := homes[p]; n != nil && slices.Contains(n.Pods, p) {
+			if n := origins[p]; n != nil && slices.Contains(n.Pods, p) {
 				rejected = append(rejected, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
 					Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", pl.Claim, pl.Node),
 				}}})
@@ -101,45 +102,45 @@ func (x *search) homeless(plan *schedule.Plan, homes map[*corev1.Pod]*node) ([]*
 	for _, r := range rejected {
 		at(r.Pod)
 	}
-	return fault, unscheduled(rejected)
+	return blockers, messageUnschedulable(rejected)
 }
 
-// find is the index of a placement's node.
-func (x *search) find(pl schedule.Placement) int {
-	if x.names == nil {
-		x.names = make(map[[2]string]int, len(x.s.Nodes))
-		for i := range x.s.Nodes {
-			x.names[[2]string{x.s.Nodes[i].Name, x.s.Nodes[i].Claim}] = i
+// nodeIndex is the index of a placement's node; -1 if it is not in the snapshot.
+func (x *search) nodeIndex(pl schedule.Placement) int {
+	if x.nodeIndexes == nil {
+		x.nodeIndexes = make(map[[2]string]int, len(x.snap.Nodes))
+		for i := range x.snap.Nodes {
+			x.nodeIndexes[[2]string{x.snap.Nodes[i].Name, x.snap.Nodes[i].Claim}] = i
 		}
 	}
-	if i, ok := x.names[[2]string{pl.Node, pl.Claim}]; ok {
+	if i, ok := x.nodeIndexes[[2]string{pl.Node, pl.Claim}]; ok {
 		return i
 	}
 	return -1
 }
 
-// split takes a plan apart into the parts that share no new node. Nodes whose pods all go to nodes that exist come first,
-// each by itself.
-func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*move {
-	root, buys := sharing(plan, homes)
+// splitIndependent splits a plan into the connected components that share new nodes. Moves without launches come
+// first, each of one node. Every pod of the plan that has to move is in exactly one component.
+func splitIndependent(removed []*node, plan *schedule.Plan, origins map[*corev1.Pod]*node) []*move {
+	root, launching := launchComponents(plan, origins)
 	parts := map[*node]*move{}
 	var deletes, replaces []*move
-	for _, n := range gone {
+	for _, n := range removed {
 		r := root(n)
 		m := parts[r]
 		if m == nil {
 			m = &move{}
 			parts[r] = m
-			if buys[n] {
+			if launching[n] {
 				replaces = append(replaces, m)
 			} else {
 				deletes = append(deletes, m)
 			}
 		}
-		m.gone = append(m.gone, n)
+		m.removed = append(m.removed, n)
 	}
 	of := func(p *corev1.Pod) *move { // nil for pods that do not have to move
-		if n := homes[p]; n != nil {
+		if n := origins[p]; n != nil {
 			return parts[root(n)]
 		}
 		return nil
@@ -152,7 +153,7 @@ func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*mo
 				continue
 			}
 			seen = append(seen, m)
-			own := schedule.Placement{Node: pl.Node, Claim: pl.Claim, Pods: only(pl.Pods, func(p *corev1.Pod) bool { return of(p) == m })}
+			own := schedule.Placement{Node: pl.Node, Claim: pl.Claim, Pods: filtered(pl.Pods, func(p *corev1.Pod) bool { return of(p) == m })}
 			for _, d := range pl.Devices {
 				if of(d.Pod) == m {
 					own.Devices = append(own.Devices, d)
@@ -172,9 +173,10 @@ func split(gone []*node, plan *schedule.Plan, homes map[*corev1.Pod]*node) []*mo
 	return append(deletes, replaces...)
 }
 
-// sharing tells which nodes have pods that go to the same launches: such have the same root. buys are those with pods that go
-// to any.
-func sharing(plan *schedule.Plan, homes map[*corev1.Pod]*node) (root func(*node) *node, buys map[*node]bool) {
+// launchComponents finds the connected components of nodes with pods on the same launch, by union-find with path
+// compression: nodes of one component have the same root. launching are the nodes with pods on any launch. The cost
+// is almost linear in the number of pods.
+func launchComponents(plan *schedule.Plan, origins map[*corev1.Pod]*node) (root func(*node) *node, launching map[*node]bool) {
 	parent := map[*node]*node{}
 	root = func(n *node) *node {
 		if parent[n] == nil || parent[n] == n {
@@ -183,15 +185,15 @@ func sharing(plan *schedule.Plan, homes map[*corev1.Pod]*node) (root func(*node)
 		parent[n] = root(parent[n])
 		return parent[n]
 	}
-	buys = map[*node]bool{}
+	launching = map[*node]bool{}
 	for i := range plan.Launches {
 		var first *node
 		for _, p := range plan.Launches[i].Pods {
-			n := homes[p]
+			n := origins[p]
 			if n == nil {
 				continue
 			}
-			buys[n] = true
+			launching[n] = true
 			if first == nil {
 				first = root(n)
 			} else if r := root(n); r != first {
@@ -199,112 +201,117 @@ func sharing(plan *schedule.Plan, homes map[*corev1.Pod]*node) (root func(*node)
 			}
 		}
 	}
-	return root, buys
+	return root, launching
 }
 
-func only[T any](list []T, keep func(T) bool) []T {
+func filtered[T any](list []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(t T) bool { return !keep(t) })
 }
 
-// judge applies all rules to a move whose pods have their places. It narrows the launches and counts what is saved.
-func (x *search) judge(m *move) *refusal {
+// evaluate applies all rules to a move with pods that are scheduled. It narrows the launches and computes the
+// savings. It returns nil if the move is acceptable.
+func (x *search) evaluate(m *move) *rejection {
 	price := 0.0
-	for _, n := range m.gone {
+	for _, n := range m.removed {
 		price += n.Price
 	}
-	if x.devices && x.givesDevices(m) {
-		return &refusal{why: "Devices are given out by another command first", quiet: true}
+	if x.allocatedDevices && x.allocatesDevices(m) {
+		return &rejection{message: "Devices are given out by another command first", noEvent: true}
 	}
 	m.savings = price
 	if len(m.plan.Launches) > 0 {
-		if len(m.gone) == 1 && len(m.plan.Launches) > 1 {
-			return &refusal{why: fmt.Sprintf("Can't remove without creating %d candidates", len(m.plan.Launches))}
+		if len(m.removed) == 1 && len(m.plan.Launches) > 1 {
+			return &rejection{message: fmt.Sprintf("Can't remove without creating %d candidates", len(m.plan.Launches))}
 		}
-		launches, equals, why := x.narrow(m.gone, m.plan.Launches)
-		if why != "" {
-			return &refusal{why: why, fault: equals}
+		launches, equal, message := x.narrowLaunches(m.removed, m.plan.Launches)
+		if message != "" {
+			return &rejection{message: message, nodes: equal}
 		}
 		m.plan.Launches = launches
 		for i := range launches {
 			m.savings -= launches[i].Offering.Price
 		}
-		if r := x.worthwhile(m, price); r != nil {
+		if r := x.checkSavings(m, price); r != nil {
 			return r
 		}
 	}
-	verdicts, approved := x.verdicts(m.gone, m.savings)
+	verdicts, approved := x.verdicts(m.removed, m.savings)
 	m.verdicts = verdicts
 	if !approved {
-		x.reject(m)
-		return &refusal{why: "It would disturb more than it saves", quiet: true}
+		x.recordRejected(m)
+		return &rejection{message: "It would disturb more than it saves", noEvent: true}
 	}
 	m.plan.Stats = schedule.Stats{}
 	for i := range m.plan.Launches {
 		m.plan.Stats.HourlyCost += m.plan.Launches[i].Offering.Price
-		m.plan.Stats.NodeCost += x.s.Settings.NodeCost
+		m.plan.Stats.NodeCost += x.snap.Settings.NodeCost
 	}
 	m.plan.Stats.Pods = m.pods()
 	return nil
 }
 
-// reject remembers a move that some pool does not approve of.
-func (x *search) reject(m *move) {
-	if len(m.gone) == 1 {
-		x.rejected[m.gone[0]] = m
+// recordRejected remembers a move that a pool of policy Balanced rejects.
+func (x *search) recordRejected(m *move) {
+	if len(m.removed) == 1 {
+		x.rejected[m.removed[0]] = m
 	} else {
-		x.several = m
+		x.rejectedMulti = m
 	}
 }
 
 const (
-	// bootTime is for how long a node and its replacement are paid for both.
+	// bootTime is how long a node and its replacement are paid for at the same time: launch, boot, registration, and
+	// drain.
 	bootTime = 3 * time.Minute
-	// young is until when a node's age says how long it may be needed.
-	young = time.Hour
-	// slight is the share of its price below which ending several nodes at once, or for several, is not worth the moving.
-	slight = 0.05
+	// maxAssumedAge is the age from which on a node is assumed to be needed for good.
+	maxAssumedAge = time.Hour
+	// minSavingsShare is the share of the price that a move of several nodes, or to several, must save: less is not
+	// worth the disruption of many pods, and is within the error of estimated prices.
+	minSavingsShare = 0.05
 )
 
-// worthwhile refuses what saves too little to repay the time in which both the nodes and what replaces them are paid for. How
-// long a node will be needed is not known; what has been needed for a minute may well be needed for just one more, so
-// it must repay within the age of the youngest node, until that is old enough.
-func (x *search) worthwhile(m *move, price float64) *refusal {
+// checkSavings rejects a move that saves too little to repay the time in which both the nodes and their replacements
+// are paid for. How long a node will be needed is unknown; what has been needed for a minute may well be needed for
+// one more minute only. So the savings must repay within the age of the youngest node, until that reaches
+// maxAssumedAge. This is the break-even rule of the ski-rental problem: the cost is at most twice that of the best
+// decision in hindsight.
+func (x *search) checkSavings(m *move, price float64) *rejection {
 	launched := price - m.savings
-	for _, n := range m.gone {
-		age := x.s.Now.Sub(n.Node.CreatedAt)
-		if n.Node.CreatedAt.IsZero() || age >= young {
+	for _, n := range m.removed {
+		age := x.snap.Now.Sub(n.Node.CreatedAt)
+		if n.Node.CreatedAt.IsZero() || age >= maxAssumedAge {
 			continue
 		}
 		if m.savings*max(age, 0).Hours() < launched*bootTime.Hours() {
-			return &refusal{why: fmt.Sprintf("Node is young: replacing it would not pay for itself within its age of %s", age.Round(time.Second)), quiet: true, fault: []*node{n}}
+			return &rejection{message: fmt.Sprintf("Node is young: replacing it would not pay for itself within its age of %s", age.Round(time.Second)), noEvent: true, nodes: []*node{n}}
 		}
 	}
-	besides := x.s.Settings.NodeCost * float64(len(m.plan.Launches)-len(m.gone))
-	if m.savings-besides <= 0 || len(m.gone) > 1 && m.savings-besides < slight*price {
-		return &refusal{why: notCheaper}
+	overhead := x.snap.Settings.NodeCost * float64(len(m.plan.Launches)-len(m.removed))
+	if m.savings-overhead <= 0 || len(m.removed) > 1 && m.savings-overhead < minSavingsShare*price {
+		return &rejection{message: messageNotCheaper}
 	}
 	return nil
 }
 
-func (x *search) givesDevices(m *move) bool {
+func (x *search) allocatesDevices(m *move) bool {
 	return slices.ContainsFunc(m.plan.Placements, func(p schedule.Placement) bool { return len(p.Devices) > 0 }) ||
 		slices.ContainsFunc(m.plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
 }
 
-// accept has the move hold.
-func (x *search) accept(m *move) {
+// apply accepts the move: its plan stays applied to the problem.
+func (x *search) apply(m *move) {
 	q := schedule.Question{}
-	for _, n := range m.gone {
-		n.ends = true
+	for _, n := range m.removed {
+		n.removed = true
 		q.Gone = append(q.Gone, n.Index)
 		x.budget[n.Pool.Name]--
 	}
-	x.devices = x.devices || x.givesDevices(m)
-	x.p.Hold(q, &m.plan)
+	x.allocatedDevices = x.allocatedDevices || x.allocatesDevices(m)
+	x.problem.Hold(q, &m.plan)
 	for _, pl := range m.plan.Placements {
-		if i := x.find(pl); i >= 0 && x.byIndex[i] != nil {
+		if i := x.nodeIndex(pl); i >= 0 && x.byIndex[i] != nil {
 			n := x.byIndex[i]
-			n.host, n.examined, n.why, n.quiet = true, true, "It takes in pods of nodes that end", true
+			n.destination, n.examined, n.message, n.noEvent = true, true, "It takes in pods of nodes that are terminated", true
 		}
 	}
 	x.moves = append(x.moves, m)

@@ -21,8 +21,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// aged is a world that was bought for its pods, of which most are gone now.
-func aged(tb testing.TB, seed uint64) *snapshot.Snapshot {
+// aged is a world with nodes that were launched for its pods, of which about half are deleted.
+func fragmented(tb testing.TB, seed uint64) *snapshot.Snapshot {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 5))
 	kinds := []string{"diverse", "prefs", "volumes", "multi-pool", "replicas", "batch"}
@@ -35,7 +35,7 @@ func aged(tb testing.TB, seed uint64) *snapshot.Snapshot {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s = bought(s)
+	s = provisioned(s)
 	for i := range s.Pools {
 		s.Pools[i].InstanceTypes = list
 		np := s.Pools[i].NodePool
@@ -56,17 +56,17 @@ func aged(tb testing.TB, seed uint64) *snapshot.Snapshot {
 	return s
 }
 
-// together is the plan of all commands, and the snapshot that it is an answer to: without the nodes that end, their pods
+// together is the plan of all commands, and the snapshot that it is for: without the removed nodes, their pods
 // pending.
-func together(s *snapshot.Snapshot, commands []disrupt.Command) (*snapshot.Snapshot, schedule.Plan) {
+func combinedPlan(s *snapshot.Snapshot, commands []disrupt.Command) (*snapshot.Snapshot, schedule.Plan) {
 	out := *s
 	out.Nodes, out.Pods = nil, nil
-	gone := map[int]bool{}
+	removed := map[int]bool{}
 	var plan schedule.Plan
 	for i := range commands {
 		c := &commands[i]
 		for _, n := range c.Candidates {
-			gone[n.Index] = true
+			removed[n.Index] = true
 			out.Pods = append(out.Pods, n.Pods...)
 		}
 		for _, pl := range c.Plan.Placements {
@@ -83,24 +83,24 @@ func together(s *snapshot.Snapshot, commands []disrupt.Command) (*snapshot.Snaps
 	}
 	plan.Stats.Pods = len(out.Pods)
 	for i := range s.Nodes {
-		if !gone[i] {
+		if !removed[i] {
 			out.Nodes = append(out.Nodes, s.Nodes[i])
 		}
 	}
 	return &out, plan
 }
 
-// TestCommandsAreRight checks what is found in random worlds: the plans of all commands together break no rule, each is
-// cheaper than what it ends however it is launched, and budgets are kept.
-func TestCommandsAreRight(t *testing.T) {
+// TestCommandsAreValid checks the commands in random worlds: the plans of all of them together violate no rule,
+// replacements cost less than what they replace however they are launched, and budgets are respected.
+func TestCommandsAreValid(t *testing.T) {
 	found, launches := 0, 0
 	for seed := range uint64(240) {
-		s := aged(t, seed)
+		s := fragmented(t, seed)
 		st := consolidate.Settings{SpotToSpot: seed%5 == 0}
 		r := find(s, st)
-		world, plan := together(s, r.Commands)
+		world, plan := combinedPlan(s, r.Commands)
 		if err := validate.Plan(world, plan); err != nil {
-			t.Errorf("seed %d: %v\n%s", seed, err, told(r))
+			t.Errorf("seed %d: %v\n%s", seed, err, describe(r))
 		}
 		ends := map[string]int{}
 		seen := map[int]bool{}
@@ -111,7 +111,7 @@ func TestCommandsAreRight(t *testing.T) {
 			price, most, least := 0.0, 0.0, 0.0
 			for _, n := range c.Candidates {
 				if seen[n.Index] || !n.Node.Consolidatable {
-					t.Errorf("seed %d: node %s ends twice, or must not", seed, n.Node.Name)
+					t.Errorf("seed %d: node %s is removed twice, or must not be", seed, n.Node.Name)
 				}
 				seen[n.Index] = true
 				ends[n.Pool.Name]++
@@ -120,7 +120,7 @@ func TestCommandsAreRight(t *testing.T) {
 			for k := range c.Plan.Launches {
 				l := &c.Plan.Launches[k]
 				least += l.Offering.Price
-				most += dearest(l)
+				most += worstLaunchPrice(l)
 				for _, n := range c.Candidates {
 					if n.Type.Name == l.InstanceTypes[0].Name && n.CapacityType == l.Offering.CapacityType && n.Price <= l.Offering.Price {
 						t.Errorf("seed %d: %s is replaced by an equal node", seed, n.Node.Name)
@@ -128,7 +128,7 @@ func TestCommandsAreRight(t *testing.T) {
 				}
 			}
 			if most >= price || c.Savings <= 0 || c.Savings < price-least-1e-9 || c.Savings > price-least+1e-9 {
-				t.Errorf("seed %d: what costs %v is replaced by what costs %v to %v, to save %v", seed, price, least, most, c.Savings)
+				t.Errorf("seed %d: nodes of %v $/h are replaced by nodes of %v to %v $/h, to save %v", seed, price, least, most, c.Savings)
 			}
 			for _, v := range c.Verdicts {
 				if !v.Approved {
@@ -144,31 +144,31 @@ func TestCommandsAreRight(t *testing.T) {
 		}
 		for _, a := range disrupt.Allowances(s, karpv1.DisruptionUnderutilized) {
 			if ends[a.Pool.Name] > a.Available() {
-				t.Errorf("seed %d: %d nodes of pool %s end, the budget allows %d", seed, ends[a.Pool.Name], a.Pool.Name, a.Available())
+				t.Errorf("seed %d: %d nodes of pool %s are removed, the budget allows %d", seed, ends[a.Pool.Name], a.Pool.Name, a.Available())
 			}
 		}
 		if got := len(seen) + len(r.Left); got != len(candidates(s)) {
-			t.Errorf("seed %d: of %d candidates, %d end or are left", seed, len(candidates(s)), got)
+			t.Errorf("seed %d: of %d candidates, %d are removed or left", seed, len(candidates(s)), got)
 		}
 		for _, l := range r.Left {
 			if l.Why == "" {
-				t.Errorf("seed %d: nobody says why %s stays", seed, l.Candidate.Node.Name)
+				t.Errorf("seed %d: no message says why %s stays", seed, l.Candidate.Node.Name)
 			}
 		}
 		again := consolidate.Compile(s)
 		for i := range r.Commands {
 			if err := consolidate.Recheck(again, s, &r.Commands[i], st); err != nil {
-				t.Errorf("seed %d: a command is not right on the snapshot on which it was found: %v", seed, err)
+				t.Errorf("seed %d: a command is not valid on the snapshot on which it was found: %v", seed, err)
 			}
 		}
 	}
 	if found < 150 || launches < 50 {
-		t.Errorf("%d commands with %d launches: too few to tell", found, launches)
+		t.Errorf("%d commands with %d launches: too few for a test", found, launches)
 	}
 }
 
-// dearest is the most that a launch may cost: the first capacity type that can be had is what will be launched.
-func dearest(l *schedule.Launch) float64 {
+// dearest is the most that a launch may cost: the first available capacity type is launched.
+func worstLaunchPrice(l *schedule.Launch) float64 {
 	most := 0.0
 	for _, it := range l.InstanceTypes {
 		for _, kind := range []string{karpv1.CapacityTypeReserved, spot, onDemand} {
@@ -186,12 +186,12 @@ func dearest(l *schedule.Launch) float64 {
 	return most
 }
 
-// TestOrderDoesNotMatter shuffles what has no order.
-func TestOrderDoesNotMatter(t *testing.T) {
+// TestOrderOfInputDoesNotMatter shuffles the lists that have no order.
+func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	for seed := range uint64(30) {
-		s := aged(t, seed)
-		tell := func(s *snapshot.Snapshot) (out []string) {
-			r := find(s, none())
+		s := fragmented(t, seed)
+		describeAll := func(s *snapshot.Snapshot) (out []string) {
+			r := find(s, defaults())
 			for i := range r.Commands {
 				out = append(out, consolidate.Explain(&r.Commands[i])...)
 			}
@@ -201,26 +201,26 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			slices.Sort(out)
 			return out
 		}
-		want := tell(s)
+		want := describeAll(s)
 		r := rand.New(rand.NewPCG(seed, 6))
 		other := *s
 		other.Nodes, other.Pools = slices.Clone(s.Nodes), slices.Clone(s.Pools)
 		r.Shuffle(len(other.Nodes), func(i, k int) { other.Nodes[i], other.Nodes[k] = other.Nodes[k], other.Nodes[i] })
 		r.Shuffle(len(other.Pools), func(i, k int) { other.Pools[i], other.Pools[k] = other.Pools[k], other.Pools[i] })
-		if diff := cmp.Diff(want, tell(&other)); diff != "" {
+		if diff := cmp.Diff(want, describeAll(&other)); diff != "" {
 			t.Fatalf("seed %d: in another order, want -, got +\n%s", seed, diff)
 		}
 	}
 }
 
-// TestProblemIsAsBefore asks of a Problem after a search what was asked before.
-func TestProblemIsAsBefore(t *testing.T) {
+// TestFindRestoresProblem runs the same simulations before and after a search.
+func TestFindRestoresProblem(t *testing.T) {
 	for seed := range uint64(20) {
-		s := aged(t, seed)
+		s := fragmented(t, seed)
 		s.Pods = []*corev1.Pod{Pod("pending", Asks("cpu", "500m"))}
 		list := candidates(s)
 		p := consolidate.Compile(s)
-		ask := func() []string {
+		simulate := func() []string {
 			var out []string
 			for _, c := range list {
 				plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{Plain: true})
@@ -231,9 +231,9 @@ func TestProblemIsAsBefore(t *testing.T) {
 			}
 			return out
 		}
-		before := ask()
-		consolidate.Find(p, s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), consolidate.PoolTotals(s, list, nil), none())
-		if diff := cmp.Diff(before, ask()); diff != "" {
+		before := simulate()
+		consolidate.Find(p, s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), consolidate.PoolTotals(s, list, nil), defaults())
+		if diff := cmp.Diff(before, simulate()); diff != "" {
 			t.Fatalf("seed %d: before -, after +\n%s", seed, diff)
 		}
 	}

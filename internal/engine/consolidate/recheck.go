@@ -16,81 +16,86 @@ import (
 
 // Invalid is why a command must not be carried out any more.
 type Invalid struct {
-	// Kind is churn when a candidate is not what it was, scheduling when its pods have lost their places.
-	Kind, Why string
+	Kind InvalidKind
+	// Why is the message.
+	Why string
 }
 
-// Error is what has changed.
+// InvalidKind is what has changed, as events name it.
+type InvalidKind string
+
+// Error is the message.
 func (i *Invalid) Error() string { return i.Why }
 
-// The kinds of Invalid, as events name them.
 const (
-	Churn      = "churn"
-	Scheduling = "scheduling"
+	Churn      InvalidKind = "churn"      // a candidate is gone, or has changed
+	Scheduling InvalidKind = "scheduling" // pods no longer fit, or a launch is no longer possible or cheaper
 )
 
-// Recheck tells whether a command that was found on an earlier snapshot is right on this one, of which p is the Problem (see
-// Compile): its candidates are there, each type that its launches may become can still be had, for less than what ends, and
-// all pods that have to move, be they new, have a place: on the launch that was meant for them, or on nodes there are. The
-// error is an *Invalid. A command that is right holds in p from then on, so that the next is judged beside it, until
-// p.Release is called.
+// Recheck validates a command that was found on an earlier snapshot, on this one, of which p is the Problem (see
+// Compile): its candidates exist, each type that its launches may become is still available, for less than the price
+// of the removed nodes, and all pods that have to move, new ones too, fit on the launch that was planned for them, or
+// on existing nodes. The error is an *Invalid. A valid command stays applied to p, so that the next is validated
+// beside it, until p.Release is called.
 func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st Settings) error {
 	x := newSearch(p, s, nil, st)
-	gone, err := x.again(c)
+	removed, err := x.currentNodes(c)
 	if err != nil {
 		return err
 	}
-	if err := x.stillCheaper(gone, c.Plan.Launches); err != nil {
+	if err := x.stillCheaper(removed, c.Plan.Launches); err != nil {
 		return err
 	}
 	if p.Held() == 0 {
-		x.seat()
+		x.placePending()
 	}
-	x.order()
-	if err := x.unchanged(gone, c.Plan.Launches); err != nil {
+	x.sortNodes()
+	if err := x.requestsUnchanged(removed, c.Plan.Launches); err != nil {
 		return err
 	}
-	// Pods go where they were to go, as far as that is still so; or else wherever they fit.
-	promised := promises(c.Plan.Launches)
-	pods := unpromised(gone, promised)
+	// Pods move as planned, as far as they still fit there; or else to any node.
+	onLaunch := launchPods(c.Plan.Launches)
+	pods := podsWithoutLaunch(removed, onLaunch)
 	mark := p.Held()
-	if x.fits(gone, &c.Plan, x.asPlanned(gone, &c.Plan, pods), promised) == nil {
+	if x.placeOnExisting(removed, &c.Plan, x.placeAsPlanned(removed, &c.Plan, pods), onLaunch) == nil {
 		return nil
 	}
 	p.ReleaseTo(mark)
-	x.launch(gone, &c.Plan)
-	if err := x.fits(gone, &c.Plan, pods, promised); err != nil {
+	x.applyLaunches(removed, &c.Plan)
+	if err := x.placeOnExisting(removed, &c.Plan, pods, onLaunch); err != nil {
 		p.ReleaseTo(mark)
 		return err
 	}
 	return nil
 }
 
-// launch has the plan's launches hold, and nothing else of it.
-func (x *search) launch(gone []*node, meant *schedule.Plan) {
-	q := x.question(gone, nil, true)
-	x.p.Hold(schedule.Question{Gone: q.Gone}, &schedule.Plan{Launches: meant.Launches})
+// applyLaunches applies the plan's launches to the problem, and nothing else of it.
+func (x *search) applyLaunches(removed []*node, planned *schedule.Plan) {
+	q := x.removalQuestion(removed, nil, true)
+	x.problem.Hold(schedule.Question{Gone: q.Gone}, &schedule.Plan{Launches: planned.Launches})
 }
 
-// fits tells whether the pods have room on nodes that there are, and has them hold there.
-func (x *search) fits(gone []*node, meant *schedule.Plan, pods []*corev1.Pod, promised map[types.UID]bool) error {
-	q := x.question(gone, x.toward(gone, meant), true)
+// placeOnExisting places the pods on existing nodes, and applies that to the problem. It returns an error if they do
+// not fit.
+func (x *search) placeOnExisting(removed []*node, planned *schedule.Plan, pods []*corev1.Pod, onLaunch map[types.UID]bool) error {
+	q := x.removalQuestion(removed, x.destinationsFor(removed, planned), true)
 	q.Pods, q.Here = pods, true
-	plan := x.ask(q)
-	// Pods that were to come to a node that ends may be promised to a launch as well.
-	plan.Rejected = only(plan.Rejected, func(r schedule.Rejection) bool { return !promised[r.Pod.UID] })
-	if _, why := x.homeless(&plan, x.homes(gone)); why != "" {
-		return &Invalid{Scheduling, why}
+	plan := x.simulate(q)
+	// A pending pod that was placed on a removed node may be planned for a launch as well.
+	plan.Rejected = filtered(plan.Rejected, func(r schedule.Rejection) bool { return !onLaunch[r.Pod.UID] })
+	if _, message := x.unschedulable(&plan, x.origins(removed)); message != "" {
+		return &Invalid{Scheduling, message}
 	}
-	x.p.Hold(schedule.Question{Gone: q.Gone}, &plan)
+	x.problem.Hold(schedule.Question{Gone: q.Gone}, &plan)
 	return nil
 }
 
-// asPlanned puts those of the pods where the plan has them go that fit there, node by node. It returns the others.
-func (x *search) asPlanned(gone []*node, meant *schedule.Plan, pods []*corev1.Pod) []*corev1.Pod {
+// placeAsPlanned places the pods on the nodes that the plan names, as far as they fit, node by node. It returns the
+// others. Rounds repeat as long as one places a pod; each costs one simulation per node that still has pods to take.
+func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []*corev1.Pod) []*corev1.Pod {
 	at := map[types.UID]int{}
-	for _, pl := range meant.Placements {
-		if i := x.find(pl); i >= 0 && (x.s.Nodes[i].Initialized || x.s.Nodes[i].Claim == "") {
+	for _, pl := range planned.Placements {
+		if i := x.nodeIndex(pl); i >= 0 && (x.snap.Nodes[i].Initialized || x.snap.Nodes[i].Claim == "") {
 			for _, pod := range pl.Pods {
 				at[pod.UID] = i
 			}
@@ -105,25 +110,25 @@ func (x *search) asPlanned(gone []*node, meant *schedule.Plan, pods []*corev1.Po
 			rest = append(rest, pod)
 		}
 	}
-	x.launch(gone, meant)
-	for progress := true; progress; { // one pod's place may be what another waits for
+	x.applyLaunches(removed, planned)
+	for progress := true; progress; { // one pod may need another on its node (affinity)
 		progress = false
-		for _, i := range x.toward(gone, meant) {
+		for _, i := range x.destinationsFor(removed, planned) {
 			if len(by[i]) == 0 {
 				continue
 			}
-			q := x.question(gone, []int{i}, true)
+			q := x.removalQuestion(removed, []int{i}, true)
 			q.Pods, q.Here = by[i], true
-			plan := x.ask(q)
+			plan := x.simulate(q)
 			plan.Rejected = nil
-			x.p.Hold(schedule.Question{Gone: q.Gone}, &plan)
+			x.problem.Hold(schedule.Question{Gone: q.Gone}, &plan)
 			there := map[types.UID]bool{}
 			for _, pl := range plan.Placements {
 				for _, pod := range pl.Pods {
 					there[pod.UID], progress = true, true
 				}
 			}
-			by[i] = only(by[i], func(pod *corev1.Pod) bool { return !there[pod.UID] })
+			by[i] = filtered(by[i], func(pod *corev1.Pod) bool { return !there[pod.UID] })
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(by)) {
@@ -132,71 +137,72 @@ func (x *search) asPlanned(gone []*node, meant *schedule.Plan, pods []*corev1.Po
 	return rest
 }
 
-// again finds the command's candidates in the snapshot.
-func (x *search) again(c *disrupt.Command) ([]*node, error) {
-	budgets := snapshot.Budgets(x.s.PDBs)
-	var gone []*node
+// currentNodes finds the command's candidates in the snapshot.
+func (x *search) currentNodes(c *disrupt.Command) ([]*node, error) {
+	budgets := snapshot.Budgets(x.snap.PDBs)
+	var removed []*node
 	for _, old := range c.Candidates {
-		i := x.find(schedule.Placement{Node: old.Node.Name, Claim: old.Node.Claim})
-		if i < 0 || x.s.Nodes[i].Deleting {
-			return nil, &Invalid{Churn, fmt.Sprintf("node %s is gone or going", old.Node.Name)}
+		i := x.nodeIndex(schedule.Placement{Node: old.Node.Name, Claim: old.Node.Claim})
+		if i < 0 || x.snap.Nodes[i].Deleting {
+			return nil, &Invalid{Churn, fmt.Sprintf("node %s is deleted or deleting", old.Node.Name)}
 		}
 		fresh := *old
-		fresh.Index, fresh.Node, fresh.Pods = i, &x.s.Nodes[i], nil
+		fresh.Index, fresh.Node, fresh.Pods = i, &x.snap.Nodes[i], nil
 		for _, pod := range fresh.Node.Pods {
-			if snapshot.CurrentlyReschedulable(pod, budgets, x.s.Now) {
+			if snapshot.CurrentlyReschedulable(pod, budgets, x.snap.Now) {
 				fresh.Pods = append(fresh.Pods, pod)
 			}
 		}
 		n := &node{Candidate: &fresh}
-		gone = append(gone, n)
+		removed = append(removed, n)
 		x.byIndex[i] = n
 	}
-	return gone, nil
+	return removed, nil
 }
 
-// stillCheaper tells whether what the launches may cost at most, at the prices of the moment, is less than what ends.
-func (x *search) stillCheaper(gone []*node, launches []schedule.Launch) error {
+// stillCheaper checks that the launches cost less than the removed nodes, at the highest current price of each.
+func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error {
 	if len(launches) == 0 {
 		return nil
 	}
-	ends, starts := 0.0, 0.0
-	for _, n := range gone {
-		ends += x.price(n.Candidate)
+	oldPrice, newPrice := 0.0, 0.0
+	for _, n := range removed {
+		oldPrice += x.currentPrice(n.Candidate)
 	}
 	for i := range launches {
 		l := &launches[i]
-		at := slices.IndexFunc(x.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
+		at := slices.IndexFunc(x.snap.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
 		if at < 0 {
 			return &Invalid{Scheduling, fmt.Sprintf("NodePool %q cannot launch", l.Pool.Name)}
 		}
 		most := 0.0
 		for _, old := range l.InstanceTypes {
-			k := slices.IndexFunc(x.s.Pools[at].InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == old.Name })
+			k := slices.IndexFunc(x.snap.Pools[at].InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == old.Name })
 			if k < 0 {
 				return &Invalid{Scheduling, fmt.Sprintf("instance type %s cannot be launched", old.Name)}
 			}
-			it := x.s.Pools[at].InstanceTypes[k]
+			it := x.snap.Pools[at].InstanceTypes[k]
 			if _, ok := it.Cheapest(l.Requirements); !ok {
 				return &Invalid{Scheduling, fmt.Sprintf("instance type %s cannot be launched", old.Name)}
 			}
-			most = max(most, worst(it, l.Requirements))
+			most = max(most, worstPrice(it, l.Requirements))
 		}
-		starts += most
+		newPrice += most
 	}
-	if starts >= ends {
-		return &Invalid{Scheduling, notCheaper}
+	if newPrice >= oldPrice {
+		return &Invalid{Scheduling, messageNotCheaper}
 	}
 	return nil
 }
 
-// price is what the candidate costs at the prices of this snapshot, or else what it was found to cost.
-func (x *search) price(c *disrupt.Candidate) float64 {
-	for i := range x.s.Pools {
-		if x.s.Pools[i].NodePool.Name != c.Pool.Name || c.Type == nil {
+// currentPrice is what the candidate costs in this snapshot; what it cost when the command was found, if that is
+// unknown.
+func (x *search) currentPrice(c *disrupt.Candidate) float64 {
+	for i := range x.snap.Pools {
+		if x.snap.Pools[i].NodePool.Name != c.Pool.Name || c.Type == nil {
 			continue
 		}
-		for _, it := range x.s.Pools[i].InstanceTypes {
+		for _, it := range x.snap.Pools[i].InstanceTypes {
 			if it.Name != c.Type.Name {
 				continue
 			}
@@ -210,8 +216,8 @@ func (x *search) price(c *disrupt.Candidate) float64 {
 	return c.Price
 }
 
-// promises are the pods for which launches are meant.
-func promises(launches []schedule.Launch) map[types.UID]bool {
+// launchPods are the pods that the launches are planned for.
+func launchPods(launches []schedule.Launch) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for i := range launches {
 		for _, pod := range launches[i].Pods {
@@ -221,19 +227,19 @@ func promises(launches []schedule.Launch) map[types.UID]bool {
 	return out
 }
 
-// unpromised are the nodes' pods for which no launch is meant.
-func unpromised(gone []*node, promised map[types.UID]bool) []*corev1.Pod {
+// podsWithoutLaunch are the nodes' pods that no launch is planned for.
+func podsWithoutLaunch(removed []*node, onLaunch map[types.UID]bool) []*corev1.Pod {
 	var out []*corev1.Pod
-	for _, n := range gone {
-		out = append(out, only(n.Pods, func(pod *corev1.Pod) bool { return !promised[pod.UID] })...)
+	for _, n := range removed {
+		out = append(out, filtered(n.Pods, func(pod *corev1.Pod) bool { return !onLaunch[pod.UID] })...)
 	}
 	return out
 }
 
-// unchanged tells whether the pods for which launches are meant ask for no more than they did.
-func (x *search) unchanged(gone []*node, launches []schedule.Launch) error {
+// requestsUnchanged checks that the pods that launches are planned for request no more than they did.
+func (x *search) requestsUnchanged(removed []*node, launches []schedule.Launch) error {
 	here := map[types.UID]*corev1.Pod{}
-	for _, n := range gone {
+	for _, n := range removed {
 		for _, pod := range n.Pods {
 			here[pod.UID] = pod
 		}
@@ -247,7 +253,7 @@ func (x *search) unchanged(gone []*node, launches []schedule.Launch) error {
 			was := snapshot.Requests(old)
 			for name, q := range snapshot.Requests(pod) {
 				if have := was[name]; q.Cmp(have) > 0 {
-					return &Invalid{Scheduling, fmt.Sprintf("pod %s asks for more than it did", podName(pod))}
+					return &Invalid{Scheduling, fmt.Sprintf("pod %s requests more than before", podName(pod))}
 				}
 			}
 		}
@@ -255,17 +261,17 @@ func (x *search) unchanged(gone []*node, launches []schedule.Launch) error {
 	return nil
 }
 
-// toward are the open nodes that do not end, those first to which the plan moves pods.
-func (x *search) toward(gone []*node, plan *schedule.Plan) []int {
-	meant := map[int]bool{}
+// destinationsFor are the open nodes that stay, those first that the plan moves pods to.
+func (x *search) destinationsFor(removed []*node, plan *schedule.Plan) []int {
+	planned := map[int]bool{}
 	for _, pl := range plan.Placements {
-		meant[x.find(pl)] = true
+		planned[x.nodeIndex(pl)] = true
 	}
 	var first, others []int
-	for _, i := range x.open {
+	for _, i := range x.destinations {
 		switch n := x.byIndex[i]; {
-		case n != nil && (n.ends || slices.Contains(gone, n)):
-		case meant[i]:
+		case n != nil && (n.removed || slices.Contains(removed, n)):
+		case planned[i]:
 			first = append(first, i)
 		default:
 			others = append(others, i)

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TestRecheck finds commands, has something change, and asks whether they are right still.
+// TestRecheck finds commands, changes something, and checks whether they are still valid.
 func TestRecheck(t *testing.T) {
 	replace := func() *snapshot.Snapshot {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("l", 2, 0.12, 0), priced("xl", 4, 0.2, 0)})
@@ -40,8 +40,8 @@ func TestRecheck(t *testing.T) {
 			s.Pools[0].InstanceTypes = slices.DeleteFunc(slices.Clone(s.Pools[0].InstanceTypes), func(it *catalog.InstanceType) bool { return it.Name == name })
 		}
 	}
-	// instead has a type cost something else, or be sold out.
-	instead := func(name string, price float64, available bool) change {
+	// reprice changes the price of a type, or makes it unavailable.
+	reprice := func(name string, price float64, available bool) change {
 		return func(s *snapshot.Snapshot) {
 			list := slices.Clone(s.Pools[0].InstanceTypes)
 			k := slices.IndexFunc(list, func(it *catalog.InstanceType) bool { return it.Name == name })
@@ -58,18 +58,18 @@ func TestRecheck(t *testing.T) {
 		name   string
 		world  func() *snapshot.Snapshot
 		change change
-		kind   string
+		kind   consolidate.InvalidKind
 	}{
 		{"nothing, before a replacement", replace, func(*snapshot.Snapshot) {}, ""},
 		{"nothing, before pods move", move, func(*snapshot.Snapshot) {}, ""},
-		{"the node is gone", replace, func(s *snapshot.Snapshot) { s.Nodes = nil }, consolidate.Churn},
-		{"the node is going", replace, func(s *snapshot.Snapshot) { s.Nodes[0].Deleting = true }, consolidate.Churn},
+		{"the node is deleted", replace, func(s *snapshot.Snapshot) { s.Nodes = nil }, consolidate.Churn},
+		{"the node is deleting", replace, func(s *snapshot.Snapshot) { s.Nodes[0].Deleting = true }, consolidate.Churn},
 		{"a type is not offered any more", replace, without("l"), consolidate.Scheduling},
-		{"a type is sold out", replace, instead("m", 0.1, false), consolidate.Scheduling},
-		{"a type became dearer than the node", replace, instead("l", 0.3, true), consolidate.Scheduling},
-		{"the node became cheaper than a type", replace, instead("xl", 0.11, true), consolidate.Scheduling},
-		{"another pod has come, and has no room", replace, bind(0, one("new", "1")), consolidate.Scheduling},
-		{"another pod has come, and has room elsewhere", move, bind(0, one("new", "1")), ""},
+		{"a type is unavailable", replace, reprice("m", 0.1, false), consolidate.Scheduling},
+		{"a type became more expensive than the node", replace, reprice("l", 0.3, true), consolidate.Scheduling},
+		{"the node became cheaper than a type", replace, reprice("xl", 0.11, true), consolidate.Scheduling},
+		{"another pod has come, and fits nowhere", replace, bind(0, one("new", "1")), consolidate.Scheduling},
+		{"another pod has come, and fits elsewhere", move, bind(0, one("new", "1")), ""},
 		{"the room is taken", move, bind(1, one("new", "2")), consolidate.Scheduling},
 		{"a pending pod needs the room as well", move, func(s *snapshot.Snapshot) {
 			s.Pods = []*corev1.Pod{Pod("new", Asks("cpu", "2"))}
@@ -77,24 +77,24 @@ func TestRecheck(t *testing.T) {
 		{"the pod has left", move, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }, ""},
 		{"the destination is not initialized any more", move, func(s *snapshot.Snapshot) { s.Nodes[1].Initialized = false }, consolidate.Scheduling},
 		{"the pool cannot launch any more", replace, func(s *snapshot.Snapshot) { s.Pools = nil }, consolidate.Scheduling},
-		{"the pod asks for more", replace, func(s *snapshot.Snapshot) {
+		{"the pod requests more", replace, func(s *snapshot.Snapshot) {
 			p := s.Nodes[0].Pods[0].DeepCopy()
 			p.Spec.Containers[0].Resources.Requests = Resources("cpu", "1900m")
 			s.Nodes[0].Pods = []*corev1.Pod{p}
 		}, consolidate.Scheduling},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := find(tt.world(), none())
+			r := find(tt.world(), defaults())
 			if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 1 || r.Commands[0].Candidates[0].Node.Name != "node" {
-				t.Fatalf("found %s, want one command that ends one node", told(r))
+				t.Fatalf("found %s, want one command that removes one node", describe(r))
 			}
 			later := tt.world()
 			tt.change(later)
-			err := consolidate.Recheck(consolidate.Compile(later), later, &r.Commands[0], none())
+			err := consolidate.Recheck(consolidate.Compile(later), later, &r.Commands[0], defaults())
 			var invalid *consolidate.Invalid
 			switch {
 			case tt.kind == "" && err != nil:
-				t.Errorf("it is not right any more: %v", err)
+				t.Errorf("it is no longer valid: %v", err)
 			case tt.kind != "" && (!errors.As(err, &invalid) || invalid.Kind != tt.kind || err.Error() == ""):
 				t.Errorf("it fails as %v, want kind %s", err, tt.kind)
 			}
@@ -102,7 +102,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// TestRecheckBesideOthers has two commands for the same room: the second is right only without the first.
+// TestRecheckBesideOthers has two commands that need the same free room: the second is valid only without the first.
 func TestRecheckBesideOthers(t *testing.T) {
 	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
 	add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
@@ -113,9 +113,9 @@ func TestRecheckBesideOthers(t *testing.T) {
 		other.Nodes = slices.Clone(s.Nodes)
 		other.Nodes[1-from].Consolidatable = false
 		other.Nodes[1-from].Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
-		r := find(budget(&other, "1"), none())
+		r := find(budget(&other, "1"), defaults())
 		if len(r.Commands) != 1 {
-			t.Fatalf("found %s, want one command", told(r))
+			t.Fatalf("found %s, want one command", describe(r))
 		}
 		return &r.Commands[0]
 	}
@@ -126,14 +126,14 @@ func TestRecheckBesideOthers(t *testing.T) {
 		closed.Nodes[i].Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	p := consolidate.Compile(&closed)
-	if err := consolidate.Recheck(p, &closed, first, none()); err != nil {
-		t.Errorf("the first is not right: %v", err)
+	if err := consolidate.Recheck(p, &closed, first, defaults()); err != nil {
+		t.Errorf("the first is not valid: %v", err)
 	}
-	if err := consolidate.Recheck(p, &closed, second, none()); err == nil {
-		t.Error("the second is right, though the first takes its room")
+	if err := consolidate.Recheck(p, &closed, second, defaults()); err == nil {
+		t.Error("the second is valid, though the first takes its room")
 	}
 	p.Release()
-	if err := consolidate.Recheck(p, &closed, second, none()); err != nil {
-		t.Errorf("the second is not right, though the first was given up: %v", err)
+	if err := consolidate.Recheck(p, &closed, second, defaults()); err != nil {
+		t.Errorf("the second is not valid, though the first was released: %v", err)
 	}
 }

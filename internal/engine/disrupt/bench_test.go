@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// aged is a fleet at 35 % use with a budget for every tenth application.
-func aged(tb testing.TB, nodes int) *snapshot.Snapshot {
+// aged is a fleet at 35 % use with a PDB for every tenth application.
+func fleetWithPDBs(tb testing.TB, nodes int) *snapshot.Snapshot {
 	tb.Helper()
 	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
 	if err != nil {
@@ -43,11 +43,11 @@ func aged(tb testing.TB, nodes int) *snapshot.Snapshot {
 	return s
 }
 
-// BenchmarkLook finds the candidates of a fleet: what each pass does first.
+// BenchmarkLook finds the candidates of a fleet: the first step of each pass.
 func BenchmarkLook(b *testing.B) {
 	for _, nodes := range []int{100, 500, 2_000, 10_000} {
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
-			s := aged(b, nodes)
+			s := fleetWithPDBs(b, nodes)
 			b.ReportAllocs()
 			for b.Loop() {
 				if v := disrupt.Look(s); len(v.Candidates) == 0 {
@@ -58,11 +58,11 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkFingerprint tells whether anything has changed: what a pass with nothing to do does besides.
+// BenchmarkFingerprint hashes the snapshot: the other step of a pass with nothing to do.
 func BenchmarkFingerprint(b *testing.B) {
 	for _, nodes := range []int{2_000, 10_000} {
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
-			s := aged(b, nodes)
+			s := fleetWithPDBs(b, nodes)
 			v := disrupt.Look(s)
 			room := v.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized))
 			b.ReportAllocs()

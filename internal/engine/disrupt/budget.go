@@ -15,17 +15,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Unlimited is what a pool allows that no active budget holds back.
+// Unlimited is what a pool without an active budget allows.
 const Unlimited = math.MaxInt32
 
 // Allowance is what the budgets of a pool allow for one reason at one instant.
 type Allowance struct {
 	Pool *karpv1.NodePool
-	// Nodes is how many count as the pool's: ours, initialized, their instance not on its way out.
+	// Nodes is how many count as the pool's: managed, initialized, and with an instance that is not terminating.
 	Nodes int
-	// Allowed may be disrupted at once, Disrupting of Nodes already are, or are not Ready.
+	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and those that are not Ready.
 	Allowed, Disrupting int
-	// Err says which budget cannot be read. Nothing is allowed then.
+	// Err is the budget that is invalid. Nothing is allowed then.
 	Err error
 }
 
@@ -63,9 +63,8 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 	return out
 }
 
-// Allowed is the least that the pool's active budgets for reason allow of nodes; Unlimited if there is none.
-// A budget that cannot be read, for whatever reason it is, allows nothing: what its author meant to protect
-// is not known.
+// Allowed is the minimum of what the pool's active budgets for reason allow; Unlimited if there is none. An invalid
+// budget, for any reason, allows nothing: what its author meant to protect is unknown.
 func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now time.Time) (int, error) {
 	budgets := pool.Spec.Disruption.Budgets
 	if budgets == nil { // as the API server fills it in; an empty list says that there is no bound
@@ -74,7 +73,7 @@ func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, n
 	allowed := Unlimited
 	var errs []error
 	for i, b := range budgets {
-		n, err := allows(b, nodes, now)
+		n, err := budgetAllows(b, nodes, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("spec.disruption.budgets[%d]: %w", i, err))
 			continue
@@ -89,22 +88,22 @@ func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, n
 	return allowed, nil
 }
 
-// allows is what one budget allows of nodes, whatever its reasons.
-func allows(b karpv1.Budget, nodes int, now time.Time) (int, error) {
-	active, err := isActive(b, now)
+// budgetAllows is what one budget allows, whatever its reasons.
+func budgetAllows(b karpv1.Budget, nodes int, now time.Time) (int, error) {
+	active, err := windowOpen(b, now)
 	if err != nil {
 		return 0, err
 	}
-	n, err := count(b.Nodes, nodes)
+	n, err := parseNodes(b.Nodes, nodes)
 	if err != nil || active {
 		return n, err
 	}
 	return Unlimited, nil
 }
 
-// isActive reports whether now lies within a window of the budget's schedule, which is in UTC. A window begins
-// at each hit and lasts for the duration; the instant at which it ends is outside.
-func isActive(b karpv1.Budget, now time.Time) (bool, error) {
+// windowOpen reports whether now is within a window of the budget's schedule, which is in UTC. A window begins at
+// each hit and lasts for the duration; its end is excluded.
+func windowOpen(b karpv1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil && b.Duration == nil {
 		return true, nil
 	}
@@ -123,8 +122,8 @@ func isActive(b karpv1.Budget, now time.Time) (bool, error) {
 	return !hit.IsZero() && !hit.After(now), nil // zero: a date that never comes
 }
 
-// count reads a number of nodes, or a share of them rounded up.
-func count(text string, nodes int) (int, error) {
+// parseNodes parses a number of nodes, or a percentage of them, rounded up.
+func parseNodes(text string, nodes int) (int, error) {
 	share, isShare := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(share)
 	if err != nil || n < 0 || isShare && n > 100 {

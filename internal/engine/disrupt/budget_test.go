@@ -24,7 +24,7 @@ func always(nodes string, reasons ...karpv1.DisruptionReason) karpv1.Budget {
 
 func TestAllowed(t *testing.T) {
 	const empty, drifted, underutilized = karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized
-	row108 := []karpv1.Budget{always("10%"), always("100"), always("100%"), always("15", drifted, underutilized), always("5", drifted), always("4", empty)}
+	mixed := []karpv1.Budget{always("10%"), always("100"), always("100%"), always("15", drifted, underutilized), always("5", drifted), always("4", empty)}
 	tests := []struct {
 		name    string
 		budgets []karpv1.Budget
@@ -43,25 +43,25 @@ func TestAllowed(t *testing.T) {
 		{"20 % of 19 is 4", []karpv1.Budget{always("20%")}, 19, empty, sunday, 4, false},
 		{"30 % of 10 is 3", []karpv1.Budget{always("30%")}, 10, empty, sunday, 3, false},
 		{"0 % is 0", []karpv1.Budget{always("0%")}, 10, empty, sunday, 0, false},
-		{"lifecycle row 108: empty", row108, 100, empty, sunday, 4, false},
-		{"lifecycle row 108: drifted", row108, 100, drifted, sunday, 5, false},
-		{"lifecycle row 108: underutilized", row108, 100, underutilized, sunday, 10, false},
+		{"of several budgets the least counts: empty", mixed, 100, empty, sunday, 4, false},
+		{"of several budgets the least counts: drifted", mixed, 100, drifted, sunday, 5, false},
+		{"of several budgets the least counts: underutilized", mixed, 100, underutilized, sunday, 10, false},
 		{"an explicitly empty list of reasons matches nothing", []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{}}}, 10, empty, sunday, Unlimited, false},
-		{"lifecycle row 109: all schedules inactive", []karpv1.Budget{scheduled("0", "0 12 * * *", time.Hour)}, 10, empty, sunday, Unlimited, false},
-		{"lifecycle row 110: a window longer than its period is always open", []karpv1.Budget{scheduled("1", "@daily", 48*time.Hour)}, 10, empty, sunday.Add(17 * time.Hour), 1, false},
-		{"lifecycle row 111: before the hit", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday, Unlimited, false},
+		{"all schedules inactive", []karpv1.Budget{scheduled("0", "0 12 * * *", time.Hour)}, 10, empty, sunday, Unlimited, false},
+		{"a window longer than its period is always open", []karpv1.Budget{scheduled("1", "@daily", 48*time.Hour)}, 10, empty, sunday.Add(17 * time.Hour), 1, false},
+		{"before the hit", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday, Unlimited, false},
 		{"at the hit", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(6*time.Hour + 30*time.Minute), 0, false},
 		{"just before the end", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(12*time.Hour + 29*time.Minute), 0, false},
 		{"at the end", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(12*time.Hour + 30*time.Minute), Unlimited, false},
 		{
-			"lifecycle row 112: a clock in another zone",
+			"a clock in another zone",
 			[]karpv1.Budget{scheduled("0", "0 1 * * *", time.Hour)},
 			10, empty,
 			sunday.Add(90 * time.Minute).In(time.FixedZone("east", 5*3600)), 0, false,
 		},
-		{"lifecycle row 113: a schedule that is none", []karpv1.Budget{scheduled("5", "0 0 * * tue-mon", time.Hour)}, 10, empty, sunday, 0, true},
-		{"lifecycle row 113: an unknown macro", []karpv1.Budget{scheduled("5", "@wrongly", time.Hour)}, 10, empty, sunday, 0, true},
-		{"lifecycle row 114: a number that is none", []karpv1.Budget{always("1000a%")}, 10, empty, sunday, 0, true},
+		{"an invalid schedule", []karpv1.Budget{scheduled("5", "0 0 * * tue-mon", time.Hour)}, 10, empty, sunday, 0, true},
+		{"an unknown macro", []karpv1.Budget{scheduled("5", "@wrongly", time.Hour)}, 10, empty, sunday, 0, true},
+		{"an invalid number", []karpv1.Budget{always("1000a%")}, 10, empty, sunday, 0, true},
 		{"a broken budget for another reason counts all the same", []karpv1.Budget{always("7"), always("x", drifted)}, 10, empty, sunday, 0, true},
 	}
 	for _, tt := range tests {
@@ -99,17 +99,17 @@ func TestAllowances(t *testing.T) {
 		budget    string
 		available int
 	}{
-		{"lifecycle row 105: 100 %, two of ten not ready", append(many(8, ready), many(2, notReady)...), "100%", 8},
-		{"lifecycle row 106: 10 %, all deleting: never negative", many(10, deleting), "10%", 0},
+		{"100 %, two of ten not ready", append(many(8, ready), many(2, notReady)...), "100%", 8},
+		{"10 %, all deleting: never negative", many(10, deleting), "10%", 0},
 		{
-			"lifecycle row 107: uninitialized, unmanaged and terminating nodes are not in the total",
+			"uninitialized, unmanaged and terminating nodes are not in the total",
 			append(many(10, ready),
 				node(func(n *snapshot.Node) { n.Initialized = false }),
 				node(func(n *snapshot.Node) { n.Claim = "" }),
 				node(func(n *snapshot.Node) { n.Deleting, n.InstanceTerminating = true, true })),
 			"10%", 1,
 		},
-		{"lifecycle row 104: 30 % of ten", many(10, ready), "30%", 3},
+		{"30 % of ten", many(10, ready), "30%", 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

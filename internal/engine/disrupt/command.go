@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Candidate is a node that nothing forbids to disrupt.
+// Candidate is a node that nothing blocks from disruption.
 type Candidate struct {
 	// Index of Node in its snapshot's Nodes.
 	Index int
@@ -22,44 +22,45 @@ type Candidate struct {
 	Zone, CapacityType string
 	// Price in $/h of the first offering of Type in Zone of CapacityType, available or not; 0 if unknown.
 	Price float64
-	// Pods are those that need another place when the node goes.
+	// Pods are those that must be scheduled elsewhere when the node is removed.
 	Pods []*corev1.Pod
 	// Cost of moving the pods, in plain pods, and 1 for the node itself.
 	Cost float64
 
-	// asks is how many of the pods each PodDisruptionBudget speaks about.
-	asks map[*policyv1.PodDisruptionBudget]int
+	// podsPerPDB is how many of the pods each PodDisruptionBudget selects.
+	podsPerPDB map[*policyv1.PodDisruptionBudget]int
 }
 
-// Command is one decision: end the candidates once the plan's launches are initialized.
+// Command is one decision: remove the candidates once the plan's launches are initialized.
 type Command struct {
 	Reason karpv1.DisruptionReason
-	// Kind is the consolidation_type of metrics: empty, multi, single; "" for drift.
+	// Kind is the label consolidation_type of metrics: empty, multi, single; "" for drift.
 	Kind       string
 	Candidates []*Candidate
-	// Plan says where the pods go. Its launches are the replacements.
+	// Plan places the pods. Its launches are the replacements.
 	Plan schedule.Plan
 	// Savings in $/h.
 	Savings float64
-	// Verdicts of the pools that weigh savings against disruption.
+	// Verdicts of the pools of policy Balanced.
 	Verdicts []Verdict
 }
 
-// Verdict is what a NodePool says of a command whose nodes are partly its own.
+// Verdict is whether a NodePool of policy Balanced approves a command, as far as the command removes its nodes.
 type Verdict struct {
 	Pool     *karpv1.NodePool
 	Approved bool
 	// Score is Savings over Disruption, both as shares of the pool's totals; +Inf if nothing is disrupted.
 	Score, Savings, Disruption float64
-	// Saved is the pool's part of what is saved, in $/h, Disturbed that of what is disturbed, in plain pods; of PoolCost and
-	// PoolDisruption they are the shares.
+	// Saved is the pool's part of the savings, in $/h, Disturbed its part of the disruption cost, in plain pods.
+	// Savings and Disruption are their shares of PoolCost and PoolDisruption.
 	Saved, Disturbed, PoolCost, PoolDisruption float64
 }
 
-// Left is a candidate that stays.
+// Left is a candidate that no command removes.
 type Left struct {
 	Candidate *Candidate
-	// Why is what its event Unconsolidatable says. Quiet ones are for whoever asks, and no event.
+	// Why is the message of the event Unconsolidatable. If Quiet, no event is published: only explain commands show
+	// it.
 	Why   string
 	Quiet bool
 }

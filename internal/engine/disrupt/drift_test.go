@@ -22,8 +22,8 @@ func anyBudget(np *karpv1.NodePool) {
 	np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 }
 
-// stale is a node that has been out of date for so many hours, with pods.
-func stale(name, pool string, hours int, pods ...*corev1.Pod) snapshot.Node {
+// stale is a node that drifted so many hours ago, with pods.
+func driftedNode(name, pool string, hours int, pods ...*corev1.Pod) snapshot.Node {
 	return Node(name, pool, func(n *snapshot.Node) {
 		n.Claim, n.ClaimUID = name, types.UID(name)
 		n.Registered, n.Initialized, n.Ready, n.Launched = true, true, true, true
@@ -42,14 +42,14 @@ func worldOf(pools []snapshot.Pool, nodes ...snapshot.Node) *snapshot.Snapshot {
 	return s
 }
 
-// tries is how many nodes drift may try.
-const tries = 2
+// tries is how many nodes drift may simulate.
+const maxTried = 2
 
-// next is the command that drift finds, and why others are left.
-func next(s *snapshot.Snapshot, a *disrupt.Attempts) (*disrupt.Command, []disrupt.Left) {
+// next is the command that drift finds, and the nodes that it cannot replace.
+func nextDrift(s *snapshot.Snapshot, a *disrupt.Attempts) (*disrupt.Command, []disrupt.Left) {
 	v := disrupt.Look(s)
 	order := a.DriftOrder(v.Drifted(false), s.Now)
-	return disrupt.Drift(schedule.Compile(s), v, order, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted)), tries, schedule.Budget{})
+	return disrupt.Drift(schedule.Compile(s), v, order, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted)), maxTried, schedule.Budget{})
 }
 
 func nameOf(cmd *disrupt.Command) string {
@@ -63,91 +63,91 @@ func TestDrift(t *testing.T) {
 	one := func() []snapshot.Pool { return []snapshot.Pool{Pool("p", Types(), anyBudget)} }
 	none := &disrupt.Attempts{}
 	t.Run("the oldest goes first, with its replacement", func(t *testing.T) {
-		cmd, _ := next(worldOf(one(), stale("young", "p", 1, Pod("a", Asks("cpu", "700m"))), stale("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
+		cmd, _ := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Asks("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
 		if nameOf(cmd) != "old" || len(cmd.Plan.Launches) != 1 || len(cmd.Plan.Launches[0].Pods) != 1 || cmd.Reason != karpv1.DisruptionDrifted || cmd.Kind != "" {
 			t.Errorf("%+v", cmd)
 		}
 	})
-	t.Run("lifecycle row 170: the oldest cannot be replaced", func(t *testing.T) {
-		cmd, left := next(worldOf(one(), stale("young", "p", 1, Pod("a", Asks("cpu", "700m"))), stale("old", "p", 2, Pod("b", Asks("cpu", "150")))), none)
+	t.Run("the oldest cannot be replaced, so the next is", func(t *testing.T) {
+		cmd, left := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Asks("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "150")))), none)
 		if nameOf(cmd) != "young" || len(left) != 1 || left[0].Candidate.Node.Name != "old" || !strings.HasPrefix(left[0].Why, "Not all pods would schedule, default/b => ") {
 			t.Errorf("%s is replaced; left %+v", nameOf(cmd), left)
 		}
 	})
-	t.Run("lifecycle row 171: an empty node goes before an older one", func(t *testing.T) {
-		cmd, _ := next(worldOf(one(), stale("empty", "p", 1), stale("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
+	t.Run("an empty node goes before an older one", func(t *testing.T) {
+		cmd, _ := nextDrift(worldOf(one(), driftedNode("empty", "p", 1), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
 		if nameOf(cmd) != "empty" || len(cmd.Plan.Launches) != 0 {
 			t.Errorf("%+v", cmd)
 		}
 	})
-	t.Run("lifecycle row 131: three replacements for one node", func(t *testing.T) {
-		large := stale("large", "p", 1, Pod("a", Asks("cpu", "700m")), Pod("b", Asks("cpu", "700m")), Pod("c", Asks("cpu", "700m")))
+	t.Run("one node may need three replacements", func(t *testing.T) {
+		large := driftedNode("large", "p", 1, Pod("a", Asks("cpu", "700m")), Pod("b", Asks("cpu", "700m")), Pod("c", Asks("cpu", "700m")))
 		large.Allocatable = Resources("cpu", "4", "memory", "16Gi", "pods", "110")
-		cmd, _ := next(worldOf([]snapshot.Pool{Pool("p", Types()[:1], anyBudget)}, large), none)
+		cmd, _ := nextDrift(worldOf([]snapshot.Pool{Pool("p", Types()[:1], anyBudget)}, large), none)
 		if cmd == nil || len(cmd.Plan.Launches) != 3 {
 			t.Errorf("%+v", cmd)
 		}
 	})
-	t.Run("a replacement that a pending pod would share is bought for that first", func(t *testing.T) {
-		s := worldOf(one(), stale("old", "p", 2, Pod("b", Asks("cpu", "700m"))))
+	t.Run("a replacement that a pending pod would share is provisioned for that pod first", func(t *testing.T) {
+		s := worldOf(one(), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m"))))
 		s.Pods = []*corev1.Pod{Pod("waits", Asks("cpu", "700m"), Near(Host, "b")), Pod("other", Asks("cpu", "100m"))}
 		Labelled("app", "b")(s.Nodes[0].Pods[0])
-		cmd, left := next(s, none)
+		cmd, left := nextDrift(s, none)
 		if cmd != nil || len(left) != 1 || !strings.Contains(left[0].Why, "waits for a node that would be shared") {
 			t.Errorf("%+v, left %+v", cmd, left)
 		}
 	})
-	t.Run("pods that would go to a node that is not ready stay", func(t *testing.T) {
+	t.Run("no pod moves to a node that is not initialized", func(t *testing.T) {
 		coming := Node("coming", "p", func(n *snapshot.Node) {
 			n.Claim, n.Launched, n.Initialized = "coming", true, false
 			n.Allocatable = Resources("cpu", "8", "memory", "16Gi", "pods", "110")
 		})
-		cmd, left := next(worldOf(one(), stale("old", "p", 2, Pod("b", Asks("cpu", "700m"))), coming), none)
+		cmd, left := nextDrift(worldOf(one(), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m"))), coming), none)
 		if cmd != nil || !strings.Contains(left[0].Why, "would schedule against uninitialized nodeclaim/coming, node/coming") {
 			t.Errorf("%+v, left %+v", cmd, left)
 		}
 	})
-	t.Run("nodes without room do not use up the tries of others", func(t *testing.T) {
+	t.Run("nodes that budgets block do not count as tried", func(t *testing.T) {
 		pools := append(one(), Pool("held", Types(), anyBudget))
 		pools[1].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
-		nodes := []snapshot.Node{stale("young", "p", 1)}
-		for k := range tries {
-			nodes = append(nodes, stale(fmt.Sprintf("old-%d", k), "held", 2+k))
+		nodes := []snapshot.Node{driftedNode("young", "p", 1)}
+		for k := range maxTried {
+			nodes = append(nodes, driftedNode(fmt.Sprintf("old-%d", k), "held", 2+k))
 		}
-		if cmd, _ := next(worldOf(pools, nodes...), none); nameOf(cmd) != "young" {
+		if cmd, _ := nextDrift(worldOf(pools, nodes...), none); nameOf(cmd) != "young" {
 			t.Errorf("%q is replaced", nameOf(cmd))
 		}
 	})
-	t.Run("after so many tries the others wait for the next time", func(t *testing.T) {
+	t.Run("after the most tries the others wait for the next pass", func(t *testing.T) {
 		nowhere := func(name string) *corev1.Pod { return Pod(name, Asks("cpu", "150")) }
-		nodes := []snapshot.Node{stale("young", "p", 1, Pod("fits", Asks("cpu", "700m")))}
-		for k := range tries {
-			nodes = append(nodes, stale(fmt.Sprintf("old-%d", k), "p", 2+k, nowhere(fmt.Sprintf("pod-%d", k))))
+		nodes := []snapshot.Node{driftedNode("young", "p", 1, Pod("fits", Asks("cpu", "700m")))}
+		for k := range maxTried {
+			nodes = append(nodes, driftedNode(fmt.Sprintf("old-%d", k), "p", 2+k, nowhere(fmt.Sprintf("pod-%d", k))))
 		}
-		cmd, left := next(worldOf(one(), nodes...), none)
-		if cmd != nil || len(left) != tries {
+		cmd, left := nextDrift(worldOf(one(), nodes...), none)
+		if cmd != nil || len(left) != maxTried {
 			t.Errorf("%q is replaced, left %+v", nameOf(cmd), left)
 		}
-		if cmd, _ := next(worldOf(one(), nodes[:tries]...), none); nameOf(cmd) != "young" {
+		if cmd, _ := nextDrift(worldOf(one(), nodes[:maxTried]...), none); nameOf(cmd) != "young" {
 			t.Errorf("%q is replaced, want the one that is left", nameOf(cmd))
 		}
 	})
-	t.Run("the budget holds", func(t *testing.T) {
+	t.Run("the budget is respected", func(t *testing.T) {
 		pools := one()
 		pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}}
-		leaving := stale("leaving", "p", 3)
+		leaving := driftedNode("leaving", "p", 3)
 		leaving.Deleting = true
-		if cmd, _ := next(worldOf(pools, stale("old", "p", 2), leaving), none); cmd != nil {
+		if cmd, _ := nextDrift(worldOf(pools, driftedNode("old", "p", 2), leaving), none); cmd != nil {
 			t.Errorf("%s is replaced", nameOf(cmd))
 		}
 	})
 }
 
-func TestDriftIsFair(t *testing.T) {
+func TestDriftOrderAndBackoff(t *testing.T) {
 	pools := []snapshot.Pool{Pool("p", Types(), anyBudget), Pool("q", Types(), anyBudget)}
 	s := worldOf(pools,
-		stale("p1", "p", 9, Pod("a", Asks("cpu", "700m"))), stale("p2", "p", 8, Pod("b", Asks("cpu", "700m"))),
-		stale("q1", "q", 2, Pod("c", Asks("cpu", "700m"))), stale("q2", "q", 1, Pod("d", Asks("cpu", "700m"))))
+		driftedNode("p1", "p", 9, Pod("a", Asks("cpu", "700m"))), driftedNode("p2", "p", 8, Pod("b", Asks("cpu", "700m"))),
+		driftedNode("q1", "q", 2, Pod("c", Asks("cpu", "700m"))), driftedNode("q2", "q", 1, Pod("d", Asks("cpu", "700m"))))
 	order := func(a *disrupt.Attempts, now time.Time) []string {
 		var out []string
 		for _, c := range a.DriftOrder(disrupt.Look(s).Drifted(false), now) {
@@ -167,13 +167,13 @@ func TestDriftIsFair(t *testing.T) {
 	a.Started("p", now)
 	check("p had its turn", a, now, "q1", "p1", "q2", "p2")
 	a.Failed("p", []types.UID{"p1"}, now, 0)
-	check("p pauses", a, now.Add(59*time.Second), "q1", "q2")
-	check("what failed comes last", a, now.Add(time.Minute), "q1", "p2", "q2", "p1")
+	check("p backs off", a, now.Add(59*time.Second), "q1", "q2")
+	check("failed claims come last", a, now.Add(time.Minute), "q1", "p2", "q2", "p1")
 	for i, pause := range []time.Duration{2, 4, 8, 10, 10} {
 		t.Run(fmt.Sprintf("failure %d", i+2), func(t *testing.T) {
 			a.Failed("p", nil, now, 0)
 			if !a.Pauses("p", now.Add(pause*time.Minute-time.Second)) || a.Pauses("p", now.Add(pause*time.Minute)) {
-				t.Errorf("does not pause for %d minutes", pause)
+				t.Errorf("does not back off for %d minutes", pause)
 			}
 		})
 	}
@@ -181,15 +181,15 @@ func TestDriftIsFair(t *testing.T) {
 		t.Error("jitter is not within a quarter")
 	}
 	a.Succeeded("p")
-	check("a success ends the pause", a, now, "q1", "p2", "q2", "p1")
+	check("a success resets the backoff", a, now, "q1", "p2", "q2", "p1")
 	s.Nodes = s.Nodes[1:]
 	a.Forget(disrupt.Look(s))
-	s.Nodes = append(s.Nodes, stale("p1", "p", 9, Pod("a", Asks("cpu", "700m"))))
-	check("a claim that is gone is forgotten", a, now, "q1", "p1", "q2", "p2")
+	s.Nodes = append(s.Nodes, driftedNode("p1", "p", 9, Pod("a", Asks("cpu", "700m"))))
+	check("a deleted claim is forgotten", a, now, "q1", "p1", "q2", "p2")
 }
 
 func TestStaticDrift(t *testing.T) {
-	fixed := func(replicas int64, budget string) *karpv1.NodePool {
+	static := func(replicas int64, budget string) *karpv1.NodePool {
 		return Pool("s", nil, func(np *karpv1.NodePool) {
 			np.Spec.Replicas = &replicas
 			np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: budget}}
@@ -197,7 +197,7 @@ func TestStaticDrift(t *testing.T) {
 	}
 	nodes := func(n, drifted int) (out []snapshot.Node) {
 		for i := range n {
-			node := stale(fmt.Sprintf("n%d", i), "s", 5-i, Pod(fmt.Sprint("x", i)))
+			node := driftedNode(fmt.Sprintf("n%d", i), "s", 5-i, Pod(fmt.Sprint("x", i)))
 			if i >= drifted {
 				node.DriftedAt = time.Time{}
 			}
@@ -217,18 +217,18 @@ func TestStaticDrift(t *testing.T) {
 		attempts disrupt.Attempts
 		want     []string
 	}{
-		{"a replacement has just failed", fixed(5, "2"), nodes(5, 4), failed(0), nil},
-		{"one failed a while ago: others go first", fixed(5, "2"), nodes(5, 4), failed(time.Minute), []string{"n1", "n2"}},
-		{"as many as the budget allows, the oldest first", fixed(5, "2"), nodes(5, 4), none, []string{"n0", "n1"}},
-		{"lifecycle row 182: replicas 1, 2 active", fixed(1, "100%"), nodes(2, 2), none, nil},
-		{"lifecycle row 183: replicas 0", fixed(0, "100%"), nodes(1, 1), none, nil},
-		{"lifecycle row 183: none is out of date", fixed(5, "100%"), nodes(5, 0), none, nil},
-		{"a node that waits for its replacement stands for itself", fixed(3, "100%"), func() []snapshot.Node {
+		{"a replacement has just failed", static(5, "2"), nodes(5, 4), failed(0), nil},
+		{"one failed a while ago: others go first", static(5, "2"), nodes(5, 4), failed(time.Minute), []string{"n1", "n2"}},
+		{"as many as the budget allows, the oldest first", static(5, "2"), nodes(5, 4), none, []string{"n0", "n1"}},
+		{"replicas 1, 2 active: scale down first", static(1, "100%"), nodes(2, 2), none, nil},
+		{"replicas 0", static(0, "100%"), nodes(1, 1), none, nil},
+		{"no node is drifted", static(5, "100%"), nodes(5, 0), none, nil},
+		{"a node that waits for its replacement counts once", static(3, "100%"), func() []snapshot.Node {
 			out := nodes(3, 3)
 			out[0].Disrupting = true
 			return out
 		}(), none, []string{"n1", "n2"}},
-		{"its replacement is there: one too many until the old one goes", fixed(3, "100%"), func() []snapshot.Node {
+		{"its replacement is initialized: one too many until the old node is deleted", static(3, "100%"), func() []snapshot.Node {
 			out := nodes(4, 3)
 			out[0].Disrupting = true
 			return out
@@ -249,7 +249,7 @@ func TestStaticDrift(t *testing.T) {
 				t.Errorf("replaced (-want +got):\n%s", diff)
 			}
 			if len(v.Drifted(false)) != 0 {
-				t.Error("a node of a fixed pool is drift's that makes plans")
+				t.Error("a node of a static pool is in the list for other pools")
 			}
 		})
 	}
@@ -261,7 +261,7 @@ func claimWith(labels, annotations map[string]string) *karpv1.NodeClaim {
 	return c
 }
 
-func TestOutOfDate(t *testing.T) {
+func TestDriftReason(t *testing.T) {
 	hash := func(hash, version string) map[string]string {
 		out := map[string]string{}
 		if hash != "" {
@@ -286,23 +286,23 @@ func TestOutOfDate(t *testing.T) {
 	}{
 		{"hashes differ", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("2", "v"), disrupt.NodePoolDrifted},
 		{"hashes are equal", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("1", "v"), ""},
-		{"lifecycle row 66: the hash comes first", claimWith(has("a"), hash("1", "v")), require(key, corev1.NodeSelectorOpIn, "b"), hash("2", "v"), disrupt.NodePoolDrifted},
-		{"lifecycle row 72: the claim has no hash", claimWith(nil, hash("", "v")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
-		{"lifecycle row 72: the pool has none", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("", "v"), ""},
-		{"lifecycle row 72: another version", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("2", "w"), ""},
-		{"lifecycle row 72: no version", claimWith(nil, hash("1", "")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
-		{"lifecycle row 68: extended", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "a", "b"), nil, ""},
-		{"lifecycle row 68: relaxed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpExists), nil, ""},
-		{"lifecycle row 69: narrowed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 69: changed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "b"), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 69: forbidden", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 70: In on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpIn, "a"), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 70: Exists on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpExists), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 70: no well-known label is exempt", claimWith(nil, nil), require(corev1.LabelArchStable, corev1.NodeSelectorOpIn, "amd64"), nil, disrupt.RequirementsDrifted},
-		{"absence suits NotIn", claimWith(nil, nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, ""},
-		{"absence suits DoesNotExist", claimWith(nil, nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, ""},
-		{"lifecycle row 71: Gt 10 against 5", claimWith(has("5"), nil), require(key, corev1.NodeSelectorOpGt, "10"), nil, disrupt.RequirementsDrifted},
-		{"lifecycle row 71: Lt 1 against 2", claimWith(has("2"), nil), require(key, corev1.NodeSelectorOpLt, "1"), nil, disrupt.RequirementsDrifted},
+		{"the hash is checked first", claimWith(has("a"), hash("1", "v")), require(key, corev1.NodeSelectorOpIn, "b"), hash("2", "v"), disrupt.NodePoolDrifted},
+		{"the claim has no hash", claimWith(nil, hash("", "v")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
+		{"the pool has no hash", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("", "v"), ""},
+		{"another hash version", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("2", "w"), ""},
+		{"no hash version", claimWith(nil, hash("1", "")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
+		{"the requirement was extended", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "a", "b"), nil, ""},
+		{"the requirement was relaxed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpExists), nil, ""},
+		{"the requirement was narrowed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, disrupt.RequirementsDrifted},
+		{"the requirement was changed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "b"), nil, disrupt.RequirementsDrifted},
+		{"the label was forbidden", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, disrupt.RequirementsDrifted},
+		{"In on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpIn, "a"), nil, disrupt.RequirementsDrifted},
+		{"Exists on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpExists), nil, disrupt.RequirementsDrifted},
+		{"no well-known label is exempt", claimWith(nil, nil), require(corev1.LabelArchStable, corev1.NodeSelectorOpIn, "amd64"), nil, disrupt.RequirementsDrifted},
+		{"NotIn allows a missing label", claimWith(nil, nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, ""},
+		{"DoesNotExist allows a missing label", claimWith(nil, nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, ""},
+		{"Gt 10 against 5", claimWith(has("5"), nil), require(key, corev1.NodeSelectorOpGt, "10"), nil, disrupt.RequirementsDrifted},
+		{"Lt 1 against 2", claimWith(has("2"), nil), require(key, corev1.NodeSelectorOpLt, "1"), nil, disrupt.RequirementsDrifted},
 		{"Gt 10 against 11", claimWith(has("11"), nil), require(key, corev1.NodeSelectorOpGt, "10"), nil, ""},
 	}
 	for _, tt := range tests {
@@ -317,29 +317,29 @@ func TestOutOfDate(t *testing.T) {
 	}
 }
 
-func TestStillSold(t *testing.T) {
+func TestStillOffered(t *testing.T) {
 	of := func(instanceType, zone, capacityType string) map[string]string {
 		return map[string]string{corev1.LabelInstanceTypeStable: instanceType, Zone: zone, Capacity: capacityType, ReservationID: "cr-1"}
 	}
 	only := func(offerings ...catalog.Offering) []*catalog.InstanceType {
 		return []*catalog.InstanceType{WithOfferings(Type("m.large", 1), offerings...)}
 	}
-	gone := Offering("z1", karpv1.CapacityTypeOnDemand, 1)
-	gone.Available = false
+	unavailable := Offering("z1", karpv1.CapacityTypeOnDemand, 1)
+	unavailable.Available = false
 	tests := []struct {
 		name   string
 		labels map[string]string
 		types  []*catalog.InstanceType
 		want   bool
 	}{
-		{"sold", of("m.large", "z1", karpv1.CapacityTypeSpot), only(Offering("z1", karpv1.CapacityTypeSpot, 1)), true},
-		{"not to be had at the moment", of("m.large", "z1", karpv1.CapacityTypeOnDemand), only(gone), true},
-		{"another zone", of("m.large", "z2", karpv1.CapacityTypeOnDemand), only(gone), false},
-		{"another type", of("m.small", "z1", karpv1.CapacityTypeOnDemand), only(gone), false},
-		{"no label", map[string]string{}, only(gone), false},
-		{"lifecycle row 75: reserved, on-demand remains", of("m.large", "z1", karpv1.CapacityTypeReserved), only(gone), true},
-		{"lifecycle row 75: reserved, spot remains", of("m.large", "z1", karpv1.CapacityTypeReserved), only(Offering("z1", karpv1.CapacityTypeSpot, 1)), false},
-		{"lifecycle row 75: reserved, nothing remains", of("m.large", "z1", karpv1.CapacityTypeReserved), nil, false},
+		{"offered", of("m.large", "z1", karpv1.CapacityTypeSpot), only(Offering("z1", karpv1.CapacityTypeSpot, 1)), true},
+		{"unavailable now", of("m.large", "z1", karpv1.CapacityTypeOnDemand), only(unavailable), true},
+		{"another zone", of("m.large", "z2", karpv1.CapacityTypeOnDemand), only(unavailable), false},
+		{"another type", of("m.small", "z1", karpv1.CapacityTypeOnDemand), only(unavailable), false},
+		{"no label", map[string]string{}, only(unavailable), false},
+		{"reserved, on-demand remains", of("m.large", "z1", karpv1.CapacityTypeReserved), only(unavailable), true},
+		{"reserved, spot remains", of("m.large", "z1", karpv1.CapacityTypeReserved), only(Offering("z1", karpv1.CapacityTypeSpot, 1)), false},
+		{"reserved, nothing remains", of("m.large", "z1", karpv1.CapacityTypeReserved), nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -350,22 +350,22 @@ func TestStillSold(t *testing.T) {
 	}
 }
 
-// lifecycle row 213
-func TestLedger(t *testing.T) {
+// TestPoolCosts adds up pools while offerings vanish, return, and change their prices.
+func TestPoolCosts(t *testing.T) {
 	node := func(name, zone string) snapshot.Node {
 		return Node(name, "p", func(n *snapshot.Node) {
 			n.Claim = name
 			n.Labels = map[string]string{corev1.LabelInstanceTypeStable: "m.large", Zone: zone, Capacity: karpv1.CapacityTypeOnDemand}
 		})
 	}
-	sells := func(offerings ...catalog.Offering) []snapshot.Pool {
+	offers := func(offerings ...catalog.Offering) []snapshot.Pool {
 		return []snapshot.Pool{Pool("p", []*catalog.InstanceType{WithOfferings(Type("m.large", 1), offerings...)})}
 	}
 	z1, z2 := Offering("z1", karpv1.CapacityTypeOnDemand, 1), Offering("z2", karpv1.CapacityTypeOnDemand, 2)
-	dearer := z1
-	dearer.Price = 3
-	unlabelled := node("u", "z1")
-	delete(unlabelled.Labels, Capacity)
+	raised := z1
+	raised.Price = 3
+	unlabeled := node("u", "z1")
+	delete(unlabeled.Labels, Capacity)
 	var l disrupt.Ledger
 	steps := []struct {
 		name    string
@@ -373,13 +373,13 @@ func TestLedger(t *testing.T) {
 		want    float64
 		unknown int
 	}{
-		{"two nodes, and one that cannot be told", worldOf(sells(z1, z2), node("a", "z1"), node("b", "z2"), unlabelled), 3, 0},
-		{"an offering vanishes", worldOf(sells(z2), node("a", "z1"), node("b", "z2")), 3, 0},
-		{"another node of it", worldOf(sells(z2), node("a", "z1"), node("a2", "z1"), node("b", "z2")), 4, 0},
-		{"it is back, and dearer", worldOf(sells(dearer, z2), node("a", "z1"), node("a2", "z1"), node("b", "z2")), 8, 0},
-		{"a node goes", worldOf(sells(dearer, z2), node("a", "z1"), node("b", "z2")), 5, 0},
-		{"the pool may launch nothing", worldOf([]snapshot.Pool{Pool("p", nil)}, node("a", "z1"), node("b", "z2")), 5, 0},
-		{"an offering that was never seen", worldOf(sells(dearer), node("a", "z1"), node("c", "z3")), 3, 1},
+		{"two nodes, and one without a label", worldOf(offers(z1, z2), node("a", "z1"), node("b", "z2"), unlabeled), 3, 0},
+		{"an offering vanishes", worldOf(offers(z2), node("a", "z1"), node("b", "z2")), 3, 0},
+		{"another node of it", worldOf(offers(z2), node("a", "z1"), node("a2", "z1"), node("b", "z2")), 4, 0},
+		{"it is back, at a higher price", worldOf(offers(raised, z2), node("a", "z1"), node("a2", "z1"), node("b", "z2")), 8, 0},
+		{"a node is deleted", worldOf(offers(raised, z2), node("a", "z1"), node("b", "z2")), 5, 0},
+		{"the pool cannot launch", worldOf([]snapshot.Pool{Pool("p", nil)}, node("a", "z1"), node("b", "z2")), 5, 0},
+		{"an offering that was never seen", worldOf(offers(raised), node("a", "z1"), node("c", "z3")), 3, 1},
 	}
 	for _, step := range steps {
 		totals, unknown := l.Update(disrupt.Look(step.s))
@@ -390,36 +390,36 @@ func TestLedger(t *testing.T) {
 }
 
 func TestFingerprint(t *testing.T) {
-	calmWorld := func() *snapshot.Snapshot {
-		s := worldOf([]snapshot.Pool{Pool("p", []*catalog.InstanceType{Type("m.large", 1)}, anyBudget)}, stale("a", "p", 1, Pod("x")), stale("b", "p", 1))
+	baseWorld := func() *snapshot.Snapshot {
+		s := worldOf([]snapshot.Pool{Pool("p", []*catalog.InstanceType{Type("m.large", 1)}, anyBudget)}, driftedNode("a", "p", 1, Pod("x")), driftedNode("b", "p", 1))
 		return s
 	}
 	sum := func(s *snapshot.Snapshot) uint64 {
 		v := disrupt.Look(s)
 		return v.Fingerprint(v.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)))
 	}
-	calm := sum(calmWorld())
-	later := calmWorld()
+	base := sum(baseWorld())
+	later := baseWorld()
 	later.Now = later.Now.Add(time.Minute)
-	if sum(calmWorld()) != calm || sum(later) != calm {
+	if sum(baseWorld()) != base || sum(later) != base {
 		t.Error("equal worlds differ")
 	}
 	for name, change := range map[string]func(s *snapshot.Snapshot){
-		"a pod comes":          func(s *snapshot.Snapshot) { s.Nodes[1].Pods = []*corev1.Pod{Pod("y")} },
-		"a pod waits":          func(s *snapshot.Snapshot) { s.Pods = []*corev1.Pod{Pod("y")} },
-		"a node is left alone": func(s *snapshot.Snapshot) { s.Nodes[0].Consolidatable = !s.Nodes[0].Consolidatable },
-		"a price changes":      func(s *snapshot.Snapshot) { s.Pools[0].InstanceTypes[0].Offerings[0].Price = 2 },
+		"a pod comes":                   func(s *snapshot.Snapshot) { s.Nodes[1].Pods = []*corev1.Pod{Pod("y")} },
+		"a pod is pending":              func(s *snapshot.Snapshot) { s.Pods = []*corev1.Pod{Pod("y")} },
+		"a node becomes consolidatable": func(s *snapshot.Snapshot) { s.Nodes[0].Consolidatable = !s.Nodes[0].Consolidatable },
+		"a price changes":               func(s *snapshot.Snapshot) { s.Pools[0].InstanceTypes[0].Offerings[0].Price = 2 },
 		"the budget changes": func(s *snapshot.Snapshot) {
 			s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}}
 		},
-		"a node is protected": func(s *snapshot.Snapshot) {
+		"a node is annotated with do-not-disrupt": func(s *snapshot.Snapshot) {
 			s.Nodes[0].Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 		},
 	} {
-		s := calmWorld()
+		s := baseWorld()
 		change(s)
-		if sum(s) == calm {
-			t.Errorf("%s: not seen", name)
+		if sum(s) == base {
+			t.Errorf("%s: the fingerprint does not change", name)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Fingerprint sums up what a search for commands depends on: which candidates there are and what may be done about them, what
-// runs where, and what can be bought at which price. It does not tell everything, so that a search that found nothing is not left out
-// for ever on its account.
+// Fingerprint hashes what a search for commands depends on: the candidates and the budgets, which pods run where, and
+// what can be launched at which price. It does not cover everything, so callers must still search from time to time
+// when it is unchanged.
 func (v *View) Fingerprint(room *Room) uint64 {
 	h := fnv.New64a()
 	text := func(parts ...string) {

@@ -13,43 +13,45 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// guards are the PodDisruptionBudgets of a snapshot, with what the nodes that leave already ask of them.
-type guards struct {
+// pdbIndex holds the PodDisruptionBudgets of a snapshot, indexed by a label that they select, with the evictions that
+// nodes being removed already need.
+type pdbIndex struct {
 	now time.Time
-	// labelled are the budgets that ask for a label, by one such, others the rest by namespace.
-	labelled map[pair][]snapshot.Budget
-	others   map[string][]snapshot.Budget
-	busy     map[*policyv1.PodDisruptionBudget]int
+	// byLabel are the budgets with a label in their selector, by one such label; withoutLabel the others, by
+	// namespace.
+	byLabel      map[labelKey][]snapshot.Budget
+	withoutLabel map[string][]snapshot.Budget
+	evicting     map[*policyv1.PodDisruptionBudget]int
 }
 
-type pair struct{ namespace, key, value string }
+type labelKey struct{ namespace, key, value string }
 
-func newGuards(s *snapshot.Snapshot) *guards {
-	g := &guards{
-		now: s.Now, labelled: map[pair][]snapshot.Budget{}, others: map[string][]snapshot.Budget{}, busy: map[*policyv1.PodDisruptionBudget]int{},
+func newPDBIndex(s *snapshot.Snapshot) *pdbIndex {
+	g := &pdbIndex{
+		now: s.Now, byLabel: map[labelKey][]snapshot.Budget{}, withoutLabel: map[string][]snapshot.Budget{}, evicting: map[*policyv1.PodDisruptionBudget]int{},
 	}
 	for _, b := range snapshot.Budgets(s.PDBs) {
 		if b.Spec.Selector == nil || len(b.Spec.Selector.MatchLabels) == 0 {
-			g.others[b.Namespace] = append(g.others[b.Namespace], b)
+			g.withoutLabel[b.Namespace] = append(g.withoutLabel[b.Namespace], b)
 			continue
 		}
 		key := slices.Min(slices.Collect(maps.Keys(b.Spec.Selector.MatchLabels)))
-		at := pair{b.Namespace, key, b.Spec.Selector.MatchLabels[key]}
-		g.labelled[at] = append(g.labelled[at], b)
+		at := labelKey{b.Namespace, key, b.Spec.Selector.MatchLabels[key]}
+		g.byLabel[at] = append(g.byLabel[at], b)
 	}
 	if len(s.PDBs) == 0 {
 		return g
 	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Deleting || n.Disrupting {
-			g.add(g.asks(n.Pods))
+			g.add(g.podsPerPDB(n.Pods))
 		}
 	}
 	return g
 }
 
-// selecting are the budgets that speak about the pod.
-func (g *guards) selecting(p *corev1.Pod) (out []snapshot.Budget) {
+// selecting are the budgets that select the pod. It looks at the budgets that share a label with the pod, not at all.
+func (g *pdbIndex) selecting(p *corev1.Pod) (out []snapshot.Budget) {
 	take := func(list []snapshot.Budget) {
 		for _, b := range list {
 			if b.Selects(p) {
@@ -57,10 +59,10 @@ func (g *guards) selecting(p *corev1.Pod) (out []snapshot.Budget) {
 			}
 		}
 	}
-	take(g.others[p.Namespace])
-	if len(g.labelled) > 0 {
+	take(g.withoutLabel[p.Namespace])
+	if len(g.byLabel) > 0 {
 		for key, value := range p.Labels {
-			take(g.labelled[pair{p.Namespace, key, value}])
+			take(g.byLabel[labelKey{p.Namespace, key, value}])
 		}
 	}
 	if len(out) > 1 { // labels come in any order
@@ -69,10 +71,10 @@ func (g *guards) selecting(p *corev1.Pod) (out []snapshot.Budget) {
 	return out
 }
 
-// asks counts, by budget, the pods that are driven off when their node leaves. Pods of daemons do not count: they have no
-// other place to become ready on, and their budgets are not meant for one node at a time.
-func (g *guards) asks(pods []*corev1.Pod) map[*policyv1.PodDisruptionBudget]int {
-	if len(g.labelled)+len(g.others) == 0 {
+// podsPerPDB counts, by budget, the pods that are evicted when their node is removed. Daemon pods do not count: they
+// have no other node to become ready on, and their budgets are not meant for one node at a time.
+func (g *pdbIndex) podsPerPDB(pods []*corev1.Pod) map[*policyv1.PodDisruptionBudget]int {
+	if len(g.byLabel)+len(g.withoutLabel) == 0 {
 		return nil
 	}
 	var out map[*policyv1.PodDisruptionBudget]int
@@ -90,15 +92,15 @@ func (g *guards) asks(pods []*corev1.Pod) map[*policyv1.PodDisruptionBudget]int 
 	return out
 }
 
-func (g *guards) add(asks map[*policyv1.PodDisruptionBudget]int) {
-	for b, n := range asks {
-		g.busy[b] += n
+func (g *pdbIndex) add(pods map[*policyv1.PodDisruptionBudget]int) {
+	for b, n := range pods {
+		g.evicting[b] += n
 	}
 }
 
-// forbid returns why the budgets keep pods from being driven off; empty if they do not.
-func (g *guards) forbid(pods []*corev1.Pod) (Reason, string) {
-	if len(g.labelled)+len(g.others) == 0 {
+// blocks returns why the budgets block the eviction of pods; empty if they do not.
+func (g *pdbIndex) blocks(pods []*corev1.Pod) (Reason, string) {
+	if len(g.byLabel)+len(g.withoutLabel) == 0 {
 		return "", ""
 	}
 	for _, p := range pods {
@@ -116,12 +118,12 @@ func (g *guards) forbid(pods []*corev1.Pod) (Reason, string) {
 	return "", ""
 }
 
-// crowded returns the budget of which nodes that are leaving already hold as many pods as it lets go now: another node with
-// such pods would only be half drained for longer. The first by name, nil if there is none.
-func (g *guards) crowded(asks map[*policyv1.PodDisruptionBudget]int) *policyv1.PodDisruptionBudget {
+// exhausted returns the budget of which nodes that are being removed already hold as many pods as it allows to evict
+// now: another node with such pods would only be half drained for longer. The first by name; nil if there is none.
+func (g *pdbIndex) exhausted(pods map[*policyv1.PodDisruptionBudget]int) *policyv1.PodDisruptionBudget {
 	var first *policyv1.PodDisruptionBudget
-	for b := range asks {
-		if busy := g.busy[b]; busy == 0 || busy < int(b.Status.DisruptionsAllowed) {
+	for b := range pods {
+		if busy := g.evicting[b]; busy == 0 || busy < int(b.Status.DisruptionsAllowed) {
 			continue
 		}
 		if first == nil || b.Namespace < first.Namespace || b.Namespace == first.Namespace && b.Name < first.Name {

@@ -1,8 +1,7 @@
-// Package overlay lays NodeOverlays over instance types: what users say about prices and about resources that only
-// they know of.
+// Package overlay applies NodeOverlays to instance types: prices, and resources that only the user knows of.
 //
-// Evaluate judges all overlays together and says which of them hold. The Book of those is then laid over the types
-// of a pool whenever these are read, so that an adjustment is always one of the present price.
+// Evaluate validates all overlays together. The Book of the valid ones is then applied to the types of a pool
+// whenever these are read, so that a price adjustment always refers to the current price.
 package overlay
 
 import (
@@ -20,34 +19,34 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Terms are what the cloud calls things.
+// Terms is what the cloud defines.
 type Terms struct {
 	Labels requirement.Labels
-	// Resources are those that instance types have by themselves. Overlays cannot change them.
+	// Resources are those that instance types have natively. Overlays cannot change them.
 	Resources []corev1.ResourceName
 }
 
-// Pool is a NodePool with what it could launch if there were no overlays.
+// Pool is a NodePool with its instance types before overlays.
 type Pool struct {
 	NodePool      *karpv1.NodePool
 	InstanceTypes []*catalog.InstanceType
 }
 
-// Verdict is what was found out about an overlay.
+// Verdict is the result of validating an overlay.
 type Verdict struct {
 	Overlay *v1alpha1.NodeOverlay
-	// Reason is that of the condition ValidationSucceeded being False, empty when the overlay holds.
+	// Reason is that of the condition ValidationSucceeded being False, empty if the overlay is valid.
 	Reason, Message string
 }
 
-// Book is a list of overlays that hold. The zero Book changes nothing. A Book is never modified.
+// Book is a list of valid overlays. The zero Book changes nothing. A Book is immutable.
 type Book struct {
-	labels requirement.Labels
-	rules  []rule // in the order in which they are asked
+	labels   requirement.Labels
+	overlays []parsedOverlay // in the order of precedence
 }
 
-// rule is an overlay, read.
-type rule struct {
+// parsedOverlay is a NodeOverlay, parsed.
+type parsedOverlay struct {
 	name         string
 	weight       int32
 	requirements requirement.Set
@@ -55,11 +54,12 @@ type rule struct {
 	capacity     corev1.ResourceList
 }
 
-// Evaluate judges overlays over the types of all pools, and returns those that hold and a verdict on each, by name.
+// Evaluate validates overlays against the types of all pools, and returns the valid ones and a verdict on each, by
+// name.
 //
-// Overlays are asked by weight, heaviest first, and among equals in reverse order of their names. What an earlier one
-// has said of a price or a resource, a later and lighter one does not change. One of the same weight contradicts it,
-// even if it says the same: it holds nowhere.
+// Overlays are processed by weight, highest first, and among equals in reverse order of their names. What an earlier
+// one sets, a later one of lower weight does not change. A later one of the same weight conflicts with it, even if it
+// sets the same value: it is invalid as a whole. The cost is O(overlays x offerings).
 func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book, []Verdict) {
 	book := Book{labels: terms.Labels}
 	verdicts := make([]Verdict, len(overlays))
@@ -68,24 +68,24 @@ func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book
 		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.Name, a.Name))
 	})
 	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.NodePool.Name, b.NodePool.Name) })
-	said := map[subject]rule{}
+	setBy := map[conflictKey]parsedOverlay{}
 	for i, o := range overlays {
 		verdicts[i].Overlay = o
-		r, err := terms.read(o)
+		r, err := terms.parse(o)
 		if err != nil {
 			verdicts[i].Reason, verdicts[i].Message = v1alpha1.ReasonRuntimeValidation, err.Error()
 			continue
 		}
-		subjects := book.subjects(r, pools)
-		if at := slices.IndexFunc(subjects, func(s subject) bool { other, ok := said[s]; return ok && other.weight == r.weight }); at >= 0 {
+		keys := book.conflictKeys(r, pools)
+		if at := slices.IndexFunc(keys, func(s conflictKey) bool { other, ok := setBy[s]; return ok && other.weight == r.weight }); at >= 0 {
 			verdicts[i].Reason = v1alpha1.ReasonConflict
-			verdicts[i].Message = fmt.Sprintf("NodeOverlay %q of the same weight already sets %s", said[subjects[at]].name, subjects[at])
+			verdicts[i].Message = fmt.Sprintf("NodeOverlay %q of the same weight already sets %s", setBy[keys[at]].name, keys[at])
 			continue
 		}
-		for _, s := range subjects {
-			said[s] = r
+		for _, s := range keys {
+			setBy[s] = r
 		}
-		book.rules = append(book.rules, r)
+		book.overlays = append(book.overlays, r)
 	}
 	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Overlay.Name, b.Overlay.Name) })
 	return book, verdicts
@@ -98,11 +98,11 @@ func weight(o *v1alpha1.NodeOverlay) int32 {
 	return *o.Spec.Weight
 }
 
-// read checks what the API server does not.
-func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
+// parse checks what the API server does not.
+func (t Terms) parse(o *v1alpha1.NodeOverlay) (parsedOverlay, error) {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	out := rule{name: o.Name, weight: weight(o), capacity: o.Spec.Capacity}
+	out := parsedOverlay{name: o.Name, weight: weight(o), capacity: o.Spec.Capacity}
 	var reqs []requirement.Requirement
 	for i, r := range o.Spec.Requirements {
 		at := path.Child("requirements").Index(i)
@@ -124,7 +124,7 @@ func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Spec.Capacity)) {
 		at := path.Child("capacity").Key(string(name))
-		if t.own(name) {
+		if t.isNative(name) {
 			errs = append(errs, field.Forbidden(at, "instance types have it by themselves"))
 		}
 		if q := o.Spec.Capacity[name]; q.Sign() < 0 {
@@ -134,8 +134,8 @@ func (t Terms) read(o *v1alpha1.NodeOverlay) (rule, error) {
 	return out, errs.ToAggregate()
 }
 
-// own tells whether instance types have the resource by themselves.
-func (t Terms) own(name corev1.ResourceName) bool {
+// isNative reports whether instance types have the resource natively.
+func (t Terms) isNative(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
 		return true
@@ -143,55 +143,57 @@ func (t Terms) own(name corev1.ResourceName) bool {
 	return slices.Contains(t.Resources, name)
 }
 
-// subject is something that only one overlay of a weight may speak about: the price of an offering, or, with its name
-// set, a resource of a type.
-type subject struct {
-	pool, instanceType string
-	resource           corev1.ResourceName
-	// zone, capacityType and reservation tell offerings apart.
-	zone, capacityType, reservation string
+// conflictKey is what only one overlay of a weight may set: the price of an offering, or, with its name set, a
+// resource of a type.
+type conflictKey struct {
+	pool string
+	// OfferingKey has only its InstanceType set for a resource.
+	catalog.OfferingKey
+	// reservation distinguishes the offerings of capacity reservations, which share an OfferingKey.
+	reservation string
+	resource    corev1.ResourceName
 }
 
-// String is fit for a condition.
-func (s subject) String() string {
+// String is text for a condition.
+func (s conflictKey) String() string {
 	if s.resource != "" {
-		return fmt.Sprintf("resource %s of %s (NodePool %s)", s.resource, s.instanceType, s.pool)
+		return fmt.Sprintf("resource %s of %s (NodePool %s)", s.resource, s.InstanceType, s.pool)
 	}
-	return fmt.Sprintf("the price of %s %s in %s (NodePool %s)", s.capacityType, s.instanceType, s.zone, s.pool)
+	return fmt.Sprintf("the price of %s (NodePool %s)", s.OfferingKey, s.pool)
 }
 
-// subjects are what a rule speaks about, in a fixed order.
-func (b Book) subjects(r rule, pools []Pool) (out []subject) {
+// conflictKeys are what an overlay sets, in a fixed order.
+func (b Book) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
 	for _, p := range pools {
-		own := b.labelsOf(p.NodePool)
+		labels := b.poolLabels(p.NodePool)
 		for _, it := range p.InstanceTypes {
-			offerings := r.matches(it, own)
+			offerings := r.matchingOfferings(it, labels)
 			if len(offerings) == 0 {
 				continue
 			}
 			for _, name := range slices.Sorted(maps.Keys(r.capacity)) {
-				out = append(out, subject{pool: p.NodePool.Name, instanceType: it.Name, resource: name})
+				out = append(out, conflictKey{pool: p.NodePool.Name, OfferingKey: catalog.OfferingKey{InstanceType: it.Name}, resource: name})
 			}
-			if r.price.how == keep {
+			if r.price.operation == keep {
 				continue
 			}
 			for _, i := range offerings {
 				o := &it.Offerings[i]
-				out = append(out, subject{pool: p.NodePool.Name, instanceType: it.Name, zone: o.Zone, capacityType: o.CapacityType, reservation: o.ReservationID})
+				out = append(out, conflictKey{pool: p.NodePool.Name, OfferingKey: o.Key(it.Name), reservation: o.ReservationID})
 			}
 		}
 	}
 	return out
 }
 
-// labelsOf is what a pool adds to what its instance types say of their nodes.
-func (b Book) labelsOf(pool *karpv1.NodePool) requirement.Set {
+// poolLabels are the labels that a pool adds to those of its instance types.
+func (b Book) poolLabels(pool *karpv1.NodePool) requirement.Set {
 	return b.labels.FromLabels(pool.Spec.Template.Labels).With(requirement.In(karpv1.LabelNodePool, pool.Name))
 }
 
-// matches are the indexes of the offerings that the rule speaks about; none if it does not speak about the type. A label
-// that neither the type nor the pool has is one that the rule's requirements are not met by.
-func (r rule) matches(it *catalog.InstanceType, pool requirement.Set) (out []int) {
+// matchingOfferings are the indexes of the offerings that the overlay selects; none if it does not select the type. A
+// label that neither the type nor the pool has does not satisfy the overlay's requirements.
+func (r parsedOverlay) matchingOfferings(it *catalog.InstanceType, pool requirement.Set) (out []int) {
 	if !it.Requirements.Intersect(pool).Compatible(r.requirements, nil) {
 		return nil
 	}
@@ -203,58 +205,58 @@ func (r rule) matches(it *catalog.InstanceType, pool requirement.Set) (out []int
 	return out
 }
 
-// Empty tells whether the Book changes nothing.
-func (b Book) Empty() bool { return len(b.rules) == 0 }
+// Empty reports whether the Book changes nothing.
+func (b Book) Empty() bool { return len(b.overlays) == 0 }
 
-// Lay returns what the pool's types become under the Book. Types that no overlay speaks about are returned as they are;
-// the others are copies, which differ in price and capacity only.
+// Lay applies the Book to a pool's types. Types that no overlay selects are returned as they are; the others are
+// copies, which differ in price and capacity only.
 func (b Book) Lay(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catalog.InstanceType {
 	if b.Empty() {
 		return types
 	}
-	own := b.labelsOf(pool)
+	labels := b.poolLabels(pool)
 	out := make([]*catalog.InstanceType, len(types))
 	for i, it := range types {
-		out[i] = b.lay(it, own)
+		out[i] = b.applyTo(it, labels)
 	}
 	return out
 }
 
-func (b Book) lay(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
-	laid := &layer{InstanceType: it}
-	for _, r := range b.rules {
-		offerings := r.matches(it, pool)
+func (b Book) applyTo(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
+	changed := &copyOnWrite{InstanceType: it}
+	for _, r := range b.overlays {
+		offerings := r.matchingOfferings(it, pool)
 		if len(offerings) == 0 {
 			continue
 		}
-		if r.price.how != keep {
-			laid.price(r.price, offerings)
+		if r.price.operation != keep {
+			changed.setPrices(r.price, offerings)
 		}
-		laid.hold(r.capacity)
+		changed.addCapacity(r.capacity)
 	}
-	return laid.InstanceType
+	return changed.InstanceType
 }
 
-// layer is a type that is copied when it is first changed.
-type layer struct {
+// copyOnWrite is a type that is copied before its first change.
+type copyOnWrite struct {
 	*catalog.InstanceType
 	copied bool
 }
 
-func (l *layer) own() {
+func (l *copyOnWrite) copyOnce() {
 	if !l.copied {
 		mine := *l.InstanceType
 		l.InstanceType, l.copied = &mine, true
 	}
 }
 
-// price changes the price of the offerings that nobody has changed before.
-func (l *layer) price(p Price, offerings []int) {
+// setPrices sets the prices of the offerings that no earlier overlay has set.
+func (l *copyOnWrite) setPrices(p Price, offerings []int) {
 	fresh := slices.DeleteFunc(slices.Clone(offerings), func(i int) bool { return l.Offerings[i].PriceOverlaid })
 	if len(fresh) == 0 {
 		return
 	}
-	l.own()
+	l.copyOnce()
 	l.Offerings = slices.Clone(l.Offerings)
 	for _, i := range fresh {
 		o := &l.Offerings[i]
@@ -262,35 +264,35 @@ func (l *layer) price(p Price, offerings []int) {
 	}
 }
 
-// hold adds the resources that nobody has added before.
-func (l *layer) hold(resources corev1.ResourceList) {
+// addCapacity adds the resources that no earlier overlay has added.
+func (l *copyOnWrite) addCapacity(resources corev1.ResourceList) {
 	for name, q := range resources {
 		if _, there := l.Capacity[name]; there {
 			continue
 		}
-		l.own()
+		l.copyOnce()
 		if !l.CapacityOverlaid {
 			l.CapacityOverlaid = true
-			l.Capacity, l.Allocatable = cloned(l.Capacity), cloned(l.Allocatable)
+			l.Capacity, l.Allocatable = cloneOrEmpty(l.Capacity), cloneOrEmpty(l.Allocatable)
 		}
 		l.Capacity[name], l.Allocatable[name] = q, q
 	}
 }
 
-// cloned is a copy that can be added to.
-func cloned(list corev1.ResourceList) corev1.ResourceList {
+// cloneOrEmpty is a copy that can be added to.
+func cloneOrEmpty(list corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		return corev1.ResourceList{}
 	}
 	return maps.Clone(list)
 }
 
-// Prices are those of overlays that require nothing but an instance type by name and say what it costs, in $/h. They are
-// all that is known of a type that the cloud has no price of.
+// Prices are those of overlays that require only instance types by name and set their price, in $/h. They are the
+// only prices of types that the cloud has no price of.
 func (b Book) Prices() map[string]float64 {
 	out := map[string]float64{}
-	for _, r := range b.rules {
-		if r.price.how != replace || r.requirements.Len() != 1 {
+	for _, r := range b.overlays {
+		if r.price.operation != replace || r.requirements.Len() != 1 {
 			continue
 		}
 		names := r.requirements.Get(corev1.LabelInstanceTypeStable)

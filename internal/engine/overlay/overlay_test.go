@@ -80,10 +80,10 @@ func TestPrice(t *testing.T) {
 		name, price, adjustment string
 		want                    float64
 	}{
-		{"row 246: a share less", "", "-10%", 9},
-		{"row 246: more than all less", "", "-200%", 0},
-		{"row 246: more than there is less", "", "-15", 0},
-		{"row 246: an amount more", "", "+0.75", 10.75},
+		{"a share less", "", "-10%", 9},
+		{"more than all less", "", "-200%", 0},
+		{"more than there is less", "", "-15", 0},
+		{"an amount more", "", "+0.75", 10.75},
 		{"a share more", "", "+50%", 15},
 		{"all of it", "", "-100%", 0},
 		{"a fraction of a per cent", "", "-0.5%", 9.95},
@@ -170,7 +170,7 @@ func TestEvaluate(t *testing.T) {
 			want:     "z1/on-demand=1* z1/spot=1* z2/on-demand=1*",
 		},
 		{
-			name:     "row 248: a type that does not exist",
+			name:     "a type that does not exist",
 			overlays: []string{"a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [none.large]}], price: '1'}"}, want: unchanged,
 		},
 		{
@@ -183,7 +183,7 @@ func TestEvaluate(t *testing.T) {
 			want: "z1/on-demand=11* z1/spot=1* z2/on-demand=11* example.com/a=1/1 example.com/b=2/2",
 		},
 		{
-			name: "row 247: of equal weight, the name that comes first contradicts",
+			name: "of equal weight, the name that comes first contradicts",
 			overlays: []string{
 				"a: {weight: 5, requirements: [{key: topology.kubernetes.io/zone, operator: In, values: [z1]}], price: '1'}",
 				"b: {weight: 5, requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}], price: '2'}",
@@ -191,7 +191,7 @@ func TestEvaluate(t *testing.T) {
 			want: "z1/on-demand=10 z1/spot=2* z2/on-demand=10", broken: []string{"a Conflict"},
 		},
 		{
-			name:     "row 247: even if it says the same",
+			name:     "even if it says the same",
 			overlays: []string{"a: {requirements: [], price: '2'}", "b: {requirements: [], price: '2'}"},
 			want:     "z1/on-demand=2* z1/spot=2* z2/on-demand=2*", broken: []string{"a Conflict"},
 		},

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Price is what an overlay does to a price in $/h. The zero Price leaves it alone.
+// Price is the price of an overlay, or its adjustment of a price in $/h. The zero Price changes nothing.
 type Price struct {
-	how   how
-	value float64
+	operation priceOperation
+	value     float64
 }
 
-type how int
+type priceOperation int
 
 const (
-	keep how = iota
+	keep priceOperation = iota
 	replace
 	add
 	scale // by value per cent
 )
 
-// ParsePrice reads spec.price and spec.priceAdjustment, of which one at most may be given: an amount, or +x and -x for
-// an amount more and less, or +x% and -x% for a share more and less.
+// ParsePrice parses spec.price and spec.priceAdjustment, which exclude each other: an amount, +x or -x to add or
+// subtract an amount, or +x% or -x% to add or subtract a share.
 func ParsePrice(price, adjustment *string) (Price, error) {
 	switch {
 	case price != nil && adjustment != nil:
 		return Price{}, errors.New("price and priceAdjustment exclude one another")
 	case price != nil:
-		value, err := amount(*price)
+		value, err := parseAmount(*price)
 		if err != nil || strings.HasPrefix(*price, "+") || value < 0 {
 			return Price{}, fmt.Errorf("price %q is not an amount in $/h", *price)
 		}
@@ -38,7 +38,7 @@ func ParsePrice(price, adjustment *string) (Price, error) {
 		return Price{}, nil
 	}
 	text, share := strings.CutSuffix(*adjustment, "%")
-	value, err := amount(text)
+	value, err := parseAmount(text)
 	if err != nil || !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "-") {
 		return Price{}, fmt.Errorf("priceAdjustment %q is neither +x nor -x nor +x%% nor -x%%", *adjustment)
 	}
@@ -48,17 +48,17 @@ func ParsePrice(price, adjustment *string) (Price, error) {
 	return Price{add, value}, nil
 }
 
-// amount reads a decimal number. What else Go takes for a number ("1e3", "Inf", "0x1p2", "1_0") is none here.
-func amount(text string) (float64, error) {
+// parseAmount parses a decimal number. Other spellings that Go accepts ("1e3", "Inf", "0x1p2", "1_0") are invalid.
+func parseAmount(text string) (float64, error) {
 	if strings.Trim(text, "+-.0123456789") != "" {
 		return 0, strconv.ErrSyntax
 	}
 	return strconv.ParseFloat(text, 64)
 }
 
-// Of is what becomes of a price; at least 0.
+// Of applies the price or adjustment to a price; at least 0.
 func (p Price) Of(price float64) float64 {
-	switch p.how {
+	switch p.operation {
 	case replace:
 		return p.value
 	case add:

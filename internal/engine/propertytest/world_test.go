@@ -17,7 +17,7 @@ func (d dice) world() *snapshot.Snapshot {
 	s := World(nil)
 	s.Labels = vocabulary()
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
-	s.Settings = snapshot.Settings{PreferencePolicy: pick(d, "Respect", "Respect", "Ignore"), MinValuesPolicy: pick(d, "Strict", "BestEffort")}
+	s.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencePolicy(pick(d, "Respect", "Respect", "Ignore")), MinValuesPolicy: snapshot.MinValuesPolicy(pick(d, "Strict", "BestEffort"))}
 	if d.maybe(15) {
 		s.Settings.NodeCost = 0.05
 	}

@@ -88,7 +88,7 @@ func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 func TestMinValues(t *testing.T) {
 	small := []*catalog.InstanceType{Type("a", 1, "cpu", "1"), Type("b", 2, "cpu", "2"), Type("c", 3, "cpu", "4")}
 	three := func(policy string, pools []snapshot.Pool, cpu string) *snapshot.Snapshot {
-		return with(World(pools, Pod("p", Asks("cpu", cpu))), func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = policy })
+		return with(World(pools, Pod("p", Asks("cpu", cpu))), func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(policy) })
 	}
 	byType := func(n int, more ...func(*np)) []snapshot.Pool {
 		return []snapshot.Pool{Pool("general", small, append(more, Require(corev1.LabelInstanceTypeStable, exists), MinValues(n))...)}

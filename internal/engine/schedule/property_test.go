@@ -158,7 +158,7 @@ func randomWorld(seed uint64) *snapshot.Snapshot {
 	if maybe(r, 40) {
 		daemons(s, Pod("agent", Asks("cpu", "200m"), Tolerates("hard")), Pod("arm-agent", Asks("cpu", "300m"), Selects(Arch, "arm64")))
 	}
-	s.Settings = snapshot.Settings{PreferencePolicy: pick(r, "Respect", "Ignore"), MinValuesPolicy: pick(r, "Strict", "BestEffort")}
+	s.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencePolicy(pick(r, "Respect", "Ignore")), MinValuesPolicy: snapshot.MinValuesPolicy(pick(r, "Strict", "BestEffort"))}
 	return s
 }
 

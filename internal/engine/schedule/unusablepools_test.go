@@ -7,6 +7,7 @@ import (
 
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 func TestUnusablePoolsAreReported(t *testing.T) {
@@ -24,7 +25,7 @@ func TestUnusablePoolsAreReported(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := World(pool(c.pool), Pod("a"))
-			s.Settings.MinValuesPolicy = c.policy
+			s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(c.policy)
 			got := schedule.Solve(s, schedule.Budget{}).Barren
 			if (c.want == "") != (len(got) == 0) || c.want != "" && (got[0].Code != c.want || got[0].NodePool != "general") {
 				t.Errorf("%+v, want %q", got, c.want)

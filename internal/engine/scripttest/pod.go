@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
-// doPod tells of pods that are alike: pod NAME [xN] ...
+// doPod adds equal pods: pod NAME [xN] ...
 func (w *world) doPod(l line) error {
 	name, err := l.name()
 	if err != nil {
@@ -36,10 +36,10 @@ func (w *world) doPod(l line) error {
 		p := enginetest.Pod(own, enginetest.Labelled("app", name))
 		p.CreationTimestamp = metav1.Time{Time: enginetest.Now().Add(time.Duration(w.pods-10000) * time.Second)}
 		rest := l // each pod gets its own
-		if err := w.shape(p, &rest, arguments{"on": func(_, v string) error { at = v; return nil }}); err != nil {
+		if err := w.podArguments(p, &rest, arguments{"on": func(_, v string) error { at = v; return nil }}); err != nil {
 			return err
 		}
-		w.family[p.UID] = name
+		w.group[p.UID] = name
 		if at == "" {
 			w.snap.Pods = append(w.snap.Pods, p)
 			continue
@@ -57,10 +57,10 @@ func (w *world) doPod(l line) error {
 	return nil
 }
 
-// shape gives a pod what its line says.
-func (w *world) shape(p *corev1.Pod, l *line, more arguments) error {
-	asks := corev1.ResourceList{}
-	args := amounts(asks, "cpu", "mem", "gpu", "disk")
+// podArguments applies the arguments of a line to a pod.
+func (w *world) podArguments(p *corev1.Pod, l *line, more arguments) error {
+	requests := corev1.ResourceList{}
+	args := amounts(requests, "cpu", "mem", "gpu", "disk")
 	selects := func(key string) func(_, v string) error {
 		return func(k, v string) error {
 			if key != "" {
@@ -69,7 +69,7 @@ func (w *world) shape(p *corev1.Pod, l *line, more arguments) error {
 			if x := expression(k, v); len(x.Values) == 1 && x.Operator == corev1.NodeSelectorOpIn {
 				enginetest.Selects(x.Key, x.Values[0])(p)
 			} else {
-				needAll(p, x)
+				requireLabel(p, x)
 			}
 			return nil
 		}
@@ -86,25 +86,25 @@ func (w *world) shape(p *corev1.Pod, l *line, more arguments) error {
 			return nil
 		},
 		"label:":    func(key, v string) error { enginetest.Labelled(key, v)(p); return nil },
-		"request:":  func(key, v string) error { return quantity(asks, key, v) },
+		"request:":  func(key, v string) error { return quantity(requests, key, v) },
 		"tolerates": func(_, v string) error { enginetest.Tolerates(v)(p); return nil },
 		"port": func(_, v string) error {
 			n, err := number(v)
 			enginetest.HostPort("", int32(n), corev1.ProtocolTCP)(p)
 			return err
 		},
-		"volume": func(_, v string) error { enginetest.Claims(v)(p); return nil },
-		"spread": func(_, v string) error { return spread(p, v, corev1.DoNotSchedule) },
-		"evenly": func(_, v string) error { return spread(p, v, corev1.ScheduleAnyway) },
-		"near":   near(p, enginetest.Near), "apart": near(p, enginetest.Apart),
-		"prefer-near":  near(p, func(key, app string) func(*corev1.Pod) { return enginetest.PreferNear(1, key, app) }),
-		"prefer-apart": near(p, func(key, app string) func(*corev1.Pod) { return enginetest.PreferApart(1, key, app) }),
+		"volume":        func(_, v string) error { enginetest.Claims(v)(p); return nil },
+		"spread":        func(_, v string) error { return spread(p, v, corev1.DoNotSchedule) },
+		"prefer-spread": func(_, v string) error { return spread(p, v, corev1.ScheduleAnyway) },
+		"affinity":      affinityArgument(p, enginetest.Near), "anti-affinity": affinityArgument(p, enginetest.Apart),
+		"prefer-affinity":      affinityArgument(p, func(key, app string) func(*corev1.Pod) { return enginetest.PreferNear(1, key, app) }),
+		"prefer-anti-affinity": affinityArgument(p, func(key, app string) func(*corev1.Pod) { return enginetest.PreferApart(1, key, app) }),
 	})
 	maps.Copy(args, more)
 	if err := l.take(args); err != nil {
 		return err
 	}
-	p.Spec.Containers[0].Resources.Requests = asks
+	p.Spec.Containers[0].Resources.Requests = requests
 	return nil
 }
 
@@ -115,8 +115,8 @@ func preferences(p *corev1.Pod) []corev1.PreferredSchedulingTerm {
 	return p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 }
 
-// needAll adds an expression to the one term of required node affinity.
-func needAll(p *corev1.Pod, x corev1.NodeSelectorRequirement) {
+// requireLabel adds an expression to the one term of required node affinity.
+func requireLabel(p *corev1.Pod, x corev1.NodeSelectorRequirement) {
 	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		enginetest.Needs(x)(p)
 		return
@@ -125,8 +125,8 @@ func needAll(p *corev1.Pod, x corev1.NodeSelectorRequirement) {
 	term.MatchExpressions = append(term.MatchExpressions, x)
 }
 
-// near reads KEY/APP.
-func near(p *corev1.Pod, add func(key, app string) func(*corev1.Pod)) func(_, v string) error {
+// affinityArgument parses KEY/APP.
+func affinityArgument(p *corev1.Pod, add func(key, app string) func(*corev1.Pod)) func(_, v string) error {
 	return func(_, v string) error {
 		key, app, err := pair(v, "LABEL/APP, as in zone/web")
 		add(label(key), app)(p)
@@ -134,7 +134,7 @@ func near(p *corev1.Pod, add func(key, app string) func(*corev1.Pod)) func(_, v 
 	}
 }
 
-// spread reads KEY/SKEW[/DOMAINS][/taints] over pods of the same name.
+// spread parses KEY/SKEW[/DOMAINS][/taints] over pods of the same name.
 func spread(p *corev1.Pod, v string, how corev1.UnsatisfiableConstraintAction) error {
 	parts := strings.Split(v, "/")
 	if len(parts) < 2 {
@@ -145,8 +145,8 @@ func spread(p *corev1.Pod, v string, how corev1.UnsatisfiableConstraintAction) e
 		c.WhenUnsatisfiable = how
 		for _, part := range parts[2:] {
 			if part == "taints" {
-				honour := corev1.NodeInclusionPolicyHonor
-				c.NodeTaintsPolicy = &honour
+				honor := corev1.NodeInclusionPolicyHonor
+				c.NodeTaintsPolicy = &honor
 				continue
 			}
 			var n int

@@ -10,7 +10,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// print tells a plan: what is bought, what goes where, and who waits for what reasons. Lines that are alike are one.
+// print prints a plan: what is launched, where pods are placed, and which pods wait for which reasons. Equal lines
+// are merged.
 func (w *world) print(p schedule.Plan) string {
 	var lines []string
 	for i := range p.Launches {
@@ -20,14 +21,14 @@ func (w *world) print(p schedule.Plan) string {
 			relaxed = " minValues relaxed"
 		}
 		lines = append(lines, fmt.Sprintf("launch %s %s %s %s $%.4f/h (%s)%s for %s", l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone,
-			l.Offering.CapacityType, l.Offering.Price, plural(len(l.InstanceTypes), "type"), relaxed, w.crowd(l.Pods)))
+			l.Offering.CapacityType, l.Offering.Price, plural(len(l.InstanceTypes), "type"), relaxed, w.podGroups(l.Pods)))
 	}
 	slices.Sort(lines)
-	lines = counted(lines)
+	lines = merged(lines)
 	for _, pl := range p.Placements {
-		lines = append(lines, fmt.Sprintf("place  %s on %s", w.crowd(pl.Pods), pl.Node))
+		lines = append(lines, fmt.Sprintf("place  %s on %s", w.podGroups(pl.Pods), pl.Node))
 	}
-	lines = append(lines, w.waiting(p.Rejected)...)
+	lines = append(lines, w.rejected(p.Rejected)...)
 	if len(p.Launches) > 0 {
 		lines = append(lines, fmt.Sprintf("cost   $%.4f/h, at least $%.4f/h", p.Stats.HourlyCost, p.Stats.LowerBound))
 	}
@@ -37,8 +38,8 @@ func (w *world) print(p schedule.Plan) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// waiting lists pods without a node, those with the same reasons together.
-func (w *world) waiting(rejected []schedule.Rejection) []string {
+// rejected lists pods without a node, those with the same reasons together.
+func (w *world) rejected(rejected []schedule.Rejection) []string {
 	byReason := map[string][]*corev1.Pod{}
 	var order []string
 	for _, r := range rejected {
@@ -57,13 +58,13 @@ func (w *world) waiting(rejected []schedule.Rejection) []string {
 	}
 	var lines []string
 	for _, text := range order {
-		lines = append(lines, "wait   "+w.crowd(byReason[text])+text)
+		lines = append(lines, "wait   "+w.podGroups(byReason[text])+text)
 	}
 	return lines
 }
 
-// counted puts lines that are alike together, with their number at the end.
-func counted(sorted []string) []string {
+// merged merges equal lines, with their number at the end.
+func merged(sorted []string) []string {
 	var out []string
 	for i := 0; i < len(sorted); {
 		n := i
@@ -80,12 +81,12 @@ func counted(sorted []string) []string {
 	return out
 }
 
-// crowd names pods by their family: "db, web x3".
-func (w *world) crowd(pods []*corev1.Pod) string {
+// podGroups lists pods by group, such as "db, web x3".
+func (w *world) podGroups(pods []*corev1.Pod) string {
 	counts := map[string]int{}
 	var names []string
 	for _, p := range pods {
-		name := w.family[p.UID]
+		name := w.group[p.UID]
 		if counts[name]++; counts[name] == 1 {
 			names = append(names, name)
 		}

@@ -14,14 +14,14 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// line is one line of a story.
+// line is one line of a script.
 type line struct {
 	command string
 	words   []string
 }
 
-// read splits a line; what follows "#" is for people.
-func read(text string) line {
+// parseLine splits a line; "#" starts a comment.
+func parseLine(text string) line {
 	text, _, _ = strings.Cut(text, "#")
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -40,10 +40,11 @@ func (l *line) name() (string, error) {
 	return name, nil
 }
 
-// arguments are what a command knows: "key", "key:" for key:ANYTHING=value, and bare words with a dash in front.
+// arguments are those that a command has: "key", "key:" for key:ANYTHING=value, and words without a value with a dash
+// in front.
 type arguments map[string]func(key, value string) error
 
-// take hands each word of the line to its argument.
+// take passes each word of the line to its argument.
 func (l *line) take(known arguments) error {
 	for _, word := range l.words {
 		key, value, valued := strings.Cut(word, "=")
@@ -57,7 +58,7 @@ func (l *line) take(known arguments) error {
 		}
 		set := known[id]
 		if set == nil {
-			return fmt.Errorf("%s: %q is not known here; expected one of %s", l.command, word, spelled(known))
+			return fmt.Errorf("%s: %q is not known here; expected one of %s", l.command, word, argumentNames(known))
 		}
 		if valued && value == "" {
 			return fmt.Errorf("%s: %s has no value", l.command, key)
@@ -69,8 +70,8 @@ func (l *line) take(known arguments) error {
 	return nil
 }
 
-// spelled lists arguments as they are written.
-func spelled(known arguments) string {
+// argumentNames lists arguments as they are written.
+func argumentNames(known arguments) string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		switch {
@@ -85,7 +86,7 @@ func spelled(known arguments) string {
 	return strings.Join(out, ", ")
 }
 
-// labels are short for what stories often speak of.
+// shortLabels are abbreviations of labels that scripts use often.
 var shortLabels = map[string]string{
 	"zone": corev1.LabelTopologyZone, "host": corev1.LabelHostname, "arch": corev1.LabelArchStable, "os": corev1.LabelOSStable,
 	"type": corev1.LabelInstanceTypeStable, "capacity": karpv1.LabelCapacityType, "pool": karpv1.LabelNodePool,
@@ -127,7 +128,7 @@ func taint(text string) (corev1.Taint, error) {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// resourceNames are short for what stories often ask for.
+// resourceNames are abbreviations of resources that scripts use often.
 var resourceNames = map[string]corev1.ResourceName{"mem": corev1.ResourceMemory, "gpu": "nvidia.com/gpu", "disk": corev1.ResourceEphemeralStorage}
 
 func quantity(into corev1.ResourceList, name, value string) error {

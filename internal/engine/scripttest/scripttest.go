@@ -1,7 +1,7 @@
-// Package scripttest tells what the engine does in small scripts, which people read who know no Go.
+// Package scripttest tests the scheduler with small scripts, which can be read and written without knowing Go.
 //
-// A story describes a cluster line by line, and says "plan". What the plan is follows below four dashes, up to the next
-// empty line:
+// A script describes a cluster line by line, and then has a line "plan". The plan follows below four dashes, up to
+// the next empty line:
 //
 //	# Two pods share a node; spot is cheaper.
 //	pool general
@@ -11,8 +11,8 @@
 //	launch general m.medium a spot $0.0333/h (3 types) for web x2
 //	cost   $0.0333/h, at least $0.0267/h
 //
-// What a plan buys is there for the next one, with its pods on it, so that a story can go on: with more pods, or with the
-// same plan again, which must then buy nothing. README.md has the words.
+// The plan is then applied: its nodes exist, with their pods, when the script continues with more pods, or with the
+// same plan again, which must then launch nothing. README.md describes all commands.
 package scripttest
 
 import (
@@ -26,18 +26,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// dashes stand between a plan and what it is.
-const dashes = "----"
+// separator is the line between a plan command and its output.
+const separator = "----"
 
-// Run tells a story, and returns its text with what the plans really are. The name is for errors, which say what was
-// expected on which line.
+// Run runs a script, and returns its text with the actual plans. The name is for errors, which name the line and what
+// was expected.
 func Run(name, text string) (string, error) {
 	w := newWorld()
 	var out strings.Builder
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := 0; i < len(lines); i++ {
 		fmt.Fprintln(&out, lines[i])
-		l := read(lines[i])
+		l := parseLine(lines[i])
 		if l.command == "" {
 			continue
 		}
@@ -48,14 +48,14 @@ func Run(name, text string) (string, error) {
 			continue
 		}
 		if len(l.words) > 0 {
-			return "", fmt.Errorf("%s:%d: plan stands alone, but there is %q", name, i+1, l.words[0])
+			return "", fmt.Errorf("%s:%d: plan takes no arguments, not %q", name, i+1, l.words[0])
 		}
 		printed, err := w.plan()
 		if err != nil {
 			return "", fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
-		fmt.Fprintf(&out, "%s\n%s", dashes, printed)
-		if i+1 < len(lines) && lines[i+1] == dashes {
+		fmt.Fprintf(&out, "%s\n%s", separator, printed)
+		if i+1 < len(lines) && lines[i+1] == separator {
 			for i++; i+1 < len(lines) && lines[i+1] != ""; i++ { // what was printed before
 			}
 		}
@@ -63,21 +63,22 @@ func Run(name, text string) (string, error) {
 	return out.String(), nil
 }
 
-// plan makes a plan, prints it, and lets it come true.
+// plan makes a plan, prints it, and applies it.
 func (w *world) plan() (string, error) {
 	if err := w.checkNominations(); err != nil {
 		return "", err
 	}
 	p := schedule.Solve(w.snap, schedule.Budget{})
 	if err := validate.Plan(w.snap, p); err != nil {
-		return "", fmt.Errorf("the plan breaks a rule: %w", err)
+		return "", fmt.Errorf("the plan violates a rule: %w", err)
 	}
 	printed := w.print(p)
 	w.apply(p)
 	return printed, nil
 }
 
-// apply buys what the plan buys and binds what it places. Pods without a node go on waiting.
+// apply creates the nodes that the plan launches, and binds the pods that it places. Pods without a node stay
+// pending.
 func (w *world) apply(p schedule.Plan) {
 	placed := map[*corev1.Pod]string{}
 	for _, pl := range p.Placements {
@@ -87,8 +88,8 @@ func (w *world) apply(p schedule.Plan) {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		w.bought++
-		n := w.node(fmt.Sprintf("new-%d", w.bought), l.Pool.Name, l.InstanceTypes[0], l.Offering)
+		w.launched++
+		n := w.node(fmt.Sprintf("new-%d", w.launched), l.Pool.Name, l.InstanceTypes[0], l.Offering)
 		for key, value := range l.ClaimLabels(w.snap.Labels) {
 			n.Labels[key] = value
 		}
@@ -96,7 +97,7 @@ func (w *world) apply(p schedule.Plan) {
 		for _, pod := range l.Pods {
 			placed[pod] = n.Name
 		}
-		w.use(l.Pool.Name, n.Capacity)
+		w.countAgainstLimits(l.Pool.Name, n.Capacity)
 	}
 	var waiting []*corev1.Pod
 	for _, pod := range w.snap.Pods {
@@ -112,7 +113,7 @@ func (w *world) apply(p schedule.Plan) {
 	}
 }
 
-// bind puts a pod on a node, and off the one that it was on.
+// bind binds a pod to a node, and removes it from the one where it ran.
 func (w *world) bind(pod *corev1.Pod, node string) {
 	pod.Spec.NodeName, pod.Status = node, corev1.PodStatus{Phase: corev1.PodRunning}
 	for i := range w.snap.Nodes {
@@ -130,8 +131,8 @@ func (w *world) bind(pod *corev1.Pod, node string) {
 	}
 }
 
-// use counts a node against its pool's limits.
-func (w *world) use(pool string, capacity corev1.ResourceList) {
+// countAgainstLimits counts a node against its pool's limits.
+func (w *world) countAgainstLimits(pool string, capacity corev1.ResourceList) {
 	for i := range w.snap.Pools {
 		p := &w.snap.Pools[i]
 		if p.NodePool.Name != pool {

@@ -20,28 +20,28 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// world is the cluster as far as it has been told.
+// world is the cluster as the script has described it so far.
 type world struct {
 	snap  *snapshot.Snapshot
 	zones []string
 	types []*catalog.InstanceType
-	// own tells that the story has brought types of its own.
-	own    bool
-	bought int
-	pods   int
-	// family is what pods are printed as.
-	family map[types.UID]string
-	// promised are pods by the nodes that they are nominated to.
-	promised map[string][]string
+	// customTypes is true if the script defines its own types.
+	customTypes bool
+	launched    int
+	pods        int
+	// group is the name that pods are printed with.
+	group map[types.UID]string
+	// nominated are pod names by the node that they are nominated to.
+	nominated map[string][]string
 }
 
 var one = *resource.NewQuantity(1, resource.DecimalSI)
 
 func newWorld() *world {
 	w := &world{
-		snap: enginetest.World(nil), zones: []string{"a", "b", "c"}, family: map[types.UID]string{}, promised: map[string][]string{},
+		snap: enginetest.World(nil), zones: []string{"a", "b", "c"}, group: map[types.UID]string{}, nominated: map[string][]string{},
 	}
-	w.snap.Settings = snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}
+	w.snap.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencesRespect, MinValuesPolicy: snapshot.MinValuesStrict}
 	w.snap.Volumes = snapshot.Volumes{
 		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
@@ -52,15 +52,15 @@ func newWorld() *world {
 	return w
 }
 
-// do carries out one line.
+// do runs one line.
 func (w *world) do(l line) error {
 	commands := map[string]func(line) error{
 		"zones": w.doZones, "type": w.doType, "pool": w.doPool, "daemon": w.doDaemon, "node": w.doNode,
-		"volume": w.doVolume, "pod": w.doPod, "set": w.doSet, "gone": w.doGone, "delete": w.doDelete,
+		"volume": w.doVolume, "pod": w.doPod, "set": w.doSet, "unavailable": w.doUnavailable, "delete": w.doDelete,
 	}
 	do := commands[l.command]
 	if do == nil {
-		return fmt.Errorf("%q is no command; expected plan or one of %s", l.command, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return fmt.Errorf("%q is not a command; expected plan or one of %s", l.command, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	return do(l)
 }
@@ -76,11 +76,11 @@ func (w *world) doZones(l line) error {
 func (w *world) doSet(l line) error {
 	return l.take(arguments{
 		"preferences": func(_, v string) error {
-			w.snap.Settings.PreferencePolicy = map[string]string{"ignore": "Ignore"}[v]
+			w.snap.Settings.PreferencePolicy = map[string]snapshot.PreferencePolicy{"ignore": snapshot.PreferencesIgnore}[v]
 			return oneOf(v, "respect", "ignore")
 		},
 		"minvalues": func(_, v string) error {
-			w.snap.Settings.MinValuesPolicy = map[string]string{"besteffort": "BestEffort"}[v]
+			w.snap.Settings.MinValuesPolicy = map[string]snapshot.MinValuesPolicy{"besteffort": snapshot.MinValuesBestEffort}[v]
 			return oneOf(v, "strict", "besteffort")
 		},
 	})
@@ -91,8 +91,8 @@ func (w *world) doType(l line) error {
 	if err != nil {
 		return err
 	}
-	if !w.own {
-		w.own, w.types = true, nil
+	if !w.customTypes {
+		w.customTypes, w.types = true, nil
 	}
 	has := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(110, resource.DecimalSI)}
 	onDemand, spot := -1.0, -1.0
@@ -113,7 +113,7 @@ func (w *world) doType(l line) error {
 	return nil
 }
 
-// newType is sold in zones; spot costs a third unless told.
+// newType is offered in zones; spot costs a third by default.
 func (w *world) newType(name string, onDemand, spot float64, zones []string, has corev1.ResourceList, labels map[string]string) *catalog.InstanceType {
 	if spot < 0 {
 		spot = onDemand / 3
@@ -128,8 +128,8 @@ func (w *world) newType(name string, onDemand, spot float64, zones []string, has
 	return enginetest.WithOfferings(it, offerings...)
 }
 
-// shelf is what can be bought: the story's own types, or four sizes of one family.
-func (w *world) shelf() []*catalog.InstanceType {
+// instanceTypes are the script's own types, or four sizes of one family.
+func (w *world) instanceTypes() []*catalog.InstanceType {
 	if w.types == nil {
 		for i, name := range []string{"m.small", "m.medium", "m.large", "m.xlarge"} {
 			has := enginetest.Resources("cpu", fmt.Sprint(1<<i), "memory", fmt.Sprintf("%dGi", 4<<i), "pods", "110")
@@ -140,8 +140,8 @@ func (w *world) shelf() []*catalog.InstanceType {
 	return w.types
 }
 
-// doGone takes offerings off the market: gone TYPE [zone=...] [capacity=...].
-func (w *world) doGone(l line) error {
+// doUnavailable makes offerings unavailable: unavailable TYPE [zone=...] [capacity=...].
+func (w *world) doUnavailable(l line) error {
 	name, err := l.name()
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (w *world) doGone(l line) error {
 }
 
 func (w *world) findType(name string) (*catalog.InstanceType, error) {
-	i := slices.IndexFunc(w.shelf(), func(it *catalog.InstanceType) bool { return it.Name == name })
+	i := slices.IndexFunc(w.instanceTypes(), func(it *catalog.InstanceType) bool { return it.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("there is no type %q so far", name)
 	}
@@ -212,7 +212,7 @@ func (w *world) doPool(l line) error {
 	if len(limits) > 0 {
 		np.Spec.Limits = limits
 	}
-	pool := enginetest.Pool(name, w.shelf())
+	pool := enginetest.Pool(name, w.instanceTypes())
 	ref := pool.NodePool.Spec.Template.Spec.NodeClassRef
 	pool.NodePool.Spec = np.Spec
 	pool.NodePool.Spec.Template.Spec.NodeClassRef = ref
@@ -226,14 +226,14 @@ func (w *world) doDaemon(l line) error {
 		return err
 	}
 	p := enginetest.Pod(name)
-	if err := w.shape(p, &l, nil); err != nil {
+	if err := w.podArguments(p, &l, nil); err != nil {
 		return err
 	}
 	w.snap.DaemonSets = append(w.snap.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: name, Pod: p})
 	return nil
 }
 
-// node is one that is up.
+// node is an initialized node.
 func (w *world) node(name, pool string, it *catalog.InstanceType, o catalog.Offering) snapshot.Node {
 	n := enginetest.Node(name, pool)
 	n.Allocatable, n.Capacity, n.Price = it.Allocatable, it.Capacity, o.Price
@@ -251,7 +251,7 @@ func (w *world) doNode(l line) error {
 	if err != nil {
 		return err
 	}
-	pool, typeName, offering := "", w.shelf()[0].Name, catalog.Offering{Zone: w.zones[0], CapacityType: karpv1.CapacityTypeOnDemand}
+	pool, typeName, offering := "", w.instanceTypes()[0].Name, catalog.Offering{Zone: w.zones[0], CapacityType: karpv1.CapacityTypeOnDemand}
 	var edits []func(*snapshot.Node)
 	edit := func(f func(*snapshot.Node)) { edits = append(edits, f) }
 	err = l.take(arguments{
@@ -265,13 +265,13 @@ func (w *world) doNode(l line) error {
 			edit(func(n *snapshot.Node) { n.Taints = append(n.Taints, t) })
 			return err
 		},
-		"for":       func(_, v string) error { w.promised[name] = strings.Split(v, ","); return nil },
+		"nominated": func(_, v string) error { w.nominated[name] = strings.Split(v, ","); return nil },
 		"-deleting": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Deleting = true }); return nil },
-		"-coming": func(_, _ string) error { // launched, not up yet
+		"-in-flight": func(_, _ string) error { // launched, not up yet
 			edit(func(n *snapshot.Node) { n.Registered, n.Initialized, n.Ready = false, false, false })
 			return nil
 		},
-		"-ordered": func(_, _ string) error { // not launched yet
+		"-unlaunched": func(_, _ string) error { // not launched yet
 			edit(func(n *snapshot.Node) {
 				n.Launched, n.Registered, n.Initialized, n.Ready = false, false, false, false
 			})
@@ -290,11 +290,11 @@ func (w *world) doNode(l line) error {
 		e(&n)
 	}
 	w.snap.Nodes = append(w.snap.Nodes, n)
-	w.use(pool, n.Capacity)
+	w.countAgainstLimits(pool, n.Capacity)
 	return nil
 }
 
-// doDelete begins to end a node: its pods need another.
+// doDelete starts the deletion of a node: its pods need another.
 func (w *world) doDelete(l line) error {
 	name, err := l.name()
 	if err != nil {
@@ -313,20 +313,20 @@ func (w *world) doDelete(l line) error {
 	return l.take(nil)
 }
 
-// checkNominations turns promises by name into those by UID.
+// checkNominations resolves nominations by name to UIDs.
 func (w *world) checkNominations() error {
-	for name, pods := range w.promised {
+	for name, pods := range w.nominated {
 		n, err := w.findNode(name)
 		if err != nil {
 			return err
 		}
 		for _, p := range w.snap.Pods {
-			if slices.Contains(pods, w.family[p.UID]) {
+			if slices.Contains(pods, w.group[p.UID]) {
 				n.Nominated = append(n.Nominated, p.UID)
 			}
 		}
 	}
-	clear(w.promised)
+	clear(w.nominated)
 	return nil
 }
 

@@ -14,7 +14,7 @@ type Budget struct {
 	selector labels.Selector
 }
 
-// Budgets compiles PodDisruptionBudgets; one whose selector cannot be parsed selects nothing.
+// Budgets compiles PodDisruptionBudgets; one with an invalid selector selects nothing.
 func Budgets(pdbs []*policyv1.PodDisruptionBudget) []Budget {
 	out := make([]Budget, 0, len(pdbs))
 	for _, p := range pdbs {
@@ -27,23 +27,23 @@ func Budgets(pdbs []*policyv1.PodDisruptionBudget) []Budget {
 	return out
 }
 
-// Selects tells whether the budget speaks about the pod.
+// Selects reports whether the budget selects the pod.
 func (b Budget) Selects(p *corev1.Pod) bool {
 	return b.Namespace == p.Namespace && b.selector.Matches(labels.Set(p.Labels))
 }
 
-// Blocks tells whether the budget as it stands forbids evicting the pod.
+// Blocks reports whether the budget currently blocks the eviction of the pod.
 func (b Budget) Blocks(p *corev1.Pod) bool {
 	return b.Status.DisruptionsAllowed == 0 && !b.waivedFor(p)
 }
 
-// waivedFor tells whether the pod, being unhealthy, may go whatever the budget allows.
+// waivedFor reports whether the pod, being unhealthy, may be evicted whatever the budget allows.
 func (b Budget) waivedFor(p *corev1.Pod) bool {
 	return b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow &&
 		podReady(p) == corev1.ConditionFalse
 }
 
-// neverAllows tells whether no state of the workload lets the budget allow an eviction.
+// neverAllows reports whether the budget can never allow an eviction, whatever the state of the workload.
 func (b Budget) neverAllows() bool {
 	if m := b.Spec.MaxUnavailable; m != nil && (m.Type == intstr.Int && m.IntVal == 0 || m.Type == intstr.String && m.StrVal == "0%") {
 		return true
@@ -55,7 +55,7 @@ func (b Budget) neverAllows() bool {
 	case m.Type == intstr.String:
 		return m.StrVal == "100%"
 	}
-	// As many as there are to be. What the budget's controller has not counted yet says nothing.
+	// minAvailable of all expected pods. It does not count before the disruption controller has counted them.
 	expected := b.Status.ExpectedPods
 	return expected > 0 && b.Status.ObservedGeneration == b.Generation && m.IntVal >= expected
 }

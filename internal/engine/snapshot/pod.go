@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
-// Terminal tells whether the pod has run to its end.
+// Terminal reports whether the pod has completed.
 func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
@@ -21,7 +21,7 @@ func Terminal(p *corev1.Pod) bool {
 // Terminating tells whether the pod is being deleted.
 func Terminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
 
-// Active tells whether the pod runs, or will, with nobody having decided to end it.
+// Active reports whether the pod runs, or will, and is not being deleted.
 func Active(p *corev1.Pod) bool { return !Terminal(p) && !Terminating(p) }
 
 func ownedBy(p *corev1.Pod, apiVersion, kind string) bool {
@@ -33,14 +33,14 @@ func ownedBy(p *corev1.Pod, apiVersion, kind string) bool {
 	return false
 }
 
-// DaemonOwned tells whether the pod belongs to a DaemonSet: it comes and goes with its node.
+// DaemonOwned reports whether the pod belongs to a DaemonSet: it starts and stops with its node.
 func DaemonOwned(p *corev1.Pod) bool { return ownedBy(p, "apps/v1", "DaemonSet") }
 
-// Mirror tells whether the pod stands for a static pod of its node's kubelet.
+// Mirror reports whether the pod is the mirror of a static pod.
 func Mirror(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
 
-// Provisionable tells whether the pod waits for a node that only we can bring: the scheduler has found
-// none, it is not about to preempt others, and it does not come with nodes anyway.
+// Provisionable reports whether the pod needs a node that Dovetail could launch: kube-scheduler has found none, it is
+// not about to preempt other pods, and it does not come with nodes anyway.
 func Provisionable(p *corev1.Pod) bool {
 	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) {
 		return false
@@ -53,7 +53,7 @@ func Provisionable(p *corev1.Pod) bool {
 	return false
 }
 
-// Arriving tells whether the pod is one that the scheduler has not looked at yet.
+// Arriving reports whether kube-scheduler has not tried the pod yet.
 func Arriving(p *corev1.Pod) bool {
 	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) || len(p.Spec.SchedulingGates) > 0 {
 		return false
@@ -66,8 +66,8 @@ func Arriving(p *corev1.Pod) bool {
 	return true
 }
 
-// Reschedulable tells whether the pod will need another node when its own goes: it is active, or about to
-// be re-created under its name by a StatefulSet.
+// Reschedulable reports whether the pod will need another node when its node is removed: it is active, or a
+// StatefulSet will recreate it under its name.
 func Reschedulable(p *corev1.Pod) bool {
 	if DaemonOwned(p) || Mirror(p) {
 		return false
@@ -75,7 +75,7 @@ func Reschedulable(p *corev1.Pod) bool {
 	return Active(p) || (Terminating(p) && ownedBy(p, "apps/v1", "StatefulSet"))
 }
 
-// Protection is what a pod's do-not-disrupt annotation says at some instant.
+// Protection is the state of a pod's do-not-disrupt annotation at some instant.
 type Protection string
 
 // The states of Protection.
@@ -91,11 +91,11 @@ const (
 	ProtectionInvalid Protection = "invalid"
 )
 
-// Holds tells whether the pod must not be disrupted.
+// Holds reports whether the pod must not be disrupted.
 func (p Protection) Holds() bool { return p == ProtectedForever || p == ProtectedUntil }
 
-// DoNotDisrupt reads the pod's annotation. The time is when a protection by duration ends, zero if the pod
-// has not started or there is none.
+// DoNotDisrupt reads the pod's annotation. The time is when a protection by duration elapses, zero if the pod has not
+// started or there is none.
 func DoNotDisrupt(p *corev1.Pod, now time.Time) (Protection, time.Time) {
 	value, ok := p.Annotations[karpv1.AnnotationDoNotDisrupt]
 	if !ok {
@@ -117,26 +117,26 @@ func DoNotDisrupt(p *corev1.Pod, now time.Time) (Protection, time.Time) {
 	return ProtectionElapsed, time.Time{}
 }
 
-// Disruptable tells whether nothing on the pod forbids ending it.
+// Disruptable reports whether nothing on the pod blocks its eviction.
 func Disruptable(p *corev1.Pod, now time.Time) bool {
 	protection, _ := DoNotDisrupt(p, now)
 	return !Active(p) || !protection.Holds()
 }
 
-// Evictable tells whether draining would evict the pod, so that PodDisruptionBudgets have a say.
+// Evictable reports whether draining would evict the pod, so that PodDisruptionBudgets apply.
 func Evictable(p *corev1.Pod, now time.Time) bool {
 	return Active(p) && !ToleratesDisruption(p) && !Mirror(p) && Disruptable(p, now)
 }
 
-// ToleratesDisruption tells whether the pod stays on a node that is marked as going away.
+// ToleratesDisruption reports whether the pod stays on a node with the taint karpenter.sh/disrupted.
 func ToleratesDisruption(p *corev1.Pod) bool {
 	taint := karpv1.TaintDisrupted()
 	return Tolerates(p.Spec.Tolerations, &taint)
 }
 
-// Requests is what the pod takes of a node's allocatable resources: init containers, sidecars, pod-level
-// resources, overhead and in-place resizing considered, and one of "pods". No amount is beyond what package quantity counts
-// by much, so that it can be added and compared.
+// Requests is what the pod takes of a node's allocatable resources, with init containers, sidecars, pod-level
+// resources, overhead and in-place resizing, and one of "pods". Amounts are bounded (see package quantity), so that
+// they can be added and compared.
 func Requests(p *corev1.Pod) corev1.ResourceList {
 	// Where a pod has overhead, PodRequests may add to the amounts of the pod's own list.
 	if len(p.Spec.Overhead) > 0 && p.Spec.Resources != nil {
@@ -158,19 +158,19 @@ func DaemonRequests(p *corev1.Pod) corev1.ResourceList {
 	return Requests(p)
 }
 
-// RequestLimits does what the API server does to a pod, but not to a template: a limit without a request is one.
+// RequestLimits defaults requests to limits, as the API server does for a pod, but not for a template.
 func RequestLimits(spec *corev1.PodSpec) {
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
-			list[i].Resources.Requests = requested(list[i].Resources)
+			list[i].Resources.Requests = withDefaultRequests(list[i].Resources)
 		}
 	}
 	if spec.Resources != nil {
-		spec.Resources.Requests = requested(*spec.Resources)
+		spec.Resources.Requests = withDefaultRequests(*spec.Resources)
 	}
 }
 
-func requested(r corev1.ResourceRequirements) corev1.ResourceList {
+func withDefaultRequests(r corev1.ResourceRequirements) corev1.ResourceList {
 	if len(r.Limits) == 0 {
 		return r.Requests
 	}
@@ -179,8 +179,8 @@ func requested(r corev1.ResourceRequirements) corev1.ResourceList {
 	return out
 }
 
-// KnownEphemeral tells whether the taint is one that a joining node carries and loses by itself. Such
-// taints do not keep pods off a node of ours before it is initialized.
+// KnownEphemeral reports whether the taint is one that a joining node has and loses by itself. Such taints do not
+// block scheduling on a managed node before it is initialized.
 func KnownEphemeral(t *corev1.Taint) bool {
 	if strings.HasPrefix(t.Key, "readiness.k8s.io/") {
 		return true
@@ -196,8 +196,8 @@ func KnownEphemeral(t *corev1.Taint) bool {
 	return false
 }
 
-// SchedulingTaints are those that pods must tolerate. While a node of ours is not initialized, taints that
-// will go by themselves do not count: known ephemeral ones and the claim's startup taints.
+// SchedulingTaints are those that pods must tolerate. While a managed node is not initialized, taints that will be
+// removed do not count: known ephemeral ones and the claim's startup taints.
 func SchedulingTaints(taints, startup []corev1.Taint, initialized bool) []corev1.Taint {
 	if initialized {
 		return taints
@@ -222,8 +222,8 @@ func hasTaint(list []corev1.Taint, t *corev1.Taint) bool {
 	return false
 }
 
-// FullyBlocked tells whether budgets forbid evicting the pod now and always: one that allows no disruption
-// whatever happens, or more than one.
+// FullyBlocked reports whether budgets block the eviction of the pod now and forever: one that can never allow a
+// disruption, or more than one budget.
 func FullyBlocked(p *corev1.Pod, budgets []Budget, now time.Time) bool {
 	if !Evictable(p, now) {
 		return false
@@ -244,8 +244,8 @@ func FullyBlocked(p *corev1.Pod, budgets []Budget, now time.Time) bool {
 	}
 }
 
-// CurrentlyReschedulable tells whether the pod of a node that goes away needs a place at this moment: those
-// that nothing can move yet stay where they are.
+// CurrentlyReschedulable reports whether the pod needs another node now if its node is removed: pods that cannot be
+// evicted yet stay.
 func CurrentlyReschedulable(p *corev1.Pod, budgets []Budget, now time.Time) bool {
 	return Reschedulable(p) && Disruptable(p, now) && !FullyBlocked(p, budgets, now)
 }

@@ -49,11 +49,11 @@ func TestReschedulable(t *testing.T) {
 		edit []func(*corev1.Pod)
 		want bool
 	}{
-		{"row 19: active", nil, true},
-		{"row 20: terminating", []func(*corev1.Pod){terminating}, false},
-		{"row 20: terminating, of a ReplicaSet", []func(*corev1.Pod){terminating, OwnedBy("apps/v1", "ReplicaSet")}, false},
-		{"row 21: terminating, of a StatefulSet", []func(*corev1.Pod){terminating, OwnedBy("apps/v1", "StatefulSet")}, true},
-		{"row 22: of a DaemonSet", []func(*corev1.Pod){OwnedBy("apps/v1", "DaemonSet")}, false},
+		{"active", nil, true},
+		{"terminating", []func(*corev1.Pod){terminating}, false},
+		{"terminating, of a ReplicaSet", []func(*corev1.Pod){terminating, OwnedBy("apps/v1", "ReplicaSet")}, false},
+		{"terminating, of a StatefulSet", []func(*corev1.Pod){terminating, OwnedBy("apps/v1", "StatefulSet")}, true},
+		{"of a DaemonSet", []func(*corev1.Pod){OwnedBy("apps/v1", "DaemonSet")}, false},
 		{"static", []func(*corev1.Pod){OwnedBy("v1", "Node")}, false},
 	} {
 		if got := snapshot.Reschedulable(Bound(Pod("a", c.edit...), "n")); got != c.want {
@@ -90,10 +90,10 @@ func TestFullyBlocked(t *testing.T) {
 		want bool
 	}{
 		{"none", web, nil, false},
-		{"row 23: maxUnavailable 0", web, []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, true},
-		{"row 23: maxUnavailable 0%", web, []*policyv1.PodDisruptionBudget{budget(ptr(share("0%")), nil)}, true},
-		{"row 23: minAvailable 100%", web, []*policyv1.PodDisruptionBudget{budget(nil, ptr(share("100%")))}, true},
-		{"row 23: two", web, []*policyv1.PodDisruptionBudget{one, one}, true},
+		{"maxUnavailable 0", web, []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, true},
+		{"maxUnavailable 0%", web, []*policyv1.PodDisruptionBudget{budget(ptr(share("0%")), nil)}, true},
+		{"minAvailable 100%", web, []*policyv1.PodDisruptionBudget{budget(nil, ptr(share("100%")))}, true},
+		{"two", web, []*policyv1.PodDisruptionBudget{one, one}, true},
 		{"out of allowance just now", web, []*policyv1.PodDisruptionBudget{one}, false},
 		{"others' pods", Pod("a"), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
 		{"unhealthy pod, waived", unready, []*policyv1.PodDisruptionBudget{waived}, false},

@@ -1,8 +1,7 @@
-// Package snapshot is the world at an instant, as the engine sees it.
+// Package snapshot is the state of the cluster and of the cloud at an instant, as the engine sees it.
 //
-// A Snapshot is a value: nobody changes one once it is built. The order of its lists carries no meaning;
-// whoever reads one sorts first, so that equal worlds give equal plans. It holds API objects by reference; the
-// engine only reads them.
+// A Snapshot is a value: it is not changed once it is built. The order of its lists has no meaning; readers sort
+// first, so that equal snapshots give equal plans. It holds API objects by reference; the engine only reads them.
 package snapshot
 
 import (
@@ -27,49 +26,68 @@ type Snapshot struct {
 	Labels requirement.Labels
 	// Pools that may launch, in any order; the engine orders them by weight.
 	Pools []Pool
-	// Closed are pools of ours that may not launch now. Their nodes are theirs all the same.
+	// Closed are managed pools that cannot launch now. They still own their nodes.
 	Closed []*karpv1.NodePool
-	// Nodes are the machines that exist or are on their way, managed by us or not.
+	// Nodes are the existing nodes and those in flight, managed by Dovetail or not.
 	Nodes []Node
-	// Pods are those to be placed: provisionable ones, and those of nodes that are going away.
+	// Pods are those to be scheduled: provisionable ones, and those of nodes that are being removed.
 	Pods []*corev1.Pod
-	// Virtual are pods that stand for the room which CapacityBuffers keep. They are planned after Pods and around them, see
-	// package buffer.
+	// Virtual are pods that stand for the room that CapacityBuffers reserve. They are planned after Pods, see package
+	// buffer.
 	Virtual []*corev1.Pod
-	// Arriving are pods that the scheduler has not looked at yet. Nothing is bought for them, but they will take room: whoever
-	// counts on room must leave them theirs.
+	// Arriving are pods that kube-scheduler has not tried yet. No node is launched for them, but they will take room,
+	// which must stay free for them.
 	Arriving []*corev1.Pod
-	// DaemonSets weigh on every node that they would run on.
+	// DaemonSets have a pod on every node that they would run on.
 	DaemonSets []DaemonSet
 	// What pods refer to. Keys are namespace/name for namespaced objects.
 	Volumes    Volumes
 	PDBs       []*policyv1.PodDisruptionBudget
 	Namespaces map[string]map[string]string // name -> labels
-	// Devices answers for pods with resource claims. While it is nil these are not planned.
+	// Devices allocates for pods with resource claims. If it is nil, these pods are not planned.
 	Devices Devices
 }
 
 // Settings are the user's choices that change decisions.
 type Settings struct {
-	// PreferencePolicy is Respect or Ignore (soft pod constraints).
-	PreferencePolicy string
-	// MinValuesPolicy is Strict or BestEffort.
-	MinValuesPolicy string
-	// DefaultSpread holds for pods without spread constraints of their own. Whoever cuts a Snapshot has added them to
+	// PreferencePolicy is for soft constraints of pods.
+	PreferencePolicy PreferencePolicy
+	// MinValuesPolicy is for requirements with minValues.
+	MinValuesPolicy MinValuesPolicy
+	// DefaultSpread is for pods without spread constraints of their own. The builder of a Snapshot has added them to
 	// its Pods, each with the selector that suits the pod.
 	DefaultSpread []corev1.TopologySpreadConstraint
-	// NodeCost is what each node costs per hour beside its price, in $: licences, agents. Plans are chosen by both.
+	// NodeCost is what each node costs per hour in addition to its price, in $: licenses, agents. Plans minimize the
+	// sum.
 	NodeCost float64
 }
+
+// PreferencePolicy is what happens to soft constraints of pods.
+type PreferencePolicy string
+
+// The policies for soft constraints. The zero value is PreferencesRespect.
+const (
+	PreferencesRespect PreferencePolicy = "Respect"
+	PreferencesIgnore  PreferencePolicy = "Ignore"
+)
+
+// MinValuesPolicy is what happens to minValues that no set of instance types satisfies.
+type MinValuesPolicy string
+
+// The policies for minValues. The zero value is MinValuesStrict.
+const (
+	MinValuesStrict     MinValuesPolicy = "Strict"
+	MinValuesBestEffort MinValuesPolicy = "BestEffort"
+)
 
 // Pool is a NodePool together with what its node class can launch.
 type Pool struct {
 	NodePool *karpv1.NodePool
-	// NodeClassLabel is the label that marks nodes of this pool's class (key, value).
+	// NodeClassLabel is the label of nodes of this pool's class (key, value).
 	NodeClassLabel [2]string
 	InstanceTypes  []*catalog.InstanceType
-	// Used counts against spec.limits: capacity of the pool's live nodes and of claims on their way,
-	// with key "nodes" for their number.
+	// Used counts against spec.limits: capacity of the pool's nodes and of claims in flight, with key "nodes" for
+	// their number.
 	Used corev1.ResourceList
 }
 
@@ -77,62 +95,62 @@ type Pool struct {
 type Node struct {
 	// Name of the Node object, or of the NodeClaim while no Node has registered.
 	Name string
-	// Claim is the NodeClaim's name; empty when nobody of ours launched this node.
+	// Claim is the NodeClaim's name; empty for a node that Dovetail does not manage.
 	Claim    string
 	ClaimUID types.UID
-	// Pool is the value of the label karpenter.sh/nodepool; empty on nodes of others.
+	// Pool is the value of the label karpenter.sh/nodepool; empty for unmanaged nodes.
 	Pool   string
 	Labels map[string]string
-	// Requirements of the claim. Until it is launched they are all that is known of where it will be.
+	// Requirements of the claim. Until it is launched, nothing else is known of its node.
 	Requirements []karpv1.Requirement
 	// Annotations of the Node once registered, of the claim before.
 	Annotations map[string]string
-	// Taints that scheduling must respect: while a node of ours is not initialized, startup taints and
-	// known ephemeral taints are already left out.
+	// Taints that scheduling must respect: while a managed node is not initialized, startup taints and known
+	// ephemeral taints are left out.
 	Taints []corev1.Taint
-	// Allocatable, with what the claim promised filled in until the node is initialized.
+	// Allocatable, completed from the claim's status until the node is initialized.
 	Allocatable corev1.ResourceList
 	Capacity    corev1.ResourceList
 	// Pods bound here that still use resources, daemon pods included.
 	Pods []*corev1.Pod
-	// Nominated are pending pods promised to this claim. They use resources here and nowhere else.
+	// Nominated are pending pods that this claim was launched for. They use resources here and nowhere else.
 	Nominated []types.UID
-	// NominatedVirtual are virtual pods that the claim was bought for, while it has no instance: until its size is known
-	// they have their room here and nowhere else.
+	// NominatedVirtual are virtual pods that the claim was launched for, while it has no instance: until its size is
+	// known they reserve their room here and nowhere else.
 	NominatedVirtual []types.UID
-	// Virtual is how many virtual pods have their room here. A node with any is not empty.
+	// Virtual is how many virtual pods reserve room here. A node with any is not empty.
 	Virtual int
-	// Launched is false for a claim that has no instance yet: its size is known only by what it
-	// promised its nominated pods, so it takes no others. It says nothing about nodes without a claim.
+	// Launched is false for a claim without an instance: its size is known only by the requests of its nominated
+	// pods, so it takes no others. It is meaningless for nodes without a claim.
 	Launched    bool
 	Registered  bool
 	Initialized bool
 	// Ready is the Node's Ready condition.
 	Ready bool
-	// Deleting is true from the decision to end the node until it is gone, where that decision is carried out whatever
-	// comes, or its replacements have been bought: its pods want another place.
+	// Deleting is true from the decision to delete the node until it is deleted, if that decision is final, or its
+	// replacements are launched: its pods need another node.
 	Deleting bool
-	// Disrupting is true while a command that is to end the node is under way: replacements are bought, or awaited. It may yet
-	// be taken back.
+	// Disrupting is true while a disruption command for the node is in progress: its replacements are being launched
+	// or initialized. The command may still be canceled.
 	Disrupting bool
-	// Replaces are the claims, by name, for which this one was bought.
+	// Replaces are the claims, by name, that this one was launched to replace.
 	Replaces []string
-	// InstanceTerminating is true once the instance itself is on its way out.
+	// InstanceTerminating is true once the instance itself is terminating.
 	InstanceTerminating bool
 	// Consolidatable is the NodeClaim's condition of that name.
 	Consolidatable bool
-	// DriftedAt is since when the claim has been out of date; zero if it is not.
+	// DriftedAt is since when the claim has been drifted; zero if it is not.
 	DriftedAt time.Time
-	// Bounded is true when the claim bounds how long its node is drained: nothing can hold it for ever.
+	// Bounded is true if the claim has a terminationGracePeriod, which bounds the drain of its node.
 	Bounded bool
-	// NominatedUntil protects a node that a pod was just promised to from disruption.
+	// NominatedUntil is until when a recent nomination protects the node from disruption.
 	NominatedUntil time.Time
 	CreatedAt      time.Time
-	// ExpireAfter is the age at which the node is ended; zero if it never is.
+	// ExpireAfter is the age at which the node expires; zero if it never does.
 	ExpireAfter time.Duration
-	// Price in $/h of the offering that this node was bought from, 0 if unknown.
+	// Price in $/h of the offering that this node was launched from, 0 if unknown.
 	Price float64
-	// Unplannable says why plans leave the node as it is: they neither disrupt it nor put pods on it. Empty as a rule.
+	// Unplannable is why plans ignore the node: they neither disrupt it nor schedule pods on it. Usually empty.
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
@@ -150,11 +168,11 @@ type Volumes struct {
 	Claims         map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
-	// Unsupported is what nodes of this cloud cannot do for volumes; usually nothing.
+	// Unsupported is what volumes of nodes of this cloud cannot have; usually nothing.
 	Unsupported UnsupportedStorage
 }
 
-// UnsupportedStorage names volumes that no node of ours could use: a pod that has one is not planned.
+// UnsupportedStorage names volumes that no managed node could use: a pod that has one is not planned.
 type UnsupportedStorage struct {
 	// Provisioners are CSI drivers, by name.
 	Provisioners []string

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Tolerates tells whether any of the tolerations covers the taint.
+// Tolerates reports whether any of the tolerations covers the taint.
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		if covers(&tolerations[i], taint) {

@@ -1,5 +1,5 @@
-// Package static decides about NodePools of a fixed size: how many nodes one lacks, and which to end when it has too
-// many. It is pure: nodes in, numbers and nodes out.
+// Package static decides about static NodePools (spec.replicas): how many nodes one lacks, and which to remove when
+// it has too many. It is pure: nodes in, numbers and nodes out.
 package static
 
 import (
@@ -18,11 +18,12 @@ import (
 
 // Counts are the nodes of a pool, those without an instance included. Each node is in one of them.
 type Counts struct {
-	// Active stay. Pending wait for their replacement to be up and are ended then. Deleting are going already.
+	// Active stay. Pending wait until their replacement is initialized, and are removed then. Deleting are being
+	// deleted.
 	Active, Pending, Deleting int64
 }
 
-// All is how many nodes the pool has, whatever becomes of them.
+// All is how many nodes the pool has, in any state.
 func (c Counts) All() int64 { return c.Active + c.Pending + c.Deleting }
 
 // Count counts the nodes of one pool.
@@ -40,14 +41,14 @@ func Count(nodes []snapshot.Node) (c Counts) {
 	return c
 }
 
-// Missing is how many nodes to add. A node that waits for its replacement still stands for itself: whoever replaces
-// it buys that, and the pool does not grow beyond its size meanwhile.
+// Missing is how many nodes to add. A node that waits for its replacement counts as one: the disruption command
+// launches the replacement, and the pool does not exceed its size meanwhile.
 func Missing(replicas int64, c Counts) int64 { return max(0, replicas-c.Active-c.Pending) }
 
-// Excess is how many nodes to end.
+// Excess is how many nodes to remove.
 func Excess(replicas int64, c Counts) int64 { return max(0, c.Active-replicas) }
 
-// Limit is how many nodes the pool may have at most, those that are going included.
+// Limit is how many nodes the pool may have, those being deleted included.
 func Limit(pool *karpv1.NodePool) int64 {
 	limit, bounded := pool.Spec.Limits[karpv1.ResourceNodes]
 	if !bounded {
@@ -56,21 +57,22 @@ func Limit(pool *karpv1.NodePool) int64 {
 	return quantity.Value(limit)
 }
 
-// Grant is how many of want nodes may be added to a pool that has so many, and whose limit others have reserved a part
-// of; never negative.
+// Grant is how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
+// reserved a part; never negative.
 func Grant(limit, have, reserved, want int64) int64 {
 	return max(0, min(want, limit-have-reserved))
 }
 
-// Surplus chooses n of the pool's active nodes to end: first those without an instance, then empty ones, then those whose
-// pods mind least, and last of all those with a pod that must not be disrupted. Among equals the zone with
-// most nodes gives one up, so that what is left stays spread; then the youngest goes.
+// Surplus selects n of the pool's active nodes to remove: first those without an instance, then empty ones, then
+// those with the lowest eviction cost, and last those with a pod that must not be disrupted. Among equals a node in
+// the zone with most nodes is first, which keeps the pool spread over zones; then the youngest. It costs O(n x
+// nodes).
 func Surplus(nodes []snapshot.Node, n int64, now time.Time) []*snapshot.Node {
 	var left []candidate
 	inZone := map[string]int{}
 	for i := range nodes {
 		if node := &nodes[i]; !node.Deleting && !node.Disrupting {
-			left = append(left, rank(node, now))
+			left = append(left, newCandidate(node, now))
 			inZone[node.Labels[corev1.LabelTopologyZone]]++
 		}
 	}
@@ -78,7 +80,7 @@ func Surplus(nodes []snapshot.Node, n int64, now time.Time) []*snapshot.Node {
 	for ; n > 0 && len(left) > 0; n-- {
 		first := 0
 		for i := range left {
-			if order(left[i], left[first], inZone) < 0 {
+			if compareCandidates(left[i], left[first], inZone) < 0 {
 				first = i
 			}
 		}
@@ -89,11 +91,11 @@ func Surplus(nodes []snapshot.Node, n int64, now time.Time) []*snapshot.Node {
 	return out
 }
 
-// candidate is a node with what it means to end it.
+// candidate is a node with the cost of removing it.
 type candidate struct {
 	node *snapshot.Node
 	tier tier
-	// cost is how much the pods' moving counts, less the nearer the node is to its expiration.
+	// cost is the eviction cost of its pods, times the share of its lifetime that is left.
 	cost float64
 }
 
@@ -106,7 +108,7 @@ const (
 	protected
 )
 
-func rank(n *snapshot.Node, now time.Time) candidate {
+func newCandidate(n *snapshot.Node, now time.Time) candidate {
 	c := candidate{node: n}
 	switch {
 	case !n.Launched:
@@ -127,7 +129,7 @@ func rank(n *snapshot.Node, now time.Time) candidate {
 	return c
 }
 
-// lifetimeLeft is the share of its life that the node still has; 1 if it does not expire.
+// lifetimeLeft is the share of its lifetime that the node has left; 1 if it does not expire.
 func lifetimeLeft(n *snapshot.Node, now time.Time) float64 {
 	if n.ExpireAfter <= 0 {
 		return 1
@@ -138,7 +140,7 @@ func lifetimeLeft(n *snapshot.Node, now time.Time) float64 {
 
 func (c candidate) zone() string { return c.node.Labels[corev1.LabelTopologyZone] }
 
-func order(a, b candidate, inZone map[string]int) int {
+func compareCandidates(a, b candidate, inZone map[string]int) int {
 	return cmp.Or(
 		cmp.Compare(a.tier, b.tier),
 		cmp.Compare(a.cost, b.cost),

@@ -61,8 +61,8 @@ func TestCounts(t *testing.T) {
 	}{
 		{name: "nothing yet", replicas: 3, create: 3},
 		{name: "as many as wanted", nodes: several(3, "a"), replicas: 3},
-		{name: "row 252: five wanted, three there, four allowed", nodes: several(3, "a"), replicas: 5, limit: "4", create: 1},
-		{name: "row 254: one that waits for its replacement stands for itself", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 3},
+		{name: "five wanted, three there, four allowed", nodes: several(3, "a"), replicas: 5, limit: "4", create: 1},
+		{name: "one that waits for its replacement stands for itself", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 3},
 		{name: "scaled up while one waits for its replacement", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 5, create: 2},
 		{name: "one that goes is replaced", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, create: 1},
 		{name: "one that goes counts against the limit until it has gone", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, limit: "3"},
@@ -71,8 +71,8 @@ func TestCounts(t *testing.T) {
 		{name: "claims without an instance are nodes", nodes: several(3, "a", notLaunched), replicas: 3},
 		{name: "too many", nodes: several(5, "a"), replicas: 2, end: 3},
 		{name: "to nothing", nodes: several(2, "a"), replicas: 0, end: 2},
-		{name: "lifecycle row 186: three of four are going already", nodes: slices.Concat(several(1, "a"), several(3, "d", deleting)), replicas: 1},
-		{name: "lifecycle row 187: ten wanted, three there, ten allowed", nodes: several(3, "a"), replicas: 13, limit: "10", create: 7},
+		{name: "three of four are going already", nodes: slices.Concat(several(1, "a"), several(3, "d", deleting)), replicas: 1},
+		{name: "ten wanted, three there, ten allowed", nodes: several(3, "a"), replicas: 13, limit: "10", create: 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pool := Pool("fixed", nil, func(p *karpv1.NodePool) {
@@ -124,7 +124,7 @@ func TestSurplus(t *testing.T) {
 		want  []string
 	}{
 		{
-			"lifecycle row 184: daemons only, one pod, two pods, a pod that must not be disrupted: in this order, and the last one too",
+			"daemons only, one pod, two pods, a pod that must not be disrupted: in this order, and the last one too",
 			[]snapshot.Node{
 				Node("forbids", "fixed", runs(Pod("d", forbids))), Node("two", "fixed", runs(Pod("b"), Pod("c"))),
 				Node("one", "fixed", runs(Pod("a"))), Node("daemons", "fixed", runs(daemon("e"))),
@@ -133,7 +133,7 @@ func TestSurplus(t *testing.T) {
 			[]string{"daemons", "one", "two", "forbids"},
 		},
 		{
-			"row 253: without an instance first, empty next, do-not-disrupt last",
+			"without an instance first, empty next, do-not-disrupt last",
 			[]snapshot.Node{
 				Node("a-forbids", "fixed", runs(Pod("d", forbids))), Node("b-busy", "fixed", runs(Pod("a"))),
 				Node("c-empty", "fixed"), Node("d-unlaunched", "fixed", notLaunched),
@@ -142,13 +142,13 @@ func TestSurplus(t *testing.T) {
 			[]string{"d-unlaunched", "c-empty", "b-busy", "a-forbids"},
 		},
 		{
-			"lifecycle row 185: claims without an instance, though empty nodes are there",
+			"claims without an instance, though empty nodes are there",
 			[]snapshot.Node{Node("a", "fixed"), Node("b", "fixed", notLaunched), Node("c", "fixed", notLaunched)},
 			2,
 			[]string{"b", "c"},
 		},
 		{
-			"lifecycle row 186: those that go, or wait for their replacement, are not chosen again",
+			"those that go, or wait for their replacement, are not chosen again",
 			[]snapshot.Node{Node("a", "fixed", deleting), Node("b", "fixed", disrupting), Node("c", "fixed", runs(Pod("a")))},
 			2,
 			[]string{"c"},

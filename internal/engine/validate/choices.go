@@ -393,7 +393,7 @@ func (f *fresh) allowed(outcomes []outcome, rules []rule, key string) (domains [
 
 // enough tells whether the types left have the values that the pool's minValues demand.
 func (f *fresh) enough(outcomes []outcome, chosen []choice) bool {
-	if f.c.s.Settings.MinValuesPolicy == bestEffort {
+	if f.c.s.Settings.MinValuesPolicy == snapshot.MinValuesBestEffort {
 		return true
 	}
 	for _, r := range f.pool.NodePool.Spec.Template.Spec.Requirements {

@@ -16,9 +16,6 @@ import (
 // mostTypes is how many types one claim may name.
 const mostTypes = 600
 
-// bestEffort is the policy that lets minValues be lowered.
-const bestEffort = "BestEffort"
-
 // launches: whatever of a claim is bought, its pods may run there.
 func (c *check) launches() {
 	for _, pl := range c.places {
@@ -150,7 +147,7 @@ func (c *check) minima(pl *place) {
 		}
 		lowered = lowered || wanted[key] < pooled[key]
 	}
-	if lowered && c.s.Settings.MinValuesPolicy != bestEffort {
+	if lowered && c.s.Settings.MinValuesPolicy != snapshot.MinValuesBestEffort {
 		c.failAt(at, "%s has lower minValues than its pool", pl.name)
 	}
 	if lowered != l.MinValuesRelaxed {

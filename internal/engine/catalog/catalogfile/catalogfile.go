@@ -1,4 +1,5 @@
-// Package catalogfile reads instance types from a file, for planning with machines that no cloud was asked about.
+// Package catalogfile reads instance types from a file, for planning with instance types of any origin, without calls
+// of a cloud API.
 package catalogfile
 
 import (
@@ -20,17 +21,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// podsPerNode is how many pods a kubelet takes when nobody tells it.
-const podsPerNode = 110
+// defaultPodsPerNode is the kubelet's default of maxPods.
+const defaultPodsPerNode = 110
 
-// file is the format. Quantities are spelled as Kubernetes does, prices are in $/h.
+// file is the format. Quantities are those of Kubernetes, prices are in $/h.
 type file struct {
 	Name  string            `json:"name"`
 	Zones []string          `json:"zones"`
-	Types []json.RawMessage `json:"types"` // of machine
+	Types []json.RawMessage `json:"types"` // of instanceTypeEntry
 }
 
-type machine struct {
+// instanceTypeEntry is an instance type of the file.
+type instanceTypeEntry struct {
 	Name        string                     `json:"name"`
 	Arch        string                     `json:"arch"`
 	OS          []string                   `json:"os"`
@@ -45,16 +47,17 @@ type offering struct {
 	CapacityType string   `json:"capacityType"`
 	Price        *float64 `json:"price"`
 	Available    *bool    `json:"available"`
-	// Reservation is the capacity reservation that the offering takes from, Remaining how many instances it takes.
+	// Reservation is the capacity reservation that the offering uses, Remaining how many instances fit in it.
 	Reservation string `json:"reservation"`
 	Remaining   int    `json:"remaining"`
 }
 
-// Decode reads a catalog and returns its types, sorted by name. An error names the field at fault. What a type
-// has is what pods can have of it unless its capacity says otherwise; an offering is available unless it says not.
+// Decode reads a catalog and returns its types, sorted by name. An error names the invalid field. Allocatable is all
+// of a type's capacity unless the file gives a capacity as well; an offering is available unless the file makes it
+// unavailable.
 func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, error) {
 	var f file
-	if err := strict(data, &f); err != nil {
+	if err := decodeStrict(data, &f); err != nil {
 		return nil, err
 	}
 	for i, zone := range f.Zones {
@@ -62,22 +65,22 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 		case zone == "":
 			return nil, fmt.Errorf("zones[%d]: is empty", i)
 		case slices.Contains(f.Zones[:i], zone):
-			return nil, fmt.Errorf("zones[%d]: %q is there twice", i, zone)
+			return nil, fmt.Errorf("zones[%d]: %q is listed twice", i, zone)
 		}
 	}
 	if len(f.Types) == 0 {
-		return nil, errors.New("types: there are none")
+		return nil, errors.New("types: is empty")
 	}
 	seen := map[string]bool{}
 	out := make([]*catalog.InstanceType, 0, len(f.Types))
 	for i := range f.Types {
-		var m machine
-		if err := strict(f.Types[i], &m); err != nil {
+		var m instanceTypeEntry
+		if err := decodeStrict(f.Types[i], &m); err != nil {
 			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
 		}
 		it, err := m.instanceType(f.Zones, labels)
 		if err == nil && seen[m.Name] {
-			err = errors.New("name: there is another of this name")
+			err = errors.New("name: is listed twice")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
@@ -89,16 +92,16 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 	return out, nil
 }
 
-func (m *machine) instanceType(zones []string, labels requirement.Labels) (*catalog.InstanceType, error) {
+func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labels) (*catalog.InstanceType, error) {
 	if m.Name == "" {
 		return nil, errors.New("name: is missing")
 	}
 	if m.Arch != "" && !slices.Contains(architectures(), m.Arch) {
-		return nil, fmt.Errorf("arch: %q is none of %q", m.Arch, architectures())
+		return nil, fmt.Errorf("arch: %q must be one of %q", m.Arch, architectures())
 	}
 	for i, name := range m.OS {
 		if !slices.Contains(systems(), name) {
-			return nil, fmt.Errorf("os[%d]: %q is none of %q", i, name, systems())
+			return nil, fmt.Errorf("os[%d]: %q must be one of %q", i, name, systems())
 		}
 	}
 	allocatable, err := resources("allocatable", m.Allocatable)
@@ -111,7 +114,7 @@ func (m *machine) instanceType(zones []string, labels requirement.Labels) (*cata
 		}
 	}
 	if _, ok := allocatable[corev1.ResourcePods]; !ok {
-		allocatable[corev1.ResourcePods] = *resource.NewQuantity(podsPerNode, resource.DecimalSI)
+		allocatable[corev1.ResourcePods] = *resource.NewQuantity(defaultPodsPerNode, resource.DecimalSI)
 	}
 	capacity, err := resources("capacity", m.Capacity)
 	if err != nil {
@@ -134,12 +137,12 @@ func (m *machine) instanceType(zones []string, labels requirement.Labels) (*cata
 }
 
 // offerings are those of the machine; reservation is the label that names a node's reservation, if there is one.
-func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offering, error) {
+func (m *instanceTypeEntry) offerings(zones []string, reservation string) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))
 	for i := range m.Offerings {
 		var o offering
-		if err := strict(m.Offerings[i], &o); err != nil {
+		if err := decodeStrict(m.Offerings[i], &o); err != nil {
 			return nil, fmt.Errorf("offerings[%d]: %w", i, err)
 		}
 		switch {
@@ -148,7 +151,7 @@ func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offer
 		case len(zones) > 0 && !slices.Contains(zones, o.Zone):
 			return nil, fmt.Errorf("offerings[%d].zone: %q is not among the zones of the catalog", i, o.Zone)
 		case !slices.Contains(kinds, o.CapacityType):
-			return nil, fmt.Errorf("offerings[%d].capacityType: %q is none of %q", i, o.CapacityType, kinds)
+			return nil, fmt.Errorf("offerings[%d].capacityType: %q must be one of %q", i, o.CapacityType, kinds)
 		case o.Reservation != "" && o.CapacityType != karpv1.CapacityTypeReserved:
 			return nil, fmt.Errorf("offerings[%d].reservation: the capacity type is %q", i, o.CapacityType)
 		case o.Remaining < 0 || o.Remaining > 0 && o.Reservation == "":
@@ -158,7 +161,7 @@ func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offer
 		case *o.Price < 0:
 			return nil, fmt.Errorf("offerings[%d].price: is negative", i)
 		case *o.Price == 0 && o.CapacityType != karpv1.CapacityTypeReserved:
-			return nil, fmt.Errorf("offerings[%d].price: is 0, which only what is reserved can cost", i)
+			return nil, fmt.Errorf("offerings[%d].price: is 0, which only a reserved offering can cost", i)
 		}
 		set := requirement.NewSet(
 			requirement.In(karpv1.LabelCapacityType, o.CapacityType),
@@ -182,7 +185,7 @@ func (m *machine) offerings(zones []string, reservation string) ([]catalog.Offer
 
 // requirements are the labels of a node of the type. Zone and capacity type are those of the offerings,
 // whatever the file lists among the labels.
-func (m *machine) requirements(offerings []catalog.Offering, labels requirement.Labels) requirement.Set {
+func (m *instanceTypeEntry) requirements(offerings []catalog.Offering, labels requirement.Labels) requirement.Set {
 	var zones, capacityTypes []string
 	for _, o := range offerings {
 		zones, capacityTypes = append(zones, o.Zone), append(capacityTypes, o.CapacityType)
@@ -206,8 +209,8 @@ func architectures() []string { return []string{"amd64", "arm64"} }
 // systems are what nodes can run, as their labels spell it.
 func systems() []string { return []string{string(corev1.Linux), string(corev1.Windows)} }
 
-// strict decodes one value and nothing behind it. A field that is not known is a mistake: it would be ignored.
-func strict(data []byte, into any) error {
+// strict decodes exactly one value. An unknown field is an error: otherwise it would be ignored silently.
+func decodeStrict(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
@@ -223,7 +226,7 @@ func strict(data []byte, into any) error {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind the end of the catalog")
+		return errors.New("the file continues after the end of the catalog")
 	}
 	return nil
 }

@@ -79,22 +79,22 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	machine := func(fields string) string { return `{"zones": ["a"], "types": [{"name": "m", ` + fields + `}]}` }
 	const room = `"allocatable": {"cpu": "1", "memory": "1Gi"}`
 	for _, tt := range []struct{ name, text, want string }{
 		{"not JSON", `{`, "unexpected EOF"},
 		{"no bytes", "", "is empty"},
 		{"a list", `[]`, "is not an object but array"},
-		{"two catalogs", `{} {}`, "more behind the end"},
+		{"two catalogs", `{} {}`, "continues after the end of the catalog"},
 		{"unknown field", `{"zone": ["a"]}`, `unknown field "zone"`},
 		{"unknown field of a type", machine(`"cpus": 1`), `types[0] (m): unknown field "cpus"`},
 		{"unknown field of an offering", machine(room + `, "offerings": [{"region": "a"}]`), `types[0] (m): offerings[0]: unknown field "region"`},
 		{"a name that is a number", `{"types": [{"name": 5}]}`, "types[0]: name: is a number, which cannot be string"},
-		{"a zone twice", `{"zones": ["a", "a"]}`, `zones[1]: "a" is there twice`},
-		{"architecture", machine(room + `, "arch": "x86_64"`), `types[0] (m): arch: "x86_64" is none of ["amd64" "arm64"]`},
-		{"operating system", machine(room + `, "os": ["linux", "plan9"]`), `types[0] (m): os[1]: "plan9" is none of`},
-		{"empty", `{}`, "types: there are none"},
+		{"a zone twice", `{"zones": ["a", "a"]}`, `zones[1]: "a" is listed twice`},
+		{"architecture", machine(room + `, "arch": "x86_64"`), `types[0] (m): arch: "x86_64" must be one of ["amd64" "arm64"]`},
+		{"operating system", machine(room + `, "os": ["linux", "plan9"]`), `types[0] (m): os[1]: "plan9" must be one of`},
+		{"empty", `{}`, "types: is empty"},
 		{"no name", `{"types": [{}]}`, "types[0]: name: is missing"},
 		{"no memory", machine(`"allocatable": {"cpu": "1"}`), "types[0] (m): allocatable: has no memory"},
 		{"quantity", machine(`"allocatable": {"cpu": "one"}`), `allocatable.cpu: "one" is not a quantity`},
@@ -110,7 +110,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"reservation on demand", machine(room + `, "offerings": [{"zone": "a", "capacityType": "on-demand", "reservation": "cr-1"}]`), `offerings[0].reservation: the capacity type is "on-demand"`},
 		{"room without reservation", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "remaining": 1}]`), `offerings[0].remaining: 1 of reservation ""`},
 		{"less than no room", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "reservation": "cr-1", "remaining": -1}]`), "offerings[0].remaining: -1"},
-		{"name twice", `{"types": [{"name": "m", ` + room + `}, {"name": "m", ` + room + `}]}`, "types[1] (m): name: there is another"},
+		{"name twice", `{"types": [{"name": "m", ` + room + `}, {"name": "m", ` + room + `}]}`, "types[1] (m): name: is listed twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := catalogfile.Decode([]byte(tt.text), requirement.CoreLabels())

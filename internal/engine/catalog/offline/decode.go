@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// The file of types is text, compressed with gzip. Its first line is "dovetail-ec2 2": the name of the
+// The file of types is text, compressed by gzip. Its first line is "dovetail-ec2 2": the name of the
 // format and its version, which changes with every change that an older reader would misread.
-// Lines "source TEXT" follow, which say where a part of the data comes from, then a line with the names
+// Lines "source TEXT" follow, which name the sources, then a line with the names
 // of the columns and one line per type, sorted by name, with as many fields. Fields are separated by tabs;
 // an empty field is a zero value. Within a field entries are separated by "," and their parts by "/".
 //
@@ -21,7 +21,7 @@ import (
 //	flags       letters: m bare metal, c current generation, b burstable, e Nitro enclaves, t encryption in transit
 //	usage       usage classes
 //	placement   strategies of the placement groups that take it
-//	net         network performance in EC2's words
+//	net         network performance as EC2 formats it
 //	cards       index/interfaces per network card; card: the default one
 //	ipv4, ipv6  addresses per interface
 //	ena, efa    ENA support; number of EFA interfaces
@@ -30,10 +30,10 @@ import (
 //	disks       count/GB each/kind/NVMe support
 //	ebs, ebsmbps        EBS optimization; its maximum bandwidth
 //	attach, attachkind  how many EBS volumes can be attached; whether other devices count, too
-//	windows     what Windows costs beside Linux, in $/h; derived if it ends in "~"
+//	windows     what Windows costs in addition to Linux, in $/h; derived if it ends in "~"
 const magic = "dovetail-ec2 2"
 
-// unpack has an uncompressed file parsed.
+// unpack uncompresses a file and parses it.
 func unpack(file []byte, parse func([]byte) error) error {
 	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
@@ -46,7 +46,7 @@ func unpack(file []byte, parse func([]byte) error) error {
 	return parse(text)
 }
 
-// parseTypes reads the types, and refuses what it does not understand in full.
+// parseTypes parses the types, and rejects anything that it does not know.
 func (c *Catalog) parseTypes(text []byte) error {
 	lines := newLines(text)
 	if lines.next() != magic {
@@ -61,7 +61,7 @@ func (c *Catalog) parseTypes(text []byte) error {
 		return err
 	}
 	n := strings.Count(lines.rest, "\n")
-	c.types, c.windows = make([]Type, 0, n), make([]figure, 0, n)
+	c.types, c.windows = make([]Type, 0, n), make([]priceFigure, 0, n)
 	var fields []string
 	for line = lines.next(); line != ""; line = lines.next() {
 		fields = fields[:0]
@@ -78,7 +78,7 @@ func (c *Catalog) parseTypes(text []byte) error {
 	return nil
 }
 
-// cell puts the text of one field into the type.
+// cell parses the text of one field into the type.
 type cell func(t *Type, text string) error
 
 func (c *Catalog) columns(names []string) ([]cell, error) {
@@ -101,7 +101,7 @@ func (c *Catalog) row(columns []cell, fields []string) error {
 	if len(fields) != len(columns) {
 		return fmt.Errorf("%s: %d fields instead of %d", fields[0], len(fields), len(columns))
 	}
-	c.windows = append(c.windows, figure{})
+	c.windows = append(c.windows, priceFigure{})
 	var t Type
 	for i, text := range fields {
 		if text == "" {
@@ -173,7 +173,7 @@ func flags(t *Type, s string) error {
 	return nil
 }
 
-// words splits lists, and makes each that recurs only once.
+// words splits lists, and shares equal ones.
 type words map[string][]string
 
 func (w words) into(list *[]string, s string) error {
@@ -223,7 +223,7 @@ func disks(t *Type, s string) error {
 	})
 }
 
-// entries calls take for each entry of a field, and insists on its number of parts.
+// entries calls take for each entry of a field, and checks its number of parts.
 func entries(s string, parts int, take func([]string) error) error {
 	for entry := range strings.SplitSeq(s, ",") {
 		p := strings.Split(entry, "/")

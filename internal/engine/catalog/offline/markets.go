@@ -8,10 +8,10 @@ import (
 
 // A file of a region starts with the line "dovetail-ec2-prices 1", and then has these lines, once each:
 //
-//	region NAME CURRENCY DOLLAR   the currency of its prices, and what a dollar of Windows' fee counts in it
-//	month TEXT                    what month on-demand prices are of
-//	note TEXT                     where prices come from, if not from a list of the region's own; may be absent
-//	ratio OD SPOT SHARE           its prices to those of us-east-1, on demand and spot; spot's share of the on-demand price; 0 = unknown
+//	region NAME CURRENCY DOLLAR   the currency of its prices, and how much of it a dollar of Windows' fee is
+//	month TEXT                    the month of the on-demand prices
+//	note TEXT                     the source of the prices, if the region has no list of its own; optional
+//	ratio OD SPOT SHARE           its prices relative to us-east-1, on-demand and spot; spot's share of the on-demand price; 0 = unknown
 //	zones ZONE-ID...              the zones that the masks below refer to
 //
 // and a line for each type that is offered or has a price, sorted by name:
@@ -23,31 +23,31 @@ const marketMagic = "dovetail-ec2-prices 1"
 
 const derivedMark = "~"
 
-// market is what one region sells.
+// market is the offers of one region.
 type market struct {
 	currency, month, note    string
 	dollar                   float64
 	onDemandRatio, spotRatio float64
 	spotShare                float64
 	zoneIDs                  []string // sorted
-	offers                   map[string]offer
+	offers                   map[string]regionalOffer
 }
 
-// offer is what a region has of a type. Prices of 0 are not known.
-type offer struct {
-	onDemand, spot figure
+// offer is a type in a region. A price of 0 is unknown.
+type regionalOffer struct {
+	onDemand, spot priceFigure
 	zones          uint64 // bit i: offered in zoneIDs[i]
 }
 
-// figure is a number of a file.
-type figure struct {
+// figure is a price of a file.
+type priceFigure struct {
 	value   float64
 	derived bool
 }
 
-func (f figure) price() Price { return Price{PerHour: f.value, Derived: f.derived} }
+func (f priceFigure) price() Price { return Price{PerHour: f.value, Derived: f.derived} }
 
-func (f *figure) parse(text string) error {
+func (f *priceFigure) parse(text string) error {
 	if text == "" {
 		return nil
 	}
@@ -66,13 +66,13 @@ func (c *Catalog) parseMarket(text []byte) error {
 	if err != nil {
 		return err
 	}
-	m.offers = make(map[string]offer, strings.Count(lines.rest, "\n")+1)
+	m.offers = make(map[string]regionalOffer, strings.Count(lines.rest, "\n")+1)
 	for last := ""; line != ""; line = lines.next() {
 		fields := strings.Split(line, "\t")
 		if len(fields) != 4 || fields[0] <= last {
-			return fmt.Errorf("line %q: four fields, sorted by the first, are expected", line)
+			return fmt.Errorf("line %q: expected four fields, sorted by the first", line)
 		}
-		var o offer
+		var o regionalOffer
 		if err := o.parse(fields); err != nil {
 			return fmt.Errorf("%s: %w", fields[0], err)
 		}
@@ -85,7 +85,7 @@ func (c *Catalog) parseMarket(text []byte) error {
 	return nil
 }
 
-// head takes the lines above the table, of which the first is given, and leaves the table's first.
+// head parses the lines above the table, beginning with line, and leaves the table's first one in it.
 func (m *market) head(line *string, lines *lines) (name string, err error) {
 	for *line != "" && !strings.Contains(*line, "\t") {
 		word, rest, _ := strings.Cut(*line, " ")
@@ -120,7 +120,7 @@ func (m *market) head(line *string, lines *lines) (name string, err error) {
 	return name, nil
 }
 
-func (o *offer) parse(fields []string) (err error) {
+func (o *regionalOffer) parse(fields []string) (err error) {
 	if err = o.onDemand.parse(fields[1]); err != nil {
 		return err
 	}
@@ -133,12 +133,12 @@ func (o *offer) parse(fields []string) (err error) {
 	return err
 }
 
-// lines are those of a text, one after the other.
+// lines iterates over the lines of a text.
 type lines struct{ rest string }
 
 func newLines(text []byte) *lines { return &lines{string(text)} }
 
-// next returns the next line, and nothing at the end.
+// next returns the next line; empty at the end.
 func (l *lines) next() string {
 	line, rest, _ := strings.Cut(l.rest, "\n")
 	l.rest = rest

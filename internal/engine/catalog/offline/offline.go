@@ -1,10 +1,9 @@
-// Package offline knows the EC2 instance types without calling AWS.
+// Package offline has the EC2 instance types and their prices without calling AWS.
 //
-// It serves whatever must work far from an account: the offline planner, the simulated AWS of the
-// lab, benchmarks, and prices until the first answer of the Pricing API. The data is embedded, a file
-// of types and one of prices per region, which tools/ec2catalog generates; see the formats in decode.go
-// and markets.go. It is a picture of the day it was taken on (Catalog.Sources names its origins), and no
-// substitute for DescribeInstanceTypes where that can be called.
+// It serves whatever must work without an account: the offline planner, the AWS API simulator of the lab, benchmarks,
+// and prices until the first response of the Pricing API. The data is embedded, a file of types and one of prices per
+// region, which tools/ec2catalog generates; see the formats in decode.go and markets.go. It is as of the day it was
+// generated (see Catalog.Sources), and no substitute for DescribeInstanceTypes where that can be called.
 package offline
 
 import (
@@ -24,25 +23,25 @@ const suffix = ".tsv.gz"
 // Catalog is the decoded data. It is immutable and safe for concurrent use.
 type Catalog struct {
 	types   []Type
-	windows []figure // what Windows costs beside Linux, in $/h, index by index of types; 0 = the type does not run it
+	windows []priceFigure // what Windows costs in addition to Linux, in $/h, parallel to types; 0 = the type does not run it
 	markets map[string]*market
 	sources []string
 }
 
-// Regions returns the regions that the data knows, sorted.
+// Regions returns the regions in the data, sorted.
 func Regions() []string {
-	entries, _ := embedded.ReadDir("data") // what is embedded can be read
+	entries, _ := embedded.ReadDir("data") // cannot fail: it is embedded
 	var names []string
 	for _, e := range entries {
 		if name := strings.TrimSuffix(e.Name(), suffix); name != "types" {
 			names = append(names, name)
 		}
 	}
-	return names // as a directory's, they are sorted
+	return names // ReadDir sorts
 }
 
-// Load decodes the embedded catalog, anew on each call: every type, and the prices of the named regions, or of all if none is
-// named. Regions that the data does not know are left out. An error means that the build is broken.
+// Load decodes the embedded catalog, anew on each call: every type, and the prices of the named regions, or of all if
+// none is named. Unknown regions are skipped. An error means that the build is broken.
 func Load(regions ...string) (*Catalog, error) {
 	known := Regions()
 	if len(regions) == 0 {
@@ -77,7 +76,7 @@ func (c *Catalog) open(name string, parse func([]byte) error) error {
 // Types returns every type, sorted by name. The slice and what it refers to are shared: do not modify them.
 func (c *Catalog) Types() []Type { return c.types }
 
-// Type returns the type of that name.
+// Type returns the type with that name.
 func (c *Catalog) Type(name string) (Type, bool) {
 	i, ok := c.index(name)
 	if !ok {
@@ -96,11 +95,10 @@ func (c *Catalog) Regions() []string {
 	return names
 }
 
-// Sources says where the data comes from, one line per source, in the order of precedence.
+// Sources are the sources of the data, one line per source, in the order of precedence.
 func (c *Catalog) Sources() []string { return slices.Clone(c.sources) }
 
-// ZoneIDs returns the IDs (use1-az1, ...) of the zones of a region that offer the type, sorted.
-// Nil when the type is not offered there.
+// ZoneIDs returns the IDs (use1-az1, ...) of the zones of a region that offer the type, sorted. Nil if none does.
 func (c *Catalog) ZoneIDs(region, typ string) []string {
 	m, ok := c.markets[region]
 	if !ok {
@@ -116,6 +114,6 @@ func (c *Catalog) ZoneIDs(region, typ string) []string {
 }
 
 func (c *Catalog) index(name string) (int, bool) {
-	// By index, since types are large to hand over.
+	// By index, since types are large to copy.
 	return sort.Find(len(c.types), func(i int) int { return cmp.Compare(name, c.types[i].Name) })
 }

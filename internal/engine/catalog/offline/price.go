@@ -5,13 +5,14 @@ import (
 	"strconv"
 )
 
-// Base is the region that has a price of nearly every type. Prices that other regions lack are derived from its.
+// Base is the region that has a price of nearly every type. Missing prices of other regions are derived from its
+// prices.
 const Base = "us-east-1"
 
-// WindowsFee is what Windows costs beside Linux, where no price list says otherwise.
+// WindowsFee is what Windows costs in addition to Linux, unless a price list has another price.
 const WindowsFee = "$0.046 per vCPU and hour ($0.0437 on flex types)"
 
-// Platform is what an instance is billed as.
+// Platform is the operating system that an instance is billed for.
 type Platform string
 
 // The platforms that have prices of their own, by the name of their operating system in Kubernetes.
@@ -20,22 +21,22 @@ const (
 	Windows Platform = "windows"
 )
 
-// Sale is what is sold: an hour of a type in a region, with shared tenancy.
+// Sale identifies a price: an hour of a type in a region, with shared tenancy.
 type Sale struct {
 	Region, Type string
-	Spot         bool     // else on demand
+	Spot         bool     // else on-demand
 	Platform     Platform // Linux if empty
 }
 
-// Price is what a Sale costs.
+// Price is the price of a Sale.
 type Price struct {
 	// PerHour is in the currency of the region.
 	PerHour float64
-	// Derived tells that no source has the price: it was worked out from others, as Basis says.
+	// Derived is true if no source has the price: it was estimated from others, as Basis describes.
 	Derived bool
 }
 
-// Price returns what is paid for a sale, whether or not a zone of the region offers it; false if nothing is known of it. A spot
+// Price returns the price of a sale, whether or not a zone of the region offers it; false if none is known. A spot
 // price is the average over the region's zones.
 func (c *Catalog) Price(s Sale) (Price, bool) {
 	m, ok := c.markets[s.Region]
@@ -55,12 +56,12 @@ func (c *Catalog) Price(s Sale) (Price, bool) {
 	}
 	fee := c.windows[i]
 	return Price{
-		PerHour: digits(linux.PerHour + fee.value*m.dollar),
+		PerHour: rounded(linux.PerHour + fee.value*m.dollar),
 		Derived: linux.Derived || fee.derived || s.Spot || m.dollar != 1,
 	}, true
 }
 
-// onDemand is the region's own price, or that of the base times the ratio of all others.
+// onDemand is the region's own price, or that of the base region times the median ratio of all others.
 func (c *Catalog) onDemand(m *market, typ string) (Price, bool) {
 	if own := m.offers[typ].onDemand; own.value > 0 {
 		return own.price(), true
@@ -69,11 +70,12 @@ func (c *Catalog) onDemand(m *market, typ string) (Price, bool) {
 	if from.value == 0 || m.onDemandRatio == 0 {
 		return Price{}, false
 	}
-	return Price{PerHour: digits(from.value * m.onDemandRatio), Derived: true}, true
+	return Price{PerHour: rounded(from.value * m.onDemandRatio), Derived: true}, true
 }
 
-// spot is the region's own price; else that of the base times the ratio of all others; else, of a type without a spot price in
-// either region, the share of its on-demand price that others cost. It never exceeds the on-demand price.
+// spot is the region's own price; else that of the base region times the median ratio of all others; else, for a type
+// without a spot price in either region, its on-demand price times the usual share. It never exceeds the on-demand
+// price.
 func (c *Catalog) spot(m *market, typ string, onDemand Price) (Price, bool) {
 	if own := m.offers[typ].spot; own.value > 0 {
 		return own.price(), true
@@ -86,13 +88,13 @@ func (c *Catalog) spot(m *market, typ string, onDemand Price) (Price, bool) {
 	case from.spot.value > 0 && from.onDemand.value > 0:
 		derived = onDemand.PerHour * from.spot.value / from.onDemand.value
 	}
-	return Price{PerHour: digits(min(derived, onDemand.PerHour)), Derived: true}, derived > 0
+	return Price{PerHour: rounded(min(derived, onDemand.PerHour)), Derived: true}, derived > 0
 }
 
-// digits keeps as many digits of a derived price as AWS gives of its own.
-func digits(price float64) float64 {
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(price, 'f', 5, 64), 64)
-	return rounded
+// rounded rounds a derived price to as many digits as AWS publishes.
+func rounded(price float64) float64 {
+	value, _ := strconv.ParseFloat(strconv.FormatFloat(price, 'f', 5, 64), 64)
+	return value
 }
 
 // OnDemand returns the on-demand price of Linux.
@@ -107,7 +109,7 @@ func (c *Catalog) Spot(region, typ string) (float64, bool) {
 	return p.PerHour, ok
 }
 
-// Currency is what prices of a region are in: USD, or CNY in China.
+// Currency is the currency of a region's prices: USD, or CNY in China.
 func (c *Catalog) Currency(region string) string {
 	if m, ok := c.markets[region]; ok {
 		return m.currency
@@ -115,7 +117,7 @@ func (c *Catalog) Currency(region string) string {
 	return "USD"
 }
 
-// Basis says of what month a region's own prices are, and how derived ones come about.
+// Basis describes the month of a region's own prices, and how derived ones are estimated.
 func (c *Catalog) Basis(region string) string {
 	m, ok := c.markets[region]
 	if !ok {

@@ -1,8 +1,8 @@
 package offline
 
-// Type is one EC2 instance type, in the words of DescribeInstanceTypes.
+// Type is one EC2 instance type, with the fields of DescribeInstanceTypes.
 //
-// The zero value of a field means "not known or not there", as its comment says.
+// The zero value of a field means "unknown" or "none", as its comment says.
 type Type struct {
 	Name      string // m5.large
 	VCPUs     int    // default vCPUs
@@ -22,10 +22,10 @@ type Type struct {
 	CurrentGeneration bool
 	Burstable         bool
 	NitroEnclaves     bool
-	UsageClasses      []string // "on-demand", "spot", "capacity-block": how it is sold in any of the regions
+	UsageClasses      []string // "on-demand", "spot", "capacity-block": those that any region offers
 	Placement         []string // strategies of placement groups: "cluster", "partition", "spread"
 
-	NetworkPerformance  string        // in EC2's words: "Up to 10 Gigabit"; "" = unknown
+	NetworkPerformance  string        // as EC2 formats it: "Up to 10 Gigabit"; "" = unknown
 	NetworkCards        []NetworkCard // at least one, by index
 	DefaultCard         int           // index of the card that the primary interface is on
 	IPv4PerENI          int
@@ -42,8 +42,8 @@ type Type struct {
 	Disks        Disks
 	EBSOptimized string // "default", "supported", "unsupported"
 	EBSMaxMbps   int    // 0 = unknown
-	// EBSAttachments is how many volumes can be attached, the root volume included. EBSAttachmentLimit says whether network
-	// interfaces and NVMe disks of the instance take from that ("shared") or do not ("dedicated").
+	// EBSAttachments is how many volumes can be attached, the root volume included. EBSAttachmentLimit is whether
+	// network interfaces and NVMe disks of the instance count against that ("shared") or not ("dedicated").
 	EBSAttachments     int
 	EBSAttachmentLimit string
 }
@@ -54,7 +54,7 @@ type NetworkCard struct {
 	MaxENIs int
 }
 
-// GPU is one kind of GPU of a type.
+// GPU is one model of GPU of a type.
 type GPU struct {
 	Name         string // "A10G"
 	Manufacturer string // "NVIDIA", "AMD", "Habana"
@@ -63,7 +63,7 @@ type GPU struct {
 	MemoryMiB    int64  // of each
 }
 
-// Accelerator is one kind of accelerator that is not a GPU.
+// Accelerator is one model of accelerator that is not a GPU.
 type Accelerator struct {
 	Name           string // "Inferentia2"
 	Manufacturer   string // "AWS", "Xilinx"

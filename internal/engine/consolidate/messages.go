@@ -12,20 +12,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// What the event Unconsolidatable says, or whoever asks is told.
+// Messages of the event Unconsolidatable. Some repeat Karpenter's words, which operators search for.
 const (
-	notCheaper   = "Can't replace with a cheaper node"
-	spotDisabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
-	sameType     = "Can't replace with a node other than those that would end"
-	vacated      = "Node is empty"
-	disturbed    = "Pods came or went too lately"
+	messageNotCheaper         = "Can't replace with a cheaper node"
+	messageSpotToSpotDisabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+	messageSameType           = "Can't replace with a node other than those that would be terminated"
 )
 
-func spotTooFew(n int) string {
-	return fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", minimumOfSpot, n)
+func messageTooFewSpotTypes(n int) string {
+	return fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", minSpotTypes, n)
 }
 
-func tooFew(reqs requirement.Set, types []*catalog.InstanceType) string {
+func messageMinValues(reqs requirement.Set, types []*catalog.InstanceType) string {
 	var short []string
 	for _, r := range reqs.All() {
 		if r.MinValues() > 0 {
@@ -35,32 +33,32 @@ func tooFew(reqs requirement.Set, types []*catalog.InstanceType) string {
 	return fmt.Sprintf("Filtering by price: minValues requirement is not met (%s) by the %d cheaper instance types", strings.Join(short, ", "), len(types))
 }
 
-// shown is how many pods a message names.
-const shown = 5
+// maxNamedPods is how many pods a message names: an event holds 1 kB.
+const maxNamedPods = 5
 
-func unscheduled(rejected []schedule.Rejection) string {
+func messageUnschedulable(rejected []schedule.Rejection) string {
 	var out []string
-	for _, r := range rejected[:min(shown, len(rejected))] {
-		why := make([]string, len(r.Reasons))
+	for _, r := range rejected[:min(maxNamedPods, len(rejected))] {
+		message := make([]string, len(r.Reasons))
 		for i, reason := range r.Reasons {
-			why[i] = reason.Message
+			message[i] = reason.Message
 		}
-		out = append(out, fmt.Sprintf("%s => %s", podName(r.Pod), strings.Join(why, ", ")))
+		out = append(out, fmt.Sprintf("%s => %s", podName(r.Pod), strings.Join(message, ", ")))
 	}
 	text := "Not all pods would schedule, " + strings.Join(out, "; ")
-	if more := len(rejected) - shown; more > 0 {
+	if more := len(rejected) - maxNamedPods; more > 0 {
 		text += fmt.Sprintf(" and %d other(s)", more)
 	}
 	return text
 }
 
-// Explain says in a few lines what a command does: what it saves, and which pods move where.
+// Explain describes a command in a few lines: what it saves, and which pods move where.
 func Explain(c *disrupt.Command) []string {
 	names := make([]string, len(c.Candidates))
 	for i, n := range c.Candidates {
 		names[i] = n.Node.Name
 	}
-	out := []string{fmt.Sprintf("end %s (saves $%.4f/h)", strings.Join(names, ", "), c.Savings)}
+	out := []string{fmt.Sprintf("terminate %s (saves $%.4f/h)", strings.Join(names, ", "), c.Savings)}
 	for i := range c.Plan.Launches {
 		l := &c.Plan.Launches[i]
 		out = append(out, fmt.Sprintf("launch %s or one of %d other types at $%.4f/h for %s", l.InstanceTypes[0].Name, len(l.InstanceTypes)-1, l.Offering.Price, podNames(l.Pods)))
@@ -74,12 +72,12 @@ func Explain(c *disrupt.Command) []string {
 func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
 func podNames(pods []*corev1.Pod) string {
-	names := make([]string, 0, shown)
-	for _, p := range pods[:min(shown, len(pods))] {
+	names := make([]string, 0, maxNamedPods)
+	for _, p := range pods[:min(maxNamedPods, len(pods))] {
 		names = append(names, podName(p))
 	}
 	text := strings.Join(names, ", ")
-	if more := len(pods) - shown; more > 0 {
+	if more := len(pods) - maxNamedPods; more > 0 {
 		text += fmt.Sprintf(" and %d other(s)", more)
 	}
 	return text

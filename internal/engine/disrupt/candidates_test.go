@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// budgetOf speaks about the pods of app "a" and lets allowed of them go.
-func budgetOf(name string, allowed int32) *policyv1.PodDisruptionBudget {
+// pdbAllowing selects the pods of app "a" and allows to evict some of them.
+func pdbAllowing(name string, allowed int32) *policyv1.PodDisruptionBudget {
 	b := blockingPDB(name)
 	b.Spec.MaxUnavailable = nil
 	b.Status.DisruptionsAllowed = allowed
@@ -31,9 +31,9 @@ func running(since time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: sunday.Add(-since)} }
 }
 
-// What pods say about their node. Graceful methods are emptiness and consolidation; drift may also take nodes whose drain is
-// bounded.
-func TestCandidates(t *testing.T) {
+// TestPodsBlockDisruption checks what blocks a node. Graceful methods are emptiness and consolidation; drift may also
+// replace nodes with a bounded drain.
+func TestPodsBlockDisruption(t *testing.T) {
 	const dnd = karpv1.AnnotationDoNotDisrupt
 	always := policyv1.AlwaysAllow
 	tests := []struct {
@@ -41,62 +41,62 @@ func TestCandidates(t *testing.T) {
 		bounded bool
 		pods    []*corev1.Pod
 		pdbs    []*policyv1.PodDisruptionBudget
-		// graceful and drift tell which methods may take the node, moved how many pods are simulated then.
+		// graceful and drift are whether these methods may remove the node, moved how many pods they simulate.
 		graceful, drift bool
 		moved           int
-		says            string
+		message         string
 	}{
 		{
-			name: "lifecycle row 89: the pods of a blocking PDB have ended or are ending",
-			pods: []*corev1.Pod{pod("x", terminal), pod("y", terminating)}, pdbs: []*policyv1.PodDisruptionBudget{budgetOf("b", 0)},
+			name: "the pods of a blocking PDB are completed or terminating",
+			pods: []*corev1.Pod{pod("x", terminal), pod("y", terminating)}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("b", 0)},
 			graceful: true, drift: true,
 		},
 		{
-			name: "lifecycle row 91: two PDBs, both allowing",
-			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{budgetOf("a", 1), budgetOf("b", 1)}, says: "multiple PDBs",
+			name: "two PDBs, both allowing",
+			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("a", 1), pdbAllowing("b", 1)}, message: "multiple PDBs",
 		},
 		{
-			name: "lifecycle row 92: a pod that is not ready, AlwaysAllow",
+			name: "a pod that is not ready, AlwaysAllow",
 			pods: []*corev1.Pod{pod("x", notReady)},
 			pdbs: []*policyv1.PodDisruptionBudget{func() *policyv1.PodDisruptionBudget {
-				b := budgetOf("b", 0)
+				b := pdbAllowing("b", 0)
 				b.Spec.UnhealthyPodEvictionPolicy = &always
 				return b
 			}()},
 			graceful: true, drift: true, moved: 1,
 		},
 		{
-			name: "lifecycle row 92: a pod that is not ready, without the policy",
-			pods: []*corev1.Pod{pod("x", notReady)}, pdbs: []*policyv1.PodDisruptionBudget{budgetOf("b", 0)}, says: "pdb prevents pod evictions (Pod=ns/x)",
+			name: "a pod that is not ready, without the policy",
+			pods: []*corev1.Pod{pod("x", notReady)}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("b", 0)}, message: "pdb prevents pod evictions (Pod=ns/x)",
 		},
 		{
-			name: "lifecycle rows 93 and 94: a protected pod, the drain bounded", bounded: true,
-			pods: []*corev1.Pod{pod("x", annotated(dnd, "true")), pod("y")}, drift: true, moved: 1, says: "Pod=ns/x",
+			name: "a pod with do-not-disrupt, the drain bounded", bounded: true,
+			pods: []*corev1.Pod{pod("x", annotated(dnd, "true")), pod("y")}, drift: true, moved: 1, message: "Pod=ns/x",
 		},
 		{
-			name: "lifecycle rows 93 and 94: a PDB that never allows, the drain bounded", bounded: true,
+			name: "a PDB that never allows, the drain bounded", bounded: true,
 			pods: []*corev1.Pod{pod("x"), pod("y", func(p *corev1.Pod) { p.Labels = nil })}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")},
-			drift: true, moved: 1, says: "pdb prevents",
+			drift: true, moved: 1, message: "pdb prevents",
 		},
-		{name: "lifecycle row 95: a protected pod, the drain not bounded", pods: []*corev1.Pod{pod("x", annotated(dnd, "true"))}, says: "Pod=ns/x"},
+		{name: "a pod with do-not-disrupt, the drain not bounded", pods: []*corev1.Pod{pod("x", annotated(dnd, "true"))}, message: "Pod=ns/x"},
 		{
-			name: "lifecycle row 95: a blocking PDB, the drain not bounded",
-			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")}, says: "pdb prevents",
+			name: "a blocking PDB, the drain not bounded",
+			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")}, message: "pdb prevents",
 		},
-		{name: "lifecycle row 96: protected for 30 min, 31 min ago", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"), running(31*time.Minute))}, graceful: true, drift: true, moved: 1},
-		{name: "lifecycle row 97: protected for a while, not started", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"))}, says: "Pod=ns/x"},
+		{name: "do-not-disrupt for 30 min, started 31 min ago", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"), running(31*time.Minute))}, graceful: true, drift: true, moved: 1},
+		{name: "do-not-disrupt for 30 min, not started", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"))}, message: "Pod=ns/x"},
 		{
-			name: "lifecycle row 98: no duration",
+			name: "an invalid duration",
 			pods: []*corev1.Pod{pod("x", annotated(dnd, "0s"), running(0)), pod("y", annotated(dnd, "-5m"), running(0)), pod("z", annotated(dnd, "abc"), running(0))},
 
 			graceful: true, drift: true, moved: 3,
 		},
 		{
-			name: "lifecycle row 99: 1 min and 3 min, after two",
-			pods: []*corev1.Pod{pod("x", annotated(dnd, "1m"), running(2*time.Minute)), pod("y", annotated(dnd, "3m"), running(2*time.Minute))}, says: "Pod=ns/y",
+			name: "do-not-disrupt for 1 min and 3 min, after two",
+			pods: []*corev1.Pod{pod("x", annotated(dnd, "1m"), running(2*time.Minute)), pod("y", annotated(dnd, "3m"), running(2*time.Minute))}, message: "Pod=ns/y",
 		},
 		{
-			name: "lifecycle row 99: 1 min and 3 min, after three",
+			name: "do-not-disrupt for 1 min and 3 min, after three",
 			pods: []*corev1.Pod{pod("x", annotated(dnd, "1m"), running(3*time.Minute)), pod("y", annotated(dnd, "3m"), running(3*time.Minute))}, graceful: true, drift: true, moved: 2,
 		},
 	}
@@ -108,29 +108,29 @@ func TestCandidates(t *testing.T) {
 			}))
 			drift := v.Drifted(false)
 			if (len(v.Candidates) == 1) != tt.graceful || (len(drift) == 1) != tt.drift {
-				t.Fatalf("graceful %v, drift %v, kept %+v", len(v.Candidates) == 1, len(drift) == 1, v.Kept)
+				t.Fatalf("graceful %v, drift %v, blocked %+v", len(v.Candidates) == 1, len(drift) == 1, v.Kept)
 			}
 			if len(drift) == 1 && len(drift[0].Pods) != tt.moved {
 				t.Errorf("%d pods would move, want %d", len(drift[0].Pods), tt.moved)
 			}
-			if tt.says == "" != (len(v.Kept) == 0) || tt.says != "" && !strings.Contains(v.Kept[0].Message, tt.says) {
-				t.Errorf("kept %+v, want one that says %q", v.Kept, tt.says)
+			if tt.message == "" != (len(v.Kept) == 0) || tt.message != "" && !strings.Contains(v.Kept[0].Message, tt.message) {
+				t.Errorf("blocked %+v, want message %q", v.Kept, tt.message)
 			}
 		})
 	}
 }
 
-func TestWhatTheNodeSays(t *testing.T) {
+func TestNodeBlocksDisruption(t *testing.T) {
 	tests := []struct {
-		name   string
-		change func(s *snapshot.Snapshot, n *snapshot.Node)
-		reason Reason
-		says   string
+		name    string
+		change  func(s *snapshot.Snapshot, n *snapshot.Node)
+		reason  Reason
+		message string
 	}{
-		{"lifecycle row 180: in the queue", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Disrupting, n.Deleting = true, true }, AlreadyDisrupting, "candidate is already being disrupted"},
-		{"lifecycle row 101: without a pool's label", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "" }, NoLabel, "node doesn't have required label (label=karpenter.sh/nodepool)"},
+		{"being disrupted", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Disrupting, n.Deleting = true, true }, AlreadyDisrupting, "candidate is already being disrupted"},
+		{"without the nodepool label", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "" }, NoLabel, "node doesn't have required label (label=karpenter.sh/nodepool)"},
 		{
-			"bought in place of a node that is not gone yet",
+			"launched to replace a node that still exists",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Replaces = []string{"old"}
 				s.Nodes = append(s.Nodes, snapshot.Node{Name: "old", Claim: "old", Pool: "p", Deleting: true, Registered: true, Initialized: true})
@@ -141,24 +141,24 @@ func TestWhatTheNodeSays(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := Look(world(tt.change))
-			if len(v.Candidates) != 0 || v.Kept[0].Reason != tt.reason || v.Kept[0].Message != tt.says {
+			if len(v.Candidates) != 0 || v.Kept[0].Reason != tt.reason || v.Kept[0].Message != tt.message {
 				t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.Kept)
 			}
 		})
 	}
-	t.Run("a node that is in the queue is told nothing", func(t *testing.T) {
-		if told := Look(world(tests[0].change)).Blocked(); len(told) != 0 {
-			t.Errorf("%+v", told)
+	t.Run("no DisruptionBlocked event for a node that is being disrupted", func(t *testing.T) {
+		if blocked := Look(world(tests[0].change)).Blocked(); len(blocked) != 0 {
+			t.Errorf("%+v", blocked)
 		}
 	})
-	t.Run("lifecycle row 102: without labels a node is a candidate of unknown price", func(t *testing.T) {
+	t.Run("without labels a node is a candidate of unknown price", func(t *testing.T) {
 		v := Look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.DriftedAt = sunday }))
 		empty, _ := v.Empty()
 		if len(empty) != 1 || len(v.Drifted(false)) != 1 || empty[0].Price != 0 || empty[0].Type != nil || empty[0].Zone != "" {
 			t.Errorf("empty %+v, drifted %d", empty, len(v.Drifted(false)))
 		}
 	})
-	t.Run("lifecycle row 121: a node with buffer pods and real ones is a candidate, and not empty", func(t *testing.T) {
+	t.Run("a node with buffer pods and real pods is a candidate, and not empty", func(t *testing.T) {
 		v := Look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual, n.Pods = 2, []*corev1.Pod{pod("x")} }))
 		if empty, _ := v.Empty(); len(empty) != 0 || len(v.Candidates) != 1 {
 			t.Errorf("empty %d, candidates %d", len(empty), len(v.Candidates))
@@ -178,13 +178,14 @@ func fleetOf(n int, allowed int32) *snapshot.Snapshot {
 			node.Disrupting = i == 0
 			s.Nodes = append(s.Nodes, node)
 		}
-		s.PDBs = []*policyv1.PodDisruptionBudget{budgetOf("b", allowed)}
+		s.PDBs = []*policyv1.PodDisruptionBudget{pdbAllowing("b", allowed)}
 		s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("100%")}
 	})
 }
 
-// A budget of pods of which nodes that are leaving hold as many as it lets go holds back the others.
-func TestPodBudgetsThatNodesShare(t *testing.T) {
+// TestPDBSharedByNodes has nodes with pods of one PDB: as many as it allows to evict are blocked by those being
+// removed.
+func TestPDBSharedByNodes(t *testing.T) {
 	if v := Look(fleetOf(4, 1)); len(v.Candidates) != 0 || !strings.Contains(v.Kept[1].Message, "it lets 1 pods go, and nodes that are leaving hold 1") {
 		t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.Kept)
 	}
@@ -194,13 +195,13 @@ func TestPodBudgetsThatNodesShare(t *testing.T) {
 	}
 	room := v.Room(Allowances(v.Snapshot, karpv1.DisruptionDrifted))
 	if !room.Holds(v.Candidates[:1]) {
-		t.Error("the second pod may go")
+		t.Error("the second pod may be evicted")
 	}
 	room.Take(v.Candidates[:1])
 	if room.Holds(v.Candidates[1:2]) {
 		t.Error("a third pod must wait")
 	}
-	t.Run("a single node may hold more than may go at once", func(t *testing.T) {
+	t.Run("a single node may hold more pods than the PDB allows to evict at once", func(t *testing.T) {
 		s := fleetOf(2, 1)
 		s.Nodes[0].Disrupting = false
 		s.Nodes[1].Pods = append(s.Nodes[1].Pods, pod("more"), pod("still-more"))
@@ -208,7 +209,7 @@ func TestPodBudgetsThatNodesShare(t *testing.T) {
 			t.Error("it is never drained")
 		}
 	})
-	t.Run("daemons do not count", func(t *testing.T) {
+	t.Run("daemon pods do not count", func(t *testing.T) {
 		s := fleetOf(3, 1)
 		for i := range s.Nodes {
 			owned("apps/v1", "DaemonSet")(s.Nodes[i].Pods[0])
@@ -219,8 +220,8 @@ func TestPodBudgetsThatNodesShare(t *testing.T) {
 	})
 }
 
-// lifecycle row 122: three empty nodes under a budget for three.
-func TestRoom(t *testing.T) {
+// TestRemainingBudgets has four empty nodes under a budget of three.
+func TestRemainingBudgets(t *testing.T) {
 	s := world(func(s *snapshot.Snapshot, first *snapshot.Node) {
 		template := *first
 		s.Nodes = nil
@@ -239,7 +240,7 @@ func TestRoom(t *testing.T) {
 	empty, _ := v.Empty()
 	room := v.Room(Allowances(s, karpv1.DisruptionEmpty))
 	if !room.Holds(empty[:3]) || room.Holds(empty[:4]) {
-		t.Error("room for more or less than three")
+		t.Error("budgets for more or less than three")
 	}
 	room.Take(empty[:2])
 	if a := room.Allowances()[0]; room.Left("p") != 1 || a.Available() != 1 {
@@ -247,6 +248,6 @@ func TestRoom(t *testing.T) {
 	}
 	room.Take(empty[2:4])
 	if room.Left("p") != 0 || room.Allowances()[0].Available() != 0 {
-		t.Error("negative room")
+		t.Error("negative budgets")
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// TestCalm looks every ten minutes at fleets whose pods stay as they are: commands come to an end, and for a day after the
-// last there is none. No node is ever replaced by an equal one.
-func TestCalm(t *testing.T) {
+// TestConvergesAndStaysConverged searches every ten minutes in fleets with constant pods: at some time no
+// command is found, nor in the 24 hours after. No node is ever replaced by an equal one.
+func TestConvergesAndStaysConverged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		world  func() *snapshot.Snapshot
@@ -32,38 +32,38 @@ func TestCalm(t *testing.T) {
 		{"on-demand", func() *snapshot.Snapshot { return fleet(t, 100, 0.31, 11) }, "100%"},
 		{"on-demand, a tenth at a time", func() *snapshot.Snapshot { return fleet(t, 60, 0.31, 12) }, "10%"},
 		{"spot and on-demand", func() *snapshot.Snapshot { return fleet(t, 60, 0.31, 13, onDemand, spot) }, "20%"},
-		{"topology", func() *snapshot.Snapshot { return aged(t, 30) }, "100%"},
-		{"volumes", func() *snapshot.Snapshot { return aged(t, 32) }, "100%"},
-		{"several pools", func() *snapshot.Snapshot { return aged(t, 33) }, "100%"},
+		{"topology", func() *snapshot.Snapshot { return fragmented(t, 30) }, "100%"},
+		{"volumes", func() *snapshot.Snapshot { return fragmented(t, 32) }, "100%"},
+		{"several pools", func() *snapshot.Snapshot { return fragmented(t, 33) }, "100%"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := budget(tt.world(), tt.budget)
-			start := bill(s)
-			commands, moved, quiet := 0, 0, time.Duration(0)
-			for quiet < 24*time.Hour {
+			start := fleetCost(s)
+			commands, moved, idle := 0, 0, time.Duration(0)
+			for idle < 24*time.Hour {
 				if s.Now.Sub(Now()) > 30*24*time.Hour {
-					t.Fatalf("after a month and %d commands something is found", commands)
+					t.Fatalf("after a month and %d commands another is found", commands)
 				}
-				r := find(s, none())
-				quiet += 10 * time.Minute
+				r := find(s, defaults())
+				idle += 10 * time.Minute
 				for i := range r.Commands {
 					c := &r.Commands[i]
-					quiet = 0
+					idle = 0
 					commands++
-					moved += moving(c)
-					noEquals(t, c)
+					moved += podsMoved(c)
+					wantNoEqualReplacement(t, c)
 				}
-				if s = carryOut(s, r.Commands, 10*time.Minute); quiet == 2*time.Hour {
-					s = carryOut(s, nil, 22*time.Hour) // nothing depends on the hour any more, but for how young nodes are
-					quiet = 23 * time.Hour
+				if s = carryOut(s, r.Commands, 10*time.Minute); idle == 2*time.Hour {
+					s = carryOut(s, nil, 22*time.Hour) // only the age of nodes depends on the time now
+					idle = 23 * time.Hour
 				}
 			}
-			t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.1f pods moved per $/h saved", commands, start, bill(s), float64(moved)/max(start-bill(s), 1e-9))
+			t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.1f pods moved per $/h saved", commands, start, fleetCost(s), float64(moved)/max(start-fleetCost(s), 1e-9))
 		})
 	}
 }
 
-func noEquals(t *testing.T, c *disrupt.Command) {
+func wantNoEqualReplacement(t *testing.T, c *disrupt.Command) {
 	t.Helper()
 	for k := range c.Plan.Launches {
 		l := &c.Plan.Launches[k]
@@ -75,12 +75,12 @@ func noEquals(t *testing.T, c *disrupt.Command) {
 	}
 }
 
-// TestYoung does not replace what was just launched unless that pays for the time in which both are paid for.
-func TestYoung(t *testing.T) {
+// TestYoungNodes replaces a young node only if the savings repay the time in which both nodes are paid for.
+func TestYoungNodes(t *testing.T) {
 	for _, tt := range []struct {
-		age   time.Duration
-		price float64
-		ends  bool
+		age      time.Duration
+		price    float64
+		replaced bool
 	}{
 		{time.Minute, 0.19, false},
 		{10 * time.Minute, 0.19, false},
@@ -93,14 +93,14 @@ func TestYoung(t *testing.T) {
 	} {
 		s := world([]*catalog.InstanceType{priced("m", 2, tt.price, 0), priced("xl", 4, 0.2, 0)})
 		add(s, 0, "node", "xl", onDemand, one("pod", "1")).CreatedAt = s.Now.Add(-tt.age)
-		r := find(s, none())
-		if got := len(ended(r)) > 0; got != tt.ends {
-			t.Errorf("a node of $0.2/h that is %v old is replaced by one of $%v/h: %v, want %v", tt.age, tt.price, got, tt.ends)
+		r := find(s, defaults())
+		if got := len(removedNames(r)) > 0; got != tt.replaced {
+			t.Errorf("a node of $0.2/h that is %v old is replaced by one of $%v/h: %v, want %v", tt.age, tt.price, got, tt.replaced)
 		}
-		// What needs no replacement is ended at any age.
+		// A node that needs no replacement is removed at any age.
 		add(s, 0, "room", "xl", onDemand, one("own", "1"), one("own-2", "1")).Consolidatable = false
-		if r := find(s, none()); !slices.Contains(ended(r), "node") {
-			t.Errorf("found %s, want the node of age %v to end", told(r), tt.age)
+		if r := find(s, defaults()); !slices.Contains(removedNames(r), "node") {
+			t.Errorf("found %s, want the node of age %v to be removed", describe(r), tt.age)
 		}
 	}
 }
@@ -113,12 +113,12 @@ type day struct {
 
 	pods               int // so far
 	pending            []*corev1.Pod
-	until              map[types.UID]time.Time // when pods leave
+	leavesAt           map[types.UID]time.Time // when pods are deleted
 	launched, replaced int
 	moved, mostNodes   int
 	dollars, nodeHours float64
-	// least is what no nodes could have cost less than.
-	least float64
+	// lowerBound is the least that nodes for the pods could have cost.
+	lowerBound float64
 }
 
 const tick = 15 * time.Minute
@@ -126,15 +126,15 @@ const tick = 15 * time.Minute
 // lifetime is how long pods live on average.
 const lifetime = 4 * time.Hour
 
-// run lets the day pass.
+// run simulates the day.
 func (d *day) run() {
 	for step := range int(24 * time.Hour / tick) {
 		hours := float64(step) * tick.Hours()
-		d.come(hours)
+		d.churn(hours)
 		d.schedule()
-		d.buy()
+		d.provision()
 		d.consolidate()
-		d.least += bound(d.s) * tick.Hours()
+		d.lowerBound += lowerBound(d.s) * tick.Hours()
 		for i := range d.s.Nodes {
 			d.dollars += d.s.Nodes[i].Price * tick.Hours()
 		}
@@ -144,10 +144,10 @@ func (d *day) run() {
 	}
 }
 
-// come has pods leave, and others come until there are as many as are wanted at this hour. Who comes and goes when depends on
+// come deletes pods, and creates others until there are as many as this hour needs. Which and when depends on
 // nothing but the seed.
-func (d *day) come(hours float64) {
-	over := func(p *corev1.Pod) bool { return !d.until[p.UID].After(d.s.Now) }
+func (d *day) churn(hours float64) {
+	over := func(p *corev1.Pod) bool { return !d.leavesAt[p.UID].After(d.s.Now) }
 	d.pending = slices.DeleteFunc(d.pending, over)
 	count := len(d.pending)
 	for i := range d.s.Nodes {
@@ -161,16 +161,16 @@ func (d *day) come(hours float64) {
 		cpu := []string{"100m", "250m", "500m", "1", "2"}[d.r.IntN(5)]
 		memory := []string{"256Mi", "1Gi", "2Gi", "4Gi"}[d.r.IntN(4)]
 		p := Pod(fmt.Sprintf("pod-%06d", d.pods), Asks("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet"))
-		d.until[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(lifetime)))
+		d.leavesAt[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(lifetime)))
 		d.pending = append(d.pending, p)
 	}
 }
 
-// schedule binds pending pods where least is in use, as kube-scheduler does.
+// schedule binds pending pods to the least allocated node, as kube-scheduler does.
 func (d *day) schedule() {
 	var left []*corev1.Pod
 	for _, p := range d.pending {
-		asks := snapshot.Requests(p)
+		requests := snapshot.Requests(p)
 		best, most := -1, -1.0
 		for i := range d.s.Nodes {
 			n := &d.s.Nodes[i]
@@ -183,7 +183,7 @@ func (d *day) schedule() {
 				}
 			}
 			fits, free := true, 0.0
-			for name, q := range asks {
+			for name, q := range requests {
 				have, taken := n.Allocatable[name], used[name]
 				taken.Add(q)
 				fits = fits && taken.Cmp(have) <= 0
@@ -209,8 +209,8 @@ func (d *day) bind(p *corev1.Pod, i int) {
 	n.Pods = append(slices.Clone(n.Pods), Bound(p, n.Name))
 }
 
-// buy launches nodes for pods that have no place.
-func (d *day) buy() {
+// buy launches nodes for pods that fit on none.
+func (d *day) provision() {
 	d.s.Pods = d.pending
 	plan := schedule.Solve(d.s, schedule.Budget{})
 	d.s.Pods = nil
@@ -231,19 +231,19 @@ func (d *day) launch(launches []schedule.Launch) {
 	}
 }
 
-// consolidate carries out what is found; pods that do not go to a new node are left to the scheduler.
+// consolidate carries out the commands; the scheduler binds the pods that do not move to a new node.
 func (d *day) consolidate() {
-	gone := map[string]bool{}
+	removed := map[string]bool{}
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
 		if len(n.Pods) == 0 {
-			gone[n.Name] = true
+			removed[n.Name] = true
 		}
 	}
-	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return gone[n.Name] })
+	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return removed[n.Name] })
 	for _, c := range d.find(d.s) {
 		for _, k := range c.Candidates {
-			gone[k.Node.Name] = true
+			removed[k.Node.Name] = true
 			d.moved += len(k.Pods)
 			if len(c.Plan.Launches) > 0 {
 				d.replaced++
@@ -254,13 +254,13 @@ func (d *day) consolidate() {
 		}
 		d.launch(c.Plan.Launches)
 	}
-	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return gone[n.Name] })
+	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return removed[n.Name] })
 	d.schedule()
 }
 
-// plainly is the baseline: the first node, by what it costs for each of its pods, whose pods fit elsewhere by first fit, or on one
-// new node that is cheaper.
-func plainly(s *snapshot.Snapshot) []disrupt.Command {
+// plainly is the baseline: it removes the first node, by price per pod, with pods that fit elsewhere by first fit, or on
+// one new node that is cheaper.
+func firstFit(s *snapshot.Snapshot) []disrupt.Command {
 	list := candidates(s)
 	slices.SortStableFunc(list, func(a, b *disrupt.Candidate) int { return cmp.Compare(b.Price*a.Cost, a.Price*b.Cost) })
 	p := schedule.Compile(s)
@@ -276,27 +276,28 @@ func plainly(s *snapshot.Snapshot) []disrupt.Command {
 	return nil
 }
 
-// TestDay compares a day of random load with one in which nodes are consolidated plainly, from the same seed.
+// TestDay compares a day of random load with one that first fit consolidates, from the same seed.
 func TestDay(t *testing.T) {
-	ours := func(s *snapshot.Snapshot) []disrupt.Command { return find(s, none()).Commands }
+	ours := func(s *snapshot.Snapshot) []disrupt.Command { return find(s, defaults()).Commands }
 	days := map[string]*day{}
 	for _, tt := range []struct {
 		name string
 		find func(*snapshot.Snapshot) []disrupt.Command
-	}{{"search", ours}, {"first fit", plainly}} {
+	}{{"search", ours}, {"first fit", firstFit}} {
 		list := ec2(t)
 		s := workload.Cluster([]snapshot.Pool{workload.General("general", list)}, nil, true)
-		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, until: map[types.UID]time.Time{}}
+		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, leavesAt: map[types.UID]time.Time{}}
 		d.run()
 		days[tt.name] = d
-		t.Logf("%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved", tt.name, d.dollars, d.dollars/d.least, d.launched,
+		t.Logf("%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved", tt.name, d.dollars, d.dollars/d.lowerBound, d.launched,
 			d.mostNodes, d.replaced, float64(d.replaced)/(d.nodeHours/24), d.moved)
 	}
 	search, plain := days["search"], days["first fit"]
 	if search.dollars > plain.dollars {
 		t.Errorf("the day costs $%.2f, $%.2f by first fit", search.dollars, plain.dollars)
 	}
-	// Plainly, one node in a pass is looked at, and most stay half empty. Much more than that must not be replaced for the rest.
+	// First fit removes one node in a pass, and most stay half empty. The search must not replace many more nodes to
+	// save the rest.
 	if float64(search.replaced) > 1.25*float64(plain.replaced) {
 		t.Errorf("%d nodes are replaced, %d by first fit", search.replaced, plain.replaced)
 	}

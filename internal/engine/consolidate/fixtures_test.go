@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// candidates are the nodes of ours that nothing forbids to disrupt: no pod on them says so.
+// candidates are the managed nodes that nothing blocks from disruption.
 func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 	pools := map[string]*snapshot.Pool{}
 	for i := range s.Pools {
@@ -56,18 +56,18 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 	return out
 }
 
-// find is Find with everything that it is told worked out from the snapshot.
+// find is Find with everything else derived from the snapshot.
 func find(s *snapshot.Snapshot, st consolidate.Settings) consolidate.Result {
 	list := candidates(s)
 	return consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), consolidate.PoolTotals(s, list, nil), st)
 }
 
-// carryOut is the snapshot after the commands, and after some time: pods are where the plans say, launches are what is
-// cheapest.
+// carryOut is the snapshot after the commands, and after some time: pods run where the plans place them, launches are
+// of their cheapest type.
 func carryOut(s *snapshot.Snapshot, commands []disrupt.Command, after time.Duration) *snapshot.Snapshot {
 	out := *s
 	out.Now = s.Now.Add(after)
-	gone := map[int]bool{}
+	removed := map[int]bool{}
 	at := map[string]int{}
 	for i := range s.Nodes {
 		at[s.Nodes[i].Name] = i
@@ -85,7 +85,7 @@ func carryOut(s *snapshot.Snapshot, commands []disrupt.Command, after time.Durat
 	for k := range commands {
 		c := &commands[k]
 		for _, n := range c.Candidates {
-			gone[n.Index] = true
+			removed[n.Index] = true
 		}
 		for _, pl := range c.Plan.Placements {
 			bind(&nodes[at[pl.Node]], pl.Pods)
@@ -102,7 +102,7 @@ func carryOut(s *snapshot.Snapshot, commands []disrupt.Command, after time.Durat
 	}
 	out.Nodes = nil
 	for i := range nodes {
-		if !gone[i] {
+		if !removed[i] {
 			out.Nodes = append(out.Nodes, nodes[i])
 		}
 	}
@@ -110,8 +110,8 @@ func carryOut(s *snapshot.Snapshot, commands []disrupt.Command, after time.Durat
 	return &out
 }
 
-// bill is what the nodes cost per hour.
-func bill(s *snapshot.Snapshot) float64 {
+// bill is what the nodes cost in $/h.
+func fleetCost(s *snapshot.Snapshot) float64 {
 	total := 0.0
 	for i := range s.Nodes {
 		total += s.Nodes[i].Price
@@ -119,7 +119,7 @@ func bill(s *snapshot.Snapshot) float64 {
 	return total
 }
 
-// unbounded lets pools disrupt as many nodes as they like.
+// unbounded removes the limits of disruption budgets.
 func unbounded(s *snapshot.Snapshot) *snapshot.Snapshot { return budget(s, "100%") }
 
 func budget(s *snapshot.Snapshot, nodes string) *snapshot.Snapshot {
@@ -145,8 +145,8 @@ func fleet(tb testing.TB, nodes int, use float64, seed uint64, capacityTypes ...
 	return unbounded(s)
 }
 
-// tight is a fleet that was just bought for its pods.
-func tight(tb testing.TB, pods int) *snapshot.Snapshot {
+// tight is a fleet that was just launched for its pods.
+func justProvisioned(tb testing.TB, pods int) *snapshot.Snapshot {
 	tb.Helper()
 	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
 	if err != nil {
@@ -157,11 +157,11 @@ func tight(tb testing.TB, pods int) *snapshot.Snapshot {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return unbounded(bought(s))
+	return unbounded(provisioned(s))
 }
 
 // bought is the world in which a plan for its pods has been carried out, a day ago.
-func bought(s *snapshot.Snapshot) *snapshot.Snapshot {
+func provisioned(s *snapshot.Snapshot) *snapshot.Snapshot {
 	plan := schedule.Solve(s, schedule.Budget{})
 	out := carryOut(s, []disrupt.Command{{Plan: plan}}, 24*time.Hour)
 	out.Pods = nil

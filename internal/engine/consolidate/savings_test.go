@@ -19,53 +19,53 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// settling is what it took until nothing more was found.
-type settling struct {
+// settling is what it took until no more commands were found.
+type convergence struct {
 	commands, moved int
-	// bills are what the fleet cost before the first command and after each.
-	bills []float64
+	// costs are the fleet's before the first command and after each, in $/h.
+	costs []float64
 }
 
-// settle carries out what is found, pass after pass, a day apart, so that no node is young, until nothing is. Nodes that are
-// empty are ended by a command of their own.
-func settle(tb testing.TB, s *snapshot.Snapshot, st consolidate.Settings) (*snapshot.Snapshot, settling) {
+// settle carries out commands, pass after pass, a day apart, so that no node is young, until none is found. Empty
+// nodes are removed by a command of their own.
+func converge(tb testing.TB, s *snapshot.Snapshot, st consolidate.Settings) (*snapshot.Snapshot, convergence) {
 	tb.Helper()
-	out := settling{bills: []float64{bill(s)}}
+	out := convergence{costs: []float64{fleetCost(s)}}
 	for range 100 {
-		if used := inUse(s); len(used.Nodes) < len(s.Nodes) {
+		if used := withoutEmptyNodes(s); len(used.Nodes) < len(s.Nodes) {
 			s = used
 			out.commands++
-			out.bills = append(out.bills, bill(s))
+			out.costs = append(out.costs, fleetCost(s))
 		}
 		r := find(s, st)
 		if len(r.Commands) == 0 {
 			return s, out
 		}
-		before := bill(s)
+		before := fleetCost(s)
 		for i := range r.Commands {
 			c := &r.Commands[i]
 			out.commands++
-			out.moved += moving(c)
+			out.moved += podsMoved(c)
 			before -= c.Savings
-			out.bills = append(out.bills, before)
+			out.costs = append(out.costs, before)
 		}
 		s = carryOut(s, r.Commands, 24*time.Hour)
-		if got := bill(s); got > before+1e-6 {
-			tb.Fatalf("the fleet costs %v $/h, %v was to be", got, before)
+		if got := fleetCost(s); got > before+1e-6 {
+			tb.Fatalf("the fleet costs %v $/h, want %v", got, before)
 		}
 	}
-	tb.Fatalf("after 100 passes and %d commands something more is found", out.commands)
+	tb.Fatalf("after 100 passes and %d commands another is found", out.commands)
 	return nil, out
 }
 
-// inUse is the snapshot without nodes of ours that are empty.
-func inUse(s *snapshot.Snapshot) *snapshot.Snapshot {
+// withoutEmptyNodes is the snapshot without empty nodes.
+func withoutEmptyNodes(s *snapshot.Snapshot) *snapshot.Snapshot {
 	out := *s
 	out.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n snapshot.Node) bool { return len(n.Pods) == 0 })
 	return &out
 }
 
-func moving(c *disrupt.Command) int {
+func podsMoved(c *disrupt.Command) int {
 	n := 0
 	for _, k := range c.Candidates {
 		n += len(k.Pods)
@@ -73,8 +73,8 @@ func moving(c *disrupt.Command) int {
 	return n
 }
 
-// bound is what no nodes for the pods of the snapshot's candidates cost less than.
-func bound(s *snapshot.Snapshot) float64 {
+// bound is the least that nodes for the pods of the snapshot's candidates can cost, by the linear program.
+func lowerBound(s *snapshot.Snapshot) float64 {
 	var pods []*corev1.Pod
 	for _, c := range candidates(s) {
 		pods = append(pods, c.Pods...)
@@ -82,8 +82,8 @@ func bound(s *snapshot.Snapshot) float64 {
 	return schedule.Compile(s).Appraise(pods).Total
 }
 
-// TestDepth consolidates fleets of EC2 instances at 31 % use until nothing more is found.
-func TestDepth(t *testing.T) {
+// TestConvergesNearLowerBound consolidates fleets of EC2 instances at 31 % use until no more commands are found.
+func TestConvergesNearLowerBound(t *testing.T) {
 	for _, tt := range []struct {
 		nodes, commands int
 		seeds           uint64
@@ -91,11 +91,11 @@ func TestDepth(t *testing.T) {
 		for seed := uint64(1); seed <= tt.seeds; seed++ {
 			t.Run(fmt.Sprintf("%d nodes, seed %d", tt.nodes, seed), func(t *testing.T) {
 				s := fleet(t, tt.nodes, 0.31, seed)
-				least := bound(s)
-				after, took := settle(t, s, consolidate.Settings{})
-				ratio := bill(after) / least
-				t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.4f x the bound, %d nodes, %.1f pods moved per $/h saved", took.commands, bill(s), bill(after), ratio,
-					len(after.Nodes), float64(took.moved)/(bill(s)-bill(after)))
+				least := lowerBound(s)
+				after, took := converge(t, s, consolidate.Settings{})
+				ratio := fleetCost(after) / least
+				t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.4f x the bound, %d nodes, %.1f pods moved per $/h saved", took.commands, fleetCost(s), fleetCost(after), ratio,
+					len(after.Nodes), float64(took.moved)/(fleetCost(s)-fleetCost(after)))
 				if took.commands > tt.commands {
 					t.Errorf("it took %d commands, want at most %d", took.commands, tt.commands)
 				}
@@ -107,9 +107,9 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestDepthOfWhatWasBought consolidates fleets that were bought for their pods, of which two thirds are gone: nodes are of the
-// types that they should be, but there are too many of them.
-func TestDepthOfWhatWasBought(t *testing.T) {
+// TestConvergesAfterScaleDown consolidates fleets after two thirds of the pods were deleted: the types of
+// the nodes are right, but there are too many nodes.
+func TestConvergesAfterScaleDown(t *testing.T) {
 	for _, kind := range []string{"replicas", "batch"} {
 		t.Run(kind, func(t *testing.T) {
 			list := ec2(t)
@@ -118,26 +118,26 @@ func TestDepthOfWhatWasBought(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s = unbounded(bought(s))
+			s = unbounded(provisioned(s))
 			s.Pools[0].InstanceTypes = list
 			r := rand.New(rand.NewPCG(1, 5))
 			for i := range s.Nodes {
 				s.Nodes[i].Pods = slices.DeleteFunc(s.Nodes[i].Pods, func(*corev1.Pod) bool { return r.IntN(100) < 66 })
 			}
 			s.Nodes = slices.DeleteFunc(s.Nodes, func(n snapshot.Node) bool { return len(n.Pods) == 0 })
-			least := bound(s)
-			after, took := settle(t, s, consolidate.Settings{})
-			t.Logf("%d nodes: %d commands, $%.2f/h -> $%.2f/h, %.4f x the bound", len(s.Nodes), took.commands, bill(s), bill(after), bill(after)/least)
-			if took.commands > 10 || bill(after) > 1.05*least {
-				t.Errorf("it took %d commands to %.4f x the bound, want at most 10 and 1.05", took.commands, bill(after)/least)
+			least := lowerBound(s)
+			after, took := converge(t, s, consolidate.Settings{})
+			t.Logf("%d nodes: %d commands, $%.2f/h -> $%.2f/h, %.4f x the bound", len(s.Nodes), took.commands, fleetCost(s), fleetCost(after), fleetCost(after)/least)
+			if took.commands > 10 || fleetCost(after) > 1.05*least {
+				t.Errorf("it took %d commands to %.4f x the bound, want at most 10 and 1.05", took.commands, fleetCost(after)/least)
 			}
 		})
 	}
 }
 
-// TestDepthBesideBlockedNodes has a pod that must not be disrupted on every tenth node. These nodes are there whatever
-// happens; the others must come to cost no more than 1.05 times what they would come to without them.
-func TestDepthBesideBlockedNodes(t *testing.T) {
+// TestConvergesBesideBlockedNodes has a pod with do-not-disrupt on every tenth node. These nodes stay; the others must
+// cost no more than 1.05 times what they would cost in a fleet without them.
+func TestConvergesBesideBlockedNodes(t *testing.T) {
 	for _, nodes := range []int{100, 500} {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
 			s := fleet(t, nodes, 0.31, 7)
@@ -155,18 +155,18 @@ func TestDepthBesideBlockedNodes(t *testing.T) {
 					p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 				}), n.Name))
 			}
-			after, took := settle(t, s, consolidate.Settings{})
-			alone, _ := settle(t, &without, consolidate.Settings{})
-			t.Logf("%d commands, $%.2f/h beside $%.2f/h that are blocked; without these $%.2f/h", took.commands, bill(after)-blocked, blocked, bill(alone))
-			if bill(after)-blocked > 1.05*bill(alone) {
-				t.Errorf("the other nodes cost $%.4f/h, want at most 1.05 x $%.4f/h", bill(after)-blocked, bill(alone))
+			after, took := converge(t, s, consolidate.Settings{})
+			alone, _ := converge(t, &without, consolidate.Settings{})
+			t.Logf("%d commands, $%.2f/h beside $%.2f/h that are blocked; without these $%.2f/h", took.commands, fleetCost(after)-blocked, blocked, fleetCost(alone))
+			if fleetCost(after)-blocked > 1.05*fleetCost(alone) {
+				t.Errorf("the other nodes cost $%.4f/h, want at most 1.05 x $%.4f/h", fleetCost(after)-blocked, fleetCost(alone))
 			}
 		})
 	}
 }
 
-// TestLargestSavingFirst lets a tenth of the nodes go at a time: each pass's commands save most for each pod that moves
-// first, and nobody waits for the last dollar.
+// TestLargestSavingFirst disrupts a tenth of the nodes at a time: each pass's commands save most per pod that moves
+// first.
 func TestLargestSavingFirst(t *testing.T) {
 	s := budget(fleet(t, 200, 0.31, 5), "10%")
 	ratio := func(c *disrupt.Command) float64 {
@@ -176,7 +176,7 @@ func TestLargestSavingFirst(t *testing.T) {
 		}
 		return c.Savings / cost
 	}
-	start, commands, moved := bill(s), 0, 0
+	start, commands, moved := fleetCost(s), 0, 0
 	curve := fmt.Sprintf("%.2f", start)
 	var passes []float64
 	for range 60 {
@@ -185,33 +185,33 @@ func TestLargestSavingFirst(t *testing.T) {
 		if len(r.Commands) == 0 {
 			break
 		}
-		ended, saved := 0, 0.0
+		removed, saved := 0, 0.0
 		for i := range r.Commands {
 			c := &r.Commands[i]
-			ended += len(c.Candidates)
+			removed += len(c.Candidates)
 			saved += c.Savings
-			moved += moving(c)
+			moved += podsMoved(c)
 			if i > 0 && ratio(c) > ratio(&r.Commands[i-1])*(1+1e-9) {
 				t.Errorf("a command that saves %.4f $/h per pod comes after one that saves %.4f", ratio(c), ratio(&r.Commands[i-1]))
 			}
 		}
-		if ended > allowed {
-			t.Fatalf("%d nodes end, the budget allows %d", ended, allowed)
+		if removed > allowed {
+			t.Fatalf("%d nodes are removed, the budget allows %d", removed, allowed)
 		}
 		commands += len(r.Commands)
 		s = carryOut(s, r.Commands, 24*time.Hour)
 		passes = append(passes, saved)
-		curve += fmt.Sprintf(" %.2f", bill(s))
+		curve += fmt.Sprintf(" %.2f", fleetCost(s))
 	}
-	t.Logf("$/h over %d commands, pass by pass: %s; %.1f pods moved per $/h saved", commands, curve, float64(moved)/(start-bill(s)))
-	// With two of twenty nodes at a time, not all that could be merged can be.
-	if ratio := bill(s) / bound(s); ratio > 1.10 {
+	t.Logf("$/h over %d commands, pass by pass: %s; %.1f pods moved per $/h saved", commands, curve, float64(moved)/(start-fleetCost(s)))
+	// A tenth of the nodes at a time does not allow every merge.
+	if ratio := fleetCost(s) / lowerBound(s); ratio > 1.10 {
 		t.Errorf("the fleet costs %.4f x the bound in the end, want at most 1.10", ratio)
 	}
 	if len(passes) < 4 {
 		t.Fatalf("only %d passes found something", len(passes))
 	}
-	early, all := 0.0, start-bill(s)
+	early, all := 0.0, start-fleetCost(s)
 	for _, saved := range passes[:len(passes)/2] {
 		early += saved
 	}
@@ -236,9 +236,9 @@ func ec2(tb testing.TB, names ...string) []*catalog.InstanceType {
 	return out
 }
 
-// TestStories are consolidations that users of other autoscalers have missed.
-func TestStories(t *testing.T) {
-	machine := func(s *snapshot.Snapshot, name, of string, pods ...*corev1.Pod) {
+// TestMergesOthersMiss are consolidations that other autoscalers do not find.
+func TestMergesOthersMiss(t *testing.T) {
+	addNode := func(s *snapshot.Snapshot, name, of string, pods ...*corev1.Pod) {
 		pool := &s.Pools[0]
 		i := slices.IndexFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })
 		n := workload.Machine(name, pool.NodePool, pool.InstanceTypes[i], pool.InstanceTypes[i].Offerings[0])
@@ -251,35 +251,35 @@ func TestStories(t *testing.T) {
 	world := func(tb testing.TB) *snapshot.Snapshot {
 		return unbounded(workload.Cluster([]snapshot.Pool{workload.General("general", ec2(tb))}, nil, false))
 	}
-	immovable := func(name string, asks ...string) *corev1.Pod {
-		return Pod(name, Asks(asks...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
+	immovable := func(name string, requests ...string) *corev1.Pod {
+		return Pod(name, Asks(requests...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
 	}
 
-	t.Run("among 80 nodes two m7g.2xlarge become one r7g.2xlarge", func(t *testing.T) {
+	t.Run("among 80 nodes two m7g.2xlarge are replaced by one r7g.2xlarge", func(t *testing.T) {
 		s := world(t)
-		for k := range 78 { // full, and of the cheapest type for what they hold
+		for k := range 78 { // full, and of the cheapest type for their pods
 			name := fmt.Sprintf("full-%02d", k)
-			machine(s, name, "c7g.2xlarge", Pod(name, Asks("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
+			addNode(s, name, "c7g.2xlarge", Pod(name, Asks("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
 		}
 		only7g := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "m7g", "r7g"))
 		for k := range 2 {
 			name := fmt.Sprintf("half-%d", k)
-			machine(s, name, "m7g.2xlarge", Pod(name+"-a", Asks("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Asks("cpu", "1500m", "memory", "12Gi"), only7g))
+			addNode(s, name, "m7g.2xlarge", Pod(name+"-a", Asks("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Asks("cpu", "1500m", "memory", "12Gi"), only7g))
 		}
 		r := find(s, consolidate.Settings{})
 		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 2 || len(r.Commands[0].Plan.Launches) != 1 {
-			t.Fatalf("found %s, want one command that ends two nodes for one", told(r))
+			t.Fatalf("found %s, want one command that replaces two nodes by one", describe(r))
 		}
 		if got := r.Commands[0].Plan.Launches[0].InstanceTypes[0].Name; got != "r7g.2xlarge" {
-			t.Errorf("they become a %s, want r7g.2xlarge", got)
+			t.Errorf("they are replaced by a %s, want r7g.2xlarge", got)
 		}
 	})
 
-	t.Run("eight c6g.large become one r6g.xlarge although the first in order cannot move", func(t *testing.T) {
+	t.Run("eight c6g.large are replaced by one r6g.xlarge although the first candidates in order cannot move", func(t *testing.T) {
 		s := world(t)
 		for k := range 10 {
 			name := fmt.Sprintf("first-%d", k)
-			machine(s, name, "m6g.8xlarge", immovable(name, "cpu", "100m", "memory", "1Gi"))
+			addNode(s, name, "m6g.8xlarge", immovable(name, "cpu", "100m", "memory", "1Gi"))
 			s.Nodes[len(s.Nodes)-1].Labels["example.com/legacy"] = "yes"
 			s.Nodes[len(s.Nodes)-1].Taints = []corev1.Taint{{Key: "legacy", Effect: corev1.TaintEffectNoSchedule}}
 			s.Nodes[len(s.Nodes)-1].Pods[0].Spec.Tolerations = []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}
@@ -287,20 +287,20 @@ func TestStories(t *testing.T) {
 		family := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "c6g", "r6g"))
 		for k := range 8 {
 			name := fmt.Sprintf("small-%d", k)
-			machine(s, name, "c6g.large", Pod(name, Asks("cpu", "400m", "memory", "2800Mi"), family))
+			addNode(s, name, "c6g.large", Pod(name, Asks("cpu", "400m", "memory", "2800Mi"), family))
 		}
 		r := find(s, consolidate.Settings{})
 		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 8 || len(r.Commands[0].Plan.Launches) != 1 {
-			t.Fatalf("found %s, want one command that ends eight nodes for one", told(r))
+			t.Fatalf("found %s, want one command that replaces eight nodes by one", describe(r))
 		}
 		if got := r.Commands[0].Plan.Launches[0].InstanceTypes[0].Name; got != "r6g.xlarge" {
-			t.Errorf("they become a %s, want r6g.xlarge", got)
+			t.Errorf("they are replaced by a %s, want r6g.xlarge", got)
 		}
 	})
 }
 
-// told is a result in words.
-func told(r consolidate.Result) string {
+// told is a result as text.
+func describe(r consolidate.Result) string {
 	text := fmt.Sprintf("%d commands", len(r.Commands))
 	for i := range r.Commands {
 		for _, line := range consolidate.Explain(&r.Commands[i]) {

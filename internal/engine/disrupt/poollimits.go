@@ -14,9 +14,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// OverLimits says which limit of a pool the launches would exceed in the snapshot, which need not be the one that they were planned
-// for; empty if none. Each counts as the largest of its instance types, by resource. A pool that is not in the snapshot has
-// no room.
+// OverLimits returns which limit of a pool the launches would exceed in the snapshot, which may be newer than the one
+// they were planned for; empty if none. Each launch counts as the largest of its instance types, resource by
+// resource. A pool that is not in the snapshot can launch nothing.
 func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
 	byPool := map[string][]*schedule.Launch{}
 	for i := range launches {
@@ -32,7 +32,7 @@ func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
 		for _, r := range slices.Sorted(maps.Keys(pool.NodePool.Spec.Limits)) {
 			limit, sum := quantity.Bounded(pool.NodePool.Spec.Limits[r]), pool.Used[r].DeepCopy()
 			for _, l := range byPool[name] {
-				sum.Add(most(l, r))
+				sum.Add(largestCapacity(l, r))
 			}
 			if sum.Cmp(limit) > 0 {
 				return fmt.Sprintf("NodePool %q would have %s of %s, its limit is %s", name, sum.String(), r, limit.String())
@@ -42,8 +42,8 @@ func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
 	return ""
 }
 
-// most is the largest amount that a launch may count against a limit.
-func most(l *schedule.Launch, name corev1.ResourceName) resource.Quantity {
+// largestCapacity is the largest amount that a launch may count against a limit.
+func largestCapacity(l *schedule.Launch, name corev1.ResourceName) resource.Quantity {
 	if name == karpv1.ResourceNodes {
 		return *resource.NewQuantity(1, resource.DecimalSI)
 	}

@@ -8,21 +8,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Threshold is the score from which on a pool of policy Balanced approves: a move may disturb at most Weight times as large
-// a share of the pool as it saves.
+// Threshold is the lowest score that a pool of policy Balanced approves: a move's share of the pool's disruption cost
+// may be at most Weight times its share of the pool's price. Karpenter publishes both in events, as k and threshold.
 const (
 	Weight    = 2.0
 	Threshold = 1 / Weight
 )
 
-// Totals are what moves are measured against, by the names of pools.
+// Totals are the totals that moves are measured against, by the names of pools.
 type Totals map[string]Total
 
-// Total is what a pool costs per hour, and what it would cost to disturb all of it.
+// Total is what a pool costs in $/h, and what it would cost to disrupt all of it.
 type Total struct{ Cost, Disruption float64 }
 
-// PoolTotals adds up the pools that have candidates. Tracked are what pools cost as far as that is known besides, by name.
-// It is to be asked before any method leaves out some of the candidates.
+// PoolTotals adds up the pools that have candidates. Tracked are the known costs of whole pools, by name; they
+// replace the sum over candidates. Call it before any disruption method filters the candidates.
 func PoolTotals(s *snapshot.Snapshot, candidates []*disrupt.Candidate, tracked map[string]float64) Totals {
 	out := Totals{}
 	exact := map[int]float64{}
@@ -61,7 +61,7 @@ func PoolTotals(s *snapshot.Snapshot, candidates []*disrupt.Candidate, tracked m
 	return out
 }
 
-// Score judges what a move saves of a pool's total, in $/h, against what it disturbs.
+// Score compares what a move saves of a pool's total, in $/h, with what it disrupts.
 func Score(t Total, savings, disruption float64) disrupt.Verdict {
 	v := disrupt.Verdict{Saved: savings, Disturbed: disruption, PoolCost: t.Cost, PoolDisruption: t.Disruption}
 	if !(t.Cost > 0) || !(t.Disruption > 0) {
@@ -80,12 +80,12 @@ func Score(t Total, savings, disruption float64) disrupt.Verdict {
 }
 
 // verdicts are those of the nodes' pools, in the order of the nodes; pools of other policies approve without a score.
-// A pool's part in what is saved is its part in the price of what ends.
-func (x *search) verdicts(gone []*node, savings float64) (list []disrupt.Verdict, approved bool) {
+// A pool's part of the savings is its part of the price of the removed nodes.
+func (x *search) verdicts(removed []*node, savings float64) (list []disrupt.Verdict, approved bool) {
 	price, cost := map[*karpv1.NodePool]float64{}, map[*karpv1.NodePool]float64{}
 	var pools []*karpv1.NodePool
 	total := 0.0
-	for _, n := range gone {
+	for _, n := range removed {
 		if _, seen := cost[n.Pool]; !seen {
 			pools = append(pools, n.Pool)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// world has one pool "p" and one node "n" that is empty and may go.
+// world has one pool "p" and one node "n" that is empty and can be removed.
 func world(change func(s *snapshot.Snapshot, n *snapshot.Node)) *snapshot.Snapshot {
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	s := &snapshot.Snapshot{
@@ -71,24 +71,24 @@ func TestEmpty(t *testing.T) {
 		return func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pods = list }
 	}
 	tests := []struct {
-		name   string
-		change func(s *snapshot.Snapshot, n *snapshot.Node)
-		kept   Reason // empty: the node is ended
-		says   string
+		name    string
+		change  func(s *snapshot.Snapshot, n *snapshot.Node)
+		blocked Reason // empty: the node is ended
+		message string
 	}{
 		{"no pods", pods(), "", ""},
-		{"lifecycle row 117: only daemon pods", pods(pod("d", owned("apps/v1", "DaemonSet"))), "", ""},
-		{"lifecycle row 117: only terminating Deployment pods", pods(pod("x", owned("apps/v1", "ReplicaSet"), terminating)), "", ""},
-		{"lifecycle row 118: a terminating StatefulSet pod comes back", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
-		{"lifecycle row 119: all pods cost nothing", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
+		{"only daemon pods", pods(pod("d", owned("apps/v1", "DaemonSet"))), "", ""},
+		{"only terminating Deployment pods", pods(pod("x", owned("apps/v1", "ReplicaSet"), terminating)), "", ""},
+		{"a terminating StatefulSet pod will be recreated", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
+		{"no pod has an eviction cost", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
 		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
-		{"lifecycle row 120: only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `Node "n" has buffer pods`},
-		{"lifecycle row 120: their room is given up", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
-		{"lifecycle row 86: do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
-		{"lifecycle row 86: do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
-		{"lifecycle row 87: do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
+		{"only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `Node "n" has buffer pods`},
+		{"the buffer is scaled to 0", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
+		{"do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
+		{"do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
+		{"do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
 		{
-			"lifecycle row 88: a blocking PDB on a daemon pod",
+			"a blocking PDB on a daemon pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
@@ -96,7 +96,7 @@ func TestEmpty(t *testing.T) {
 			PDB, "pdb prevents pod evictions (Pod=ns/d)",
 		},
 		{
-			"lifecycle row 88: a blocking PDB on a static pod",
+			"a blocking PDB on a static pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("m", owned("v1", "Node"))}
 				s.PDBs = []*policyv1.PodDisruptionBudget{blockingPDB("b")}
@@ -104,7 +104,7 @@ func TestEmpty(t *testing.T) {
 			"", "",
 		},
 		{
-			"lifecycle row 91: two PDBs on one pod",
+			"two PDBs on one pod",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				a, b := blockingPDB("a"), blockingPDB("b")
@@ -114,7 +114,7 @@ func TestEmpty(t *testing.T) {
 			PDB, "multiple PDBs",
 		},
 		{
-			"lifecycle row 90: a PDB of another namespace",
+			"a PDB of another namespace",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{pod("d", owned("apps/v1", "DaemonSet"))}
 				b := blockingPDB("b")
@@ -123,7 +123,7 @@ func TestEmpty(t *testing.T) {
 			},
 			"", "",
 		},
-		{"lifecycle row 101: nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
+		{"nominated", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now.Add(time.Second) }, Nominated, "nominated"},
 		{
 			"bought for a pod that the scheduler has not bound yet",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
@@ -132,22 +132,22 @@ func TestEmpty(t *testing.T) {
 			},
 			Nominated, "nominated",
 		},
-		{"bought for a pod that is gone", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Nominated = []types.UID{"u"} }, "", ""},
-		{"lifecycle row 235: the nomination is over", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
-		{"lifecycle row 101: not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
-		{"lifecycle row 101: deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
-		{"lifecycle row 101: a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
+		{"launched for a pod that was deleted", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Nominated = []types.UID{"u"} }, "", ""},
+		{"the nomination has expired", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
+		{"not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
+		{"deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
+		{"a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
 		{"node annotated", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "true"} }, NodeDoNotDisrupt, dnd},
-		{"lifecycle row 100: node annotated with a duration", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
-		{"lifecycle row 103: the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
+		{"a node annotated with a duration is not blocked", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
+		{"the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
 		{
-			"lifecycle row 116: consolidateAfter Never",
+			"consolidateAfter Never",
 			func(s *snapshot.Snapshot, _ *snapshot.Node) {
 				s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
 			},
 			Disabled, "consolidation disabled",
 		},
-		{"a pool of a fixed size", func(s *snapshot.Snapshot, _ *snapshot.Node) {
+		{"a static pool", func(s *snapshot.Snapshot, _ *snapshot.Node) {
 			replicas := int64(1)
 			s.Pools[0].NodePool.Spec.Replicas = &replicas
 		}, Disabled, "fixed number"},
@@ -156,33 +156,33 @@ func TestEmpty(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			empty, kept := look(world(tt.change))
-			if tt.kept == "" {
+			if tt.blocked == "" {
 				if len(empty) != 1 || len(kept) != 0 {
-					t.Fatalf("node was kept: %+v", kept)
+					t.Fatalf("node was blocked: %+v", kept)
 				}
 				return
 			}
 			if len(empty) != 0 || len(kept) != 1 {
-				t.Fatalf("node was ended")
+				t.Fatalf("node was removed")
 			}
-			if k := kept[0]; k.Reason != tt.kept || !strings.Contains(k.Message, tt.says) {
-				t.Errorf("kept for %s (%s), want %s saying %q", k.Reason, k.Message, tt.kept, tt.says)
+			if k := kept[0]; k.Reason != tt.blocked || !strings.Contains(k.Message, tt.message) {
+				t.Errorf("blocked for %s (%s), want %s with %q", k.Reason, k.Message, tt.blocked, tt.message)
 			}
 		})
 	}
-	t.Run("a node of a pool that may not launch now may go", func(t *testing.T) {
+	t.Run("a node of a pool that cannot launch now can be removed", func(t *testing.T) {
 		empty, kept := look(world(func(s *snapshot.Snapshot, _ *snapshot.Node) {
 			s.Closed = []*karpv1.NodePool{s.Pools[0].NodePool}
 			s.Pools = nil
 		}))
 		if len(empty) != 1 {
-			t.Errorf("node was kept: %+v", kept)
+			t.Errorf("node was blocked: %+v", kept)
 		}
 	})
-	t.Run("a node that nobody of ours launched is not looked at", func(t *testing.T) {
+	t.Run("a node that Dovetail does not manage is ignored", func(t *testing.T) {
 		empty, kept := look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
 		if len(empty)+len(kept) != 0 {
-			t.Errorf("decision about a node of others: %+v, %+v", empty, kept)
+			t.Errorf("decision about an unmanaged node: %+v, %+v", empty, kept)
 		}
 	})
 }
@@ -195,11 +195,11 @@ func TestEvictionCost(t *testing.T) {
 		want float64
 	}{
 		{"a plain pod", pod("x"), 1},
-		{"dearer by its annotation", pod("x", annotated(corev1.PodDeletionCost, "134217728")), 2},
+		{"more expensive by its annotation", pod("x", annotated(corev1.PodDeletionCost, "134217728")), 2},
 		{"cheaper by its priority", pod("x", priority(-1<<26)), -1},
 		{"at most ten", pod("x", priority(2_000_000_000)), 10},
 		{"at least minus ten", pod("x", annotated(corev1.PodDeletionCost, "-2147483647"), priority(-2_000_000_000)), -10},
-		{"no number", pod("x", annotated(corev1.PodDeletionCost, "dear")), 1},
+		{"not a number", pod("x", annotated(corev1.PodDeletionCost, "expensive")), 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

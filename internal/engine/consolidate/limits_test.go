@@ -15,71 +15,71 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-func TestRowsOfSpot(t *testing.T) {
+func TestSpotRules(t *testing.T) {
 	on := consolidate.Settings{SpotToSpot: true}
 	single := func(list []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) *snapshot.Snapshot {
 		s := world(list, edit...)
 		add(s, 0, "node", "dear", spot, one("pod", "1"))
 		return s
 	}
-	t.Run("lifecycle row 149: spot and on-demand may become one without the rules of spot", func(t *testing.T) {
+	t.Run("spot and on-demand nodes may be merged without the spot-to-spot rules", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.09, 0.1), priced("xl", 4, 0.4, 0.15)})
 		add(s, 0, "a", "m", spot, one("pod-a", "1200m"))
 		add(s, 0, "b", "m", spot, one("pod-b", "1200m"))
 		add(s, 0, "c", "m", onDemand, one("pod-c", "1200m"))
-		r := find(s, none())
-		wantEnded(t, r, "a", "b", "c")
-		if got := launched(r); len(got) != 1 {
+		r := find(s, defaults())
+		wantRemoved(t, r, "a", "b", "c")
+		if got := launchedTypes(r); len(got) != 1 {
 			t.Errorf("launched are %v, want one", got)
 		}
 	})
-	t.Run("lifecycle row 150: spot is not replaced by spot unless that is enabled", func(t *testing.T) {
+	t.Run("spot is not replaced by spot unless SpotToSpotConsolidation is enabled", func(t *testing.T) {
 		s := single(spotTypes(20))
-		wantNothing(t, find(s, none()), "node", "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
+		wantNothing(t, find(s, defaults()), "node", "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
 		add(s, 0, "other", "dear", spot, one("own", "1"), one("own-2", "1"))
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
-	t.Run("lifecycle row 151: one cheaper type is not enough", func(t *testing.T) {
+	t.Run("one cheaper type is not enough", func(t *testing.T) {
 		wantNothing(t, find(single(spotTypes(1)), on), "node", "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, got 1")
 	})
-	t.Run("lifecycle row 152: a node among the 15 cheapest is not replaced", func(t *testing.T) {
+	t.Run("a node among the 15 cheapest is not replaced", func(t *testing.T) {
 		s := world(spotTypes(30))
 		add(s, 0, "node", "t13", spot, one("pod", "1"))
 		wantNothing(t, find(s, on), "node", "got 13")
 	})
-	t.Run("lifecycle row 153: minValues of 16 of 18 types send the 16 cheapest", func(t *testing.T) {
+	t.Run("with minValues of 16, the 16 cheapest of 18 types are launched", func(t *testing.T) {
 		r := find(single(spotTypes(18), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(16)), on)
-		if got := launched(r); len(got) != 1 || len(got[0]) != 16 || got[0][0] != "t00" || got[0][15] != "t15" {
+		if got := launchedTypes(r); len(got) != 1 || len(got[0]) != 16 || got[0][0] != "t00" || got[0][15] != "t15" {
 			t.Errorf("launched are %v, want t00 to t15", got)
 		}
 	})
-	t.Run("lifecycle row 154: minValues of 10 send 15", func(t *testing.T) {
+	t.Run("with minValues of 10, the 15 cheapest types are launched", func(t *testing.T) {
 		r := find(single(spotTypes(18), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(10)), on)
-		if got := launched(r); len(got) != 1 || len(got[0]) != 15 || got[0][14] != "t14" {
+		if got := launchedTypes(r); len(got) != 1 || len(got[0]) != 15 || got[0][14] != "t14" {
 			t.Errorf("launched are %v, want t00 to t14", got)
 		}
 	})
-	t.Run("lifecycle row 155: the cheapest type is found wherever it is listed", func(t *testing.T) {
+	t.Run("the cheapest type is found wherever it is listed", func(t *testing.T) {
 		list := append(spotTypes(20), priced("zz-cheapest", 4, 0, 0.01))
 		r := find(single(list), on)
-		if got := launched(r); len(got) != 1 || got[0][0] != "zz-cheapest" || len(got[0]) != 15 {
+		if got := launchedTypes(r); len(got) != 1 || got[0][0] != "zz-cheapest" || len(got[0]) != 15 {
 			t.Errorf("launched are %v, want zz-cheapest first of 15", got)
 		}
 	})
-	t.Run("lifecycle row 156: several spot nodes may become one of fewer than 15 types", func(t *testing.T) {
+	t.Run("several spot nodes may be replaced by one of fewer than 15 types", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0, 0.1), priced("xl", 4, 0, 0.15)})
 		add(s, 0, "a", "m", spot, one("pod-a", "1500m"))
 		add(s, 0, "b", "m", spot, one("pod-b", "1500m"))
 		r := find(s, on)
-		wantEnded(t, r, "a", "b")
-		if got := launched(r); len(got) != 1 || !slices.Equal(got[0], []string{"xl"}) {
+		wantRemoved(t, r, "a", "b")
+		if got := launchedTypes(r); len(got) != 1 || !slices.Equal(got[0], []string{"xl"}) {
 			t.Errorf("launched are %v, want one xl", got)
 		}
-		wantNothing(t, find(s, none()), "a", "SpotToSpotConsolidation is disabled")
+		wantNothing(t, find(s, defaults()), "a", "SpotToSpotConsolidation is disabled")
 	})
 }
 
-func TestRowsOfTheBound(t *testing.T) {
+func TestSearchLimits(t *testing.T) {
 	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
 	s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes))
 	unbounded(s)
@@ -87,32 +87,32 @@ func TestRowsOfTheBound(t *testing.T) {
 		add(s, 0, fmt.Sprintf("a%d", k), "xl", onDemand, one(fmt.Sprintf("pod-a%d", k), "3"))
 		add(s, 1, fmt.Sprintf("b%d", k), "xl", onDemand, one(fmt.Sprintf("pod-b%d", k), "3"))
 	}
-	t.Run("lifecycle row 157: no work is allowed", func(t *testing.T) {
+	t.Run("no simulation is allowed", func(t *testing.T) {
 		r := find(s, consolidate.Settings{Questions: -1})
 		if len(r.Commands) > 0 || !r.TimedOut || r.Examined != 0 || !slices.Equal(r.Unseen, []string{"general", "other"}) {
 			t.Errorf("result is %+v, want nothing but that it timed out", r)
 		}
 	})
-	t.Run("lifecycle row 158: pools that were not come to go first", func(t *testing.T) {
-		// One question seats pending pods; the next is about the first candidate.
+	t.Run("pools that were not examined go first", func(t *testing.T) {
+		// One simulation places pending pods; the next removes the first candidate.
 		r := find(s, consolidate.Settings{Questions: 2})
 		if !r.TimedOut || r.Examined != 1 || len(r.Unseen) != 1 {
-			t.Fatalf("%d are examined, not yet seen are %v; want one, and the other's pool", r.Examined, r.Unseen)
+			t.Fatalf("%d are examined, not examined are %v; want one, and the other's pool", r.Examined, r.Unseen)
 		}
 		again := find(s, consolidate.Settings{Questions: 2, First: r.Unseen})
 		if len(again.Unseen) != 1 || again.Unseen[0] == r.Unseen[0] {
-			t.Errorf("not yet seen are %v, want the other pool", again.Unseen)
+			t.Errorf("not examined are %v, want the other pool", again.Unseen)
 		}
-		asked := 0
-		late := find(s, consolidate.Settings{Over: func() bool { asked++; return asked > 1 }})
+		calls := 0
+		late := find(s, consolidate.Settings{Over: func() bool { calls++; return calls > 1 }})
 		if !late.TimedOut || late.Examined != 1 || !slices.Equal(late.Unseen, r.Unseen) {
-			t.Errorf("when time is up after one candidate, %d are examined, not yet seen are %v", late.Examined, late.Unseen)
+			t.Errorf("when time is up after one candidate, %d are examined, not examined are %v", late.Examined, late.Unseen)
 		}
-		if all := find(s, none()); all.TimedOut || len(all.Unseen) > 0 || all.Examined != 6 {
-			t.Errorf("without a bound, %d are examined and %v are not seen", all.Examined, all.Unseen)
+		if all := find(s, defaults()); all.TimedOut || len(all.Unseen) > 0 || all.Examined != 6 {
+			t.Errorf("without a limit, %d are examined and %v are not", all.Examined, all.Unseen)
 		}
 	})
-	t.Run("lifecycle row 159: what is easiest to disturb for its price goes first", func(t *testing.T) {
+	t.Run("the highest price per pod goes first", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
 		for _, pods := range []int{20, 1, 5} {
 			name := fmt.Sprintf("pods-%02d", pods)
@@ -124,21 +124,21 @@ func TestRowsOfTheBound(t *testing.T) {
 		add(s, 0, "zz-room", "xl", onDemand, Pods(60, "own", Asks("cpu", "10m"))...)
 		var order []string
 		for range 3 {
-			r := find(budget(s, "1"), none())
-			order = append(order, ended(r)...)
+			r := find(budget(s, "1"), defaults())
+			order = append(order, removedNames(r)...)
 			s = carryOut(s, r.Commands, time.Hour)
 		}
 		if want := []string{"pods-01", "pods-05", "pods-20"}; !slices.Equal(order, want) {
-			t.Errorf("nodes end in the order %v, want %v", order, want)
+			t.Errorf("nodes are removed in the order %v, want %v", order, want)
 		}
 	})
 }
 
-func TestNotForConsolidation(t *testing.T) {
+func TestIneligibleNodes(t *testing.T) {
 	for _, tt := range []struct {
-		why   string
-		quiet bool
-		edit  func(s *snapshot.Snapshot)
+		why     string
+		noEvent bool
+		edit    func(s *snapshot.Snapshot)
 	}{
 		{`Instance Type "nowhere" not found`, false, func(s *snapshot.Snapshot) { s.Nodes[0].Labels[corev1.LabelInstanceTypeStable] = "nowhere" }},
 		{`Node does not have label "karpenter.sh/capacity-type"`, false, func(s *snapshot.Snapshot) { delete(s.Nodes[0].Labels, Capacity) }},
@@ -160,10 +160,10 @@ func TestNotForConsolidation(t *testing.T) {
 			s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 			add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 			tt.edit(s)
-			r := find(s, none())
+			r := find(s, defaults())
 			wantNothing(t, r, "node", tt.why)
-			if len(r.Left) != 1 || r.Left[0].Quiet != tt.quiet {
-				t.Errorf("left are %+v, want one, quiet %v", r.Left, tt.quiet)
+			if len(r.Left) != 1 || r.Left[0].Quiet != tt.noEvent {
+				t.Errorf("left are %+v, want one, without event %v", r.Left, tt.noEvent)
 			}
 		})
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Why a claim is out of date, as its condition Drifted says. What the cloud finds comes after them.
+// Reasons of the condition Drifted. The cloud's reasons are checked after them.
 const (
 	NodePoolDrifted      = "NodePoolDrifted"
 	RequirementsDrifted  = "RequirementsDrifted"
 	InstanceTypeNotFound = "InstanceTypeNotFound"
 )
 
-// OutOfDate returns why a claim is not what its pool would launch now, by what both say; empty if it is. Hashes of different
-// versions, or that are missing, say nothing.
+// OutOfDate returns why a claim has drifted from its pool, by what both declare; empty if it has not. Missing hashes,
+// and hashes of different versions, are not compared.
 func OutOfDate(claim *karpv1.NodeClaim, pool *karpv1.NodePool, labels requirement.Labels) (string, error) {
 	const hash, version = karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion
 	has := func(annotations map[string]string) bool { return annotations[hash] != "" && annotations[version] != "" }
@@ -37,9 +37,9 @@ func OutOfDate(claim *karpv1.NodeClaim, pool *karpv1.NodePool, labels requiremen
 	return "", nil
 }
 
-// StillSold tells whether the claim's type is among those that its pool could launch, with an offering, available or not, that
-// bears the claim's labels. An instance of a capacity reservation may go on as on-demand, under whatever reservation; reservation
-// are the labels that name one.
+// StillSold reports whether the claim's type is among those that its pool could launch, with an offering, available
+// or not, that has the claim's labels. An instance of a capacity reservation may continue as on-demand, under any
+// reservation; reservation are the labels that name one.
 func StillSold(claim *karpv1.NodeClaim, types []*catalog.InstanceType, labels requirement.Labels, reservation ...string) bool {
 	name := claim.Labels[corev1.LabelInstanceTypeStable]
 	i := slices.IndexFunc(types, func(t *catalog.InstanceType) bool { return t.Name == name })

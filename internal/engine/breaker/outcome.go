@@ -13,35 +13,37 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// How long a claim may take from its creation: until it is launched, and until its node is ready for use. Whoever waits for
-// its replacement gives up then, too.
+// Timeouts of a claim from its creation: until it is launched, and until its node is initialized. The disruption
+// queue gives up on a replacement after the same time.
 const (
 	LaunchWithin     = 5 * time.Minute
 	InitializeWithin = 10 * time.Minute
-	// LateAfter is from when on a claim of which a cause is known why its node does not join counts as one that will not. If it
-	// comes up after all, it counts as one that did.
+	// LateAfter is the age from which a claim counts as failed if a cause is known why its node does not join. If it
+	// comes up after all, it counts as a success.
 	LateAfter = 3 * time.Minute
 )
 
-// Reason is why a claim was bought to replace others; empty if it was not.
+// Reason is why a claim was launched to replace others; empty if it was not.
 func Reason(claim *karpv1.NodeClaim) karpv1.DisruptionReason {
 	return karpv1.DisruptionReason(claim.Annotations[karpv1.AnnotationLaunchReason])
 }
 
-// slack is how much earlier than we whoever waits for a claim may give it up: their watch starts before the claim exists.
-const slack = 30 * time.Second
+// clockSlack is how much earlier the disruption queue may give up on a claim: its timeout starts before the claim
+// exists.
+const clockSlack = 30 * time.Second
 
-// OutcomeOf tells what has become of a claim. While that is open, decided is false, and next is when it is late at the latest;
-// zero if nothing will come of it. A claim that went before its time decides nothing unless it is known why its node would
-// not have come: there was no capacity, the cloud has taken the instance back, or nobody needs it any more.
+// OutcomeOf returns what became of a claim. While that is open, decided is false, and next is when it will be late;
+// zero if it will never have an outcome. A claim that was deleted early decides nothing unless the cause is known
+// that its node would not have joined: otherwise there was no capacity, EC2 has reclaimed the instance, or the node
+// was no longer needed.
 func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool, next time.Time) {
 	o = Outcome{
-		Claim: claim.Name, UID: claim.UID, Created: second(claim.CreationTimestamp.Time), At: second(now),
+		Claim: claim.Name, UID: claim.UID, Created: truncated(claim.CreationTimestamp.Time), At: truncated(now),
 		Image: claim.Status.ImageID, Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone],
 	}
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	if initialized.Status == metav1.ConditionTrue {
-		o.At = second(initialized.LastTransitionTime.Time)
+		o.At = truncated(initialized.LastTransitionTime.Time)
 		return o, true, time.Time{}
 	}
 	late := claim.CreationTimestamp.Add(InitializeWithin)
@@ -51,7 +53,7 @@ func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool,
 		if !failedEarly(claim, ended.Sub(claim.CreationTimestamp.Time)) {
 			return o, false, time.Time{}
 		}
-		o.At = second(ended.Time)
+		o.At = truncated(ended.Time)
 	case now.Before(late):
 		suspect := claim.CreationTimestamp.Add(LateAfter)
 		if ended != nil || !diagnosed(claim) {
@@ -60,20 +62,20 @@ func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool,
 		if now.Before(suspect) {
 			return o, false, suspect
 		}
-		o.At = second(suspect)
-	default: // whatever has become of it since, it was late
-		o.At = second(late)
+		o.At = truncated(suspect)
+	default: // whatever happened since, it was late
+		o.At = truncated(late)
 	}
-	o.Why = why(claim)
+	o.Why = firstMissingStep(claim)
 	return o, true, time.Time{}
 }
 
 // failedEarly reports whether a claim that was deleted at an age, before it was late, has failed.
 func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 	if condition.IsTrue(claim, karpv1.ConditionDisruptionReason) {
-		return false // it was taken back, or disrupted like any other
+		return false // its command was canceled, or it was disrupted like any other
 	}
-	if age >= InitializeWithin-slack {
+	if age >= InitializeWithin-clockSlack {
 		return true
 	}
 	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
@@ -82,14 +84,14 @@ func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 	return diagnosed(claim)
 }
 
-// diagnosed reports whether somebody has looked into why the claim's instance does not become a node, and has said so.
+// diagnosed reports whether a condition says why the claim's instance does not become a node.
 func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue && !slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
 }
 
-// why names the first step that a claim has not made.
-func why(claim *karpv1.NodeClaim) string {
+// firstMissingStep names the first lifecycle step that a claim has not completed.
+func firstMissingStep(claim *karpv1.NodeClaim) string {
 	for _, step := range []struct{ condition, not string }{
 		{karpv1.ConditionLaunched, "not launched"},
 		{karpv1.ConditionRegistered, "not registered"},
@@ -107,7 +109,7 @@ func why(claim *karpv1.NodeClaim) string {
 	return "not ready"
 }
 
-// Read returns the book of a pool; an empty one if it has none that can be read.
+// Read returns the history of a pool; an empty one if it has none that can be read.
 func Read(pool *karpv1.NodePool) Book {
 	var b Book
 	text := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
@@ -122,8 +124,8 @@ func Read(pool *karpv1.NodePool) Book {
 	return b
 }
 
-// Write puts the book on the pool, or takes it off where there is nothing to remember: no outcome, no cause before this one,
-// and no claim under way. It reports whether that changes the pool.
+// Write stores the history in the pool's annotation, or removes that if there is nothing to remember: no outcome, no
+// earlier cause, and no claim in flight. It reports whether that changes the pool.
 func (b *Book) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
 	if len(b.Reasons) == 0 && b.Since.IsZero() && !underWay {
@@ -132,7 +134,7 @@ func (b *Book) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	}
 	text, err := json.Marshal(b)
 	if err != nil {
-		return false, fmt.Errorf("write down the outcomes of pool %q: %w", pool.Name, err)
+		return false, fmt.Errorf("encode the replacement outcomes of pool %q: %w", pool.Name, err)
 	}
 	metav1.SetMetaDataAnnotation(&pool.ObjectMeta, karpv1.AnnotationReplacementOutcomes, string(text))
 	return before != string(text), nil

@@ -1,5 +1,6 @@
-// Package disrupt decides which nodes are no longer worth their price. It asks nobody and acts on nothing:
-// Snapshot in, candidates and commands out, with a reason for every node that stays.
+// Package disrupt decides which nodes can be disrupted, which are empty, which to replace for drift, and what budgets
+// allow. It calls no API and changes nothing: it takes a Snapshot, and returns candidates and commands, with a reason
+// for every node that is blocked. Package consolidate searches among the candidates.
 package disrupt
 
 import (
@@ -9,7 +10,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -17,19 +17,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Kept is a node that stays.
+// Kept is a node that is blocked from disruption.
 type Kept struct {
 	Node   *snapshot.Node
 	Reason Reason
-	// Message is for people; it begins in lower case.
+	// Message is the text of events; it begins in lower case.
 	Message string
 }
 
-// Reason is why a node stays.
+// Reason is why a node is blocked.
 type Reason string
 
-// The reasons in the order in which they are looked for; Unplannable comes after Deleting. Those after it in this list keep a
-// node from being ended as empty only.
+// The reasons in the order in which they are checked; Unplannable comes after Deleting. The reasons of the second
+// group only keep a node from being removed as empty.
 const (
 	AlreadyDisrupting Reason = "AlreadyDisrupting"
 	NoNode            Reason = "NoNode"
@@ -49,21 +49,22 @@ const (
 	NotConsolidatable Reason = "NotConsolidatable"
 )
 
-// View is a snapshot as disruption looks at it.
+// View is a snapshot with its nodes classified for disruption.
 type View struct {
 	Snapshot *snapshot.Snapshot
-	// Candidates are the nodes that nothing forbids to disrupt, in the order of the snapshot.
+	// Candidates are the nodes that nothing blocks from disruption, in the order of the snapshot.
 	Candidates []*Candidate
-	// Bounded are those that only their pods protect, and whose claims bound how long they can: drift may take them.
+	// Bounded are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
+	// still replace them.
 	Bounded []*Candidate
-	// Kept are the other nodes of ours, and those of Bounded.
+	// Kept are the other managed nodes, and those of Bounded.
 	Kept []Kept
 
-	pools   map[string]*pool
-	guards  *guards
-	pending map[types.UID]bool
-	// leaving are the claims whose nodes are going, or will when their replacements are up.
-	leaving map[string]bool
+	pools       map[string]*pool
+	pdbs        *pdbIndex
+	pendingPods map[types.UID]bool
+	// leavingClaims are the claims of nodes that are deleting, or will be once their replacements are initialized.
+	leavingClaims map[string]bool
 }
 
 // pool is a NodePool with its types by name, if it has any.
@@ -72,11 +73,12 @@ type pool struct {
 	types map[string]*catalog.InstanceType
 }
 
-// Look finds the candidates of a snapshot.
+// Look classifies the nodes of a snapshot. It costs O(nodes + pods), and for each pod the PodDisruptionBudgets that
+// share a label with it.
 func Look(s *snapshot.Snapshot) *View {
 	v := &View{
-		Snapshot: s, pools: make(map[string]*pool, len(s.Pools)+len(s.Closed)), guards: newGuards(s),
-		pending: make(map[types.UID]bool, len(s.Pods)), leaving: map[string]bool{},
+		Snapshot: s, pools: make(map[string]*pool, len(s.Pools)+len(s.Closed)), pdbs: newPDBIndex(s),
+		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}
 	for i := range s.Pools {
 		byName := make(map[string]*catalog.InstanceType, len(s.Pools[i].InstanceTypes))
@@ -91,29 +93,29 @@ func Look(s *snapshot.Snapshot) *View {
 		v.pools[p.Name] = &pool{NodePool: p}
 	}
 	for _, p := range s.Pods {
-		v.pending[p.UID] = true
+		v.pendingPods[p.UID] = true
 	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Claim != "" && (n.Deleting || n.Disrupting) {
-			v.leaving[n.Claim] = true
+			v.leavingClaims[n.Claim] = true
 		}
 	}
 	for i := range s.Nodes {
-		v.consider(i)
+		v.classify(i)
 	}
 	return v
 }
 
-func (v *View) consider(i int) {
+func (v *View) classify(i int) {
 	n := &v.Snapshot.Nodes[i]
 	if n.Claim == "" {
 		return
 	}
-	if reason, message := v.nodeForbids(n); reason != "" {
+	if reason, message := v.nodeBlocks(n); reason != "" {
 		v.Kept = append(v.Kept, Kept{n, reason, message})
 		return
 	}
-	reason, message := v.podsForbid(n.Pods)
+	reason, message := v.podsBlock(n.Pods)
 	if reason != "" {
 		v.Kept = append(v.Kept, Kept{n, reason, message})
 		if n.Bounded {
@@ -122,16 +124,16 @@ func (v *View) consider(i int) {
 		return
 	}
 	c := v.candidate(i)
-	if b := v.guards.crowded(c.asks); b != nil {
+	if b := v.pdbs.exhausted(c.podsPerPDB); b != nil {
 		v.Kept = append(v.Kept, Kept{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
-			b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.guards.busy[b])})
+			b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])})
 		return
 	}
 	v.Candidates = append(v.Candidates, c)
 }
 
-// nodeForbids returns the first reason but for its pods for which a node stays; empty if there is none.
-func (v *View) nodeForbids(n *snapshot.Node) (Reason, string) {
+// nodeBlocks returns the first reason, apart from its pods, why a node is blocked; empty if there is none.
+func (v *View) nodeBlocks(n *snapshot.Node) (Reason, string) {
 	switch {
 	case n.Disrupting:
 		return AlreadyDisrupting, "candidate is already being disrupted"
@@ -155,23 +157,23 @@ func (v *View) nodeForbids(n *snapshot.Node) (Reason, string) {
 	return "", ""
 }
 
-// nominated tells whether pods are on their way to the node: a plan has just put them there, or it was bought for pods that
-// have not come yet, or in place of nodes that are not gone yet.
+// nominated reports whether pods will come to the node: a plan has just placed pods there, or it was launched for
+// pods that are still pending, or to replace nodes that still exist.
 func (v *View) nominated(n *snapshot.Node) bool {
 	return v.Snapshot.Now.Before(n.NominatedUntil) ||
-		slices.ContainsFunc(n.Nominated, func(uid types.UID) bool { return v.pending[uid] }) ||
-		slices.ContainsFunc(n.Replaces, func(claim string) bool { return v.leaving[claim] })
+		slices.ContainsFunc(n.Nominated, func(uid types.UID) bool { return v.pendingPods[uid] }) ||
+		slices.ContainsFunc(n.Replaces, func(claim string) bool { return v.leavingClaims[claim] })
 }
 
-// podsForbid returns the first reason among the pods for which their node must not be disrupted. All pods are asked for
-// do-not-disrupt before any budget is.
-func (v *View) podsForbid(pods []*corev1.Pod) (Reason, string) {
+// podsBlock returns the first reason among the pods why their node is blocked. All pods are checked for
+// do-not-disrupt before any PodDisruptionBudget is.
+func (v *View) podsBlock(pods []*corev1.Pod) (Reason, string) {
 	for _, p := range pods {
 		if !snapshot.Disruptable(p, v.Snapshot.Now) {
 			return PodDoNotDisrupt, fmt.Sprintf("pod has %q annotation (Pod=%s/%s)", karpv1.AnnotationDoNotDisrupt, p.Namespace, p.Name)
 		}
 	}
-	return v.guards.forbid(pods)
+	return v.pdbs.blocks(pods)
 }
 
 func (v *View) candidate(i int) *Candidate {
@@ -180,22 +182,23 @@ func (v *View) candidate(i int) *Candidate {
 	c := &Candidate{
 		Index: i, Node: n, Pool: p.NodePool, Type: p.types[n.Labels[corev1.LabelInstanceTypeStable]],
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
-		Cost: 1, asks: v.guards.asks(n.Pods),
+		Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
 	}
-	c.Price = price(c.Type, c.Zone, c.CapacityType)
+	c.Price = offeringPrice(c.Type, c.Zone, c.CapacityType)
 	for _, pod := range n.Pods {
 		if snapshot.Reschedulable(pod) {
 			c.Cost += max(0, EvictionCost(pod))
 		}
-		if snapshot.CurrentlyReschedulable(pod, v.guards.selecting(pod), v.Snapshot.Now) {
+		if snapshot.CurrentlyReschedulable(pod, v.pdbs.selecting(pod), v.Snapshot.Now) {
 			c.Pods = append(c.Pods, pod)
 		}
 	}
 	return c
 }
 
-// price is that of the first offering in the zone of the capacity type, whether or not it can be had now; 0 if it is not known.
-func price(t *catalog.InstanceType, zone, capacityType string) float64 {
+// offeringPrice is the price of the first offering in the zone with the capacity type, available or not; 0 if it is
+// unknown.
+func offeringPrice(t *catalog.InstanceType, zone, capacityType string) float64 {
 	if t == nil {
 		return 0
 	}
@@ -210,17 +213,18 @@ func price(t *catalog.InstanceType, zone, capacityType string) float64 {
 	return 0
 }
 
-// Blocked are the kept nodes that nothing voluntary may disrupt.
+// Blocked are the blocked nodes that the event DisruptionBlocked reports: all but those that are being disrupted
+// already.
 func (v *View) Blocked() []Kept {
 	return slices.DeleteFunc(slices.Clone(v.Kept), func(k Kept) bool { return k.Reason == AlreadyDisrupting })
 }
 
-// Load reports whether a pod keeps its node from being empty: it would have to move, and that costs something.
+// Load reports whether a pod keeps its node from being empty: it would have to move, and its eviction has a cost.
 func Load(p *corev1.Pod) bool { return snapshot.Reschedulable(p) && EvictionCost(p) > 0 }
 
-// EvictionCost is how much a pod's move counts, in plain pods: 1, raised and lowered by what
-// controller.kubernetes.io/pod-deletion-cost (2^27 is one) and its priority (2^25 is one) say, within ±10.
-// A cost that is not a number counts as none.
+// EvictionCost is the cost of evicting a pod, in plain pods: 1, plus controller.kubernetes.io/pod-deletion-cost (in
+// units of 2^27) and its priority (in units of 2^25), within ±10. A pod-deletion-cost that is not a number counts as
+// 0. The formula is Karpenter's.
 func EvictionCost(p *corev1.Pod) float64 {
 	const perDeletionCost, perPriority, most = 1 << 27, 1 << 25, 10.0
 	cost := 1.0
@@ -231,53 +235,4 @@ func EvictionCost(p *corev1.Pod) float64 {
 		cost += float64(*p.Spec.Priority) / perPriority
 	}
 	return min(max(cost, -most), most)
-}
-
-// Room tells what the budgets of pools and of pods have left, while commands are started one after another.
-type Room struct {
-	allowances []Allowance
-	left       map[string]int
-	guards     guards
-}
-
-// Room returns what the allowances, and the budgets of pods, have left before anything is started.
-func (v *View) Room(allowances []Allowance) *Room {
-	r := &Room{allowances: allowances, left: make(map[string]int, len(allowances)), guards: guards{busy: make(map[*policyv1.PodDisruptionBudget]int, len(v.guards.busy))}}
-	for i := range allowances {
-		r.left[allowances[i].Pool.Name] = allowances[i].Available()
-	}
-	r.guards.add(v.guards.busy)
-	return r
-}
-
-// Left is how many more nodes of the pool may be disrupted.
-func (r *Room) Left(pool string) int { return max(r.left[pool], 0) }
-
-// Allowances are those that the room was made of, less what has been taken.
-func (r *Room) Allowances() []Allowance {
-	out := slices.Clone(r.allowances)
-	for i := range out {
-		out[i].Allowed = out[i].Disrupting + r.Left(out[i].Pool.Name)
-	}
-	return out
-}
-
-// Holds tells whether all of the candidates may be disrupted at once. A single node may have more pods of a budget than that
-// lets go; a second one must wait then.
-func (r *Room) Holds(candidates []*Candidate) bool {
-	need := map[string]int{}
-	for _, c := range candidates {
-		if need[c.Node.Pool]++; need[c.Node.Pool] > r.Left(c.Node.Pool) || r.guards.crowded(c.asks) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// Take notes that candidates are disrupted.
-func (r *Room) Take(candidates []*Candidate) {
-	for _, c := range candidates {
-		r.left[c.Node.Pool]--
-		r.guards.add(c.asks)
-	}
 }

@@ -13,30 +13,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// shown is how many pods a message names.
-const shown = 5
+// maxNamedPods is how many pods a message names: an event holds 1 kB.
+const maxNamedPods = 5
 
-// Outcome is what a plan without candidates means for their pods.
+// Outcome is what a plan without the candidates means for their pods.
 type Outcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
 	Plan schedule.Plan
-	// Homeless are those of the pods that have no place to go.
+	// Homeless are the candidates' pods that cannot be scheduled.
 	Homeless []schedule.Rejection
-	// Shared are pending pods for which a node would be bought that the candidates' pods use, too. Provisioning buys it first:
-	// were both to buy, there would be two nodes for one pod.
+	// Shared are pending pods for which a node would be launched that the candidates' pods share. Provisioning
+	// launches it first: otherwise there would be two nodes for one pod.
 	Shared []*corev1.Pod
 }
 
-// Refuses returns why the candidates cannot be ended, in the words of events; empty if they can.
+// Refuses returns why the candidates cannot be removed, as events word it; empty if they can.
 func (o *Outcome) Refuses() string {
 	if len(o.Homeless) > 0 {
 		var parts []string
-		for i := range o.Homeless[:min(shown, len(o.Homeless))] {
+		for i := range o.Homeless[:min(maxNamedPods, len(o.Homeless))] {
 			r := &o.Homeless[i]
 			parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
 		}
 		more := ""
-		if n := len(o.Homeless) - shown; n > 0 {
+		if n := len(o.Homeless) - maxNamedPods; n > 0 {
 			more = fmt.Sprintf(" and %d other(s)", n)
 		}
 		return "Not all pods would schedule, " + strings.Join(parts, ", ") + more
@@ -47,8 +47,9 @@ func (o *Outcome) Refuses() string {
 	return ""
 }
 
-// Judge takes from a plan for s without the candidates what it means for their pods. A place on a node that is not initialized
-// is none: what does not come up would leave them without. Pods of nodes that are going anyway may wait there.
+// Judge extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no
+// destination: if it does not come up, the pods would have no node. Pods of nodes that are deleting anyway may wait
+// there.
 func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Outcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {

@@ -8,10 +8,10 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// TaintUninitialized is on a node until the cloud controller manager has written what the cloud knows of it.
+// TaintUninitialized is on a node until the cloud controller manager has initialized it.
 const TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// owners say who removes a taint that a node starts with.
+// owners are the components that remove the taints that a node starts with.
 var owners = map[string]string{
 	TaintUninitialized:                 "the cloud controller manager",
 	corev1.TaintNodeNotReady:           "the node lifecycle controller, once kubelet reports Ready",
@@ -25,8 +25,7 @@ var owners = map[string]string{
 	"nidhogg.uswitch.com":              "Nidhogg",
 }
 
-// TaintOwner returns who removes a taint that nodes start with; false for a taint that is none of those, as far as is
-// known here.
+// TaintOwner returns which component removes a taint that nodes start with; false for any other taint.
 func TaintOwner(t *corev1.Taint) (string, bool) {
 	if strings.HasPrefix(t.Key, "readiness.k8s.io/") {
 		return "the node readiness controller", true

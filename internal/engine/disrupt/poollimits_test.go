@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-func TestOverLimits(t *testing.T) {
+func TestExceededLimit(t *testing.T) {
 	small, large := enginetest.Type("small", 1, "cpu", "2"), enginetest.Type("large", 4, "cpu", "8")
 	pool := func(name string, limits, used corev1.ResourceList) snapshot.Pool {
 		np := &karpv1.NodePool{}
@@ -25,7 +25,7 @@ func TestOverLimits(t *testing.T) {
 	of := func(p snapshot.Pool, types ...*catalog.InstanceType) schedule.Launch {
 		return schedule.Launch{Pool: p.NodePool, InstanceTypes: types}
 	}
-	gone := pool("gone", nil, nil)
+	missing := pool("missing", nil, nil)
 	tests := []struct {
 		name     string
 		launches []schedule.Launch
@@ -35,7 +35,7 @@ func TestOverLimits(t *testing.T) {
 		{"the largest type counts", []schedule.Launch{of(bound, small, large)}, `NodePool "bound" would have 12 of cpu, its limit is 10`},
 		{"nodes count", []schedule.Launch{of(bound, small), of(bound, small), of(bound, small)}, `NodePool "bound" would have 4 of nodes, its limit is 3`},
 		{"no limit", []schedule.Launch{of(free, large)}, ""},
-		{"the pool is gone", []schedule.Launch{of(gone, small)}, `NodePool "gone" launches nothing now`},
+		{"the pool is not in the snapshot", []schedule.Launch{of(missing, small)}, `NodePool "missing" launches nothing now`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

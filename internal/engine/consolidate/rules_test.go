@@ -24,7 +24,7 @@ const (
 	onDemand = karpv1.CapacityTypeOnDemand
 )
 
-// priced is a type that is sold in all zones at these prices; no price, no offering.
+// priced is a type that all zones offer at these prices; no price, no offering.
 func priced(name string, cpu int, onDemandPrice, spotPrice float64) *catalog.InstanceType {
 	it := Type(name, 1, "cpu", fmt.Sprint(cpu), "memory", fmt.Sprintf("%dGi", 4*cpu))
 	var offerings []catalog.Offering
@@ -44,7 +44,7 @@ func world(list []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) *snapsh
 	return unbounded(World([]snapshot.Pool{Pool("general", list, edit...)}))
 }
 
-// add has a node of a pool run pods, the first offering of the type of that capacity type, up for a day.
+// add adds a node to a pool: the first offering of the type with that capacity type, one day old, with the pods.
 func add(s *snapshot.Snapshot, pool int, name, of, capacityType string, pods ...*corev1.Pod) *snapshot.Node {
 	p := &s.Pools[pool]
 	it := p.InstanceTypes[slices.IndexFunc(p.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })]
@@ -62,8 +62,8 @@ func one(name, cpu string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	return Pod(name, append([]func(*corev1.Pod){Asks("cpu", cpu), OwnedBy("apps/v1", "ReplicaSet")}, edit...)...)
 }
 
-// ended are the names of the nodes that commands end, sorted, and launched the names of the first types of their launches.
-func ended(r consolidate.Result) (out []string) {
+// removedNames are the names of the nodes that commands remove, sorted.
+func removedNames(r consolidate.Result) (out []string) {
 	for _, c := range r.Commands {
 		for _, n := range c.Candidates {
 			out = append(out, n.Node.Name)
@@ -73,7 +73,7 @@ func ended(r consolidate.Result) (out []string) {
 	return out
 }
 
-func launched(r consolidate.Result) (out [][]string) {
+func launchedTypes(r consolidate.Result) (out [][]string) {
 	for _, c := range r.Commands {
 		for _, l := range c.Plan.Launches {
 			var names []string
@@ -94,96 +94,96 @@ func reasons(r consolidate.Result) map[string]string {
 	return out
 }
 
-// wantNothing fails unless no command is found, for this reason of the node.
+// wantNothing fails if a command is found, or if the node stays for another reason.
 func wantNothing(t *testing.T, r consolidate.Result, node, why string) {
 	t.Helper()
 	if len(r.Commands) > 0 {
-		t.Errorf("found %s, want nothing", told(r))
+		t.Errorf("found %s, want nothing", describe(r))
 	}
 	if got := reasons(r)[node]; !strings.Contains(got, why) {
 		t.Errorf("%s stays because %q, want %q", node, got, why)
 	}
 }
 
-func wantEnded(t *testing.T, r consolidate.Result, names ...string) {
+func wantRemoved(t *testing.T, r consolidate.Result, names ...string) {
 	t.Helper()
-	if got := ended(r); !slices.Equal(got, names) {
-		t.Errorf("ended are %v, want %v: %s", got, names, told(r))
+	if got := removedNames(r); !slices.Equal(got, names) {
+		t.Errorf("removed are %v, want %v: %s", got, names, describe(r))
 	}
 }
 
-func none() consolidate.Settings { return consolidate.Settings{} }
+func defaults() consolidate.Settings { return consolidate.Settings{} }
 
-func TestRowsOfPrices(t *testing.T) {
+func TestPriceRules(t *testing.T) {
 	big := priced("big", 8, 0.8, 0)
-	t.Run("lifecycle row 129: the worst spot price of all zones counts", func(t *testing.T) {
+	t.Run("the worst spot price of all zones counts", func(t *testing.T) {
 		small := WithOfferings(priced("small", 2, 0, 0), Offering("z1", spot, 0.9), Offering("z2", spot, 0.05), Offering("z1", onDemand, 1.5))
 		s := world([]*catalog.InstanceType{big, small})
 		add(s, 0, "node", "big", onDemand, one("pod", "1"))
-		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
 		small.Offerings[0].Price = 0.7
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
-	t.Run("lifecycle row 130: on-demand would cost more, so it must be spot", func(t *testing.T) {
+	t.Run("on-demand would cost more, so it must be spot", func(t *testing.T) {
 		small := priced("small", 2, 0.9, 0.1)
 		s := world([]*catalog.InstanceType{big, small})
 		add(s, 0, "node", "big", onDemand, one("pod", "1"))
-		r := find(s, none())
-		wantEnded(t, r, "node")
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
 		if got := r.Commands[0].Plan.Launches[0].Requirements.Get(Capacity).Values(); !slices.Equal(got, []string{spot}) {
 			t.Errorf("the capacity type may be %v, want spot only", got)
 		}
 	})
-	t.Run("lifecycle row 131: one node is not replaced by two", func(t *testing.T) {
-		gone := priced("big", 8, 0.8, 0)
-		for i := range gone.Offerings {
-			gone.Offerings[i].Available = false
+	t.Run("one node is not replaced by two nodes", func(t *testing.T) {
+		unavailable := priced("big", 8, 0.8, 0)
+		for i := range unavailable.Offerings {
+			unavailable.Offerings[i].Available = false
 		}
-		s := world([]*catalog.InstanceType{gone, priced("half", 4, 0.1, 0)})
+		s := world([]*catalog.InstanceType{unavailable, priced("half", 4, 0.1, 0)})
 		add(s, 0, "node", "big", onDemand, one("a", "3"), one("b", "3"))
-		wantNothing(t, find(s, none()), "node", "Can't remove without creating 2 candidates")
+		wantNothing(t, find(s, defaults()), "node", "Can't remove without creating 2 candidates")
 	})
-	t.Run("lifecycle row 145: minValues are not relaxed", func(t *testing.T) {
+	t.Run("minValues are not relaxed", func(t *testing.T) {
 		list := []*catalog.InstanceType{big, priced("a", 2, 0.2, 0), priced("b", 2, 0.25, 0), priced("c", 8, 0.9, 0)}
 		s := world(list, Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(3))
-		s.Settings.MinValuesPolicy = "BestEffort"
+		s.Settings.MinValuesPolicy = snapshot.MinValuesBestEffort
 		add(s, 0, "node", "big", onDemand, one("pod", "1"))
-		wantNothing(t, find(s, none()), "node", "Filtering by price: minValues")
+		wantNothing(t, find(s, defaults()), "node", "Filtering by price: minValues")
 		*s.Pools[0].NodePool.Spec.Template.Spec.Requirements[0].MinValues = 2
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
 }
 
-// TestRowsOfEqualTypes has nodes that would be replaced by one of a type that ends.
-func TestRowsOfEqualTypes(t *testing.T) {
+// TestEqualTypeRules has nodes that would be replaced by one of their own type.
+func TestEqualTypeRules(t *testing.T) {
 	list := func(more ...*catalog.InstanceType) []*catalog.InstanceType {
 		return append(more, priced("small", 2, 0.1, 0), priced("xl", 4, 0.2, 0), priced("2xl", 8, 0.4, 0))
 	}
-	// Each pod fits a small node but for its port, so none fits beside another.
+	// Each pod fits on a small node, but none beside another: they use the same host port.
 	alone := func(name string) *corev1.Pod { return one(name, "500m", HostPort("", 80, corev1.ProtocolTCP)) }
-	t.Run("lifecycle row 146: minValues that options other than equal ones do not reach", func(t *testing.T) {
+	t.Run("minValues that types other than the removed ones do not satisfy", func(t *testing.T) {
 		s := world(list(priced("nano", 2, 0.05, 0)), Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2))
 		add(s, 0, "a", "2xl", onDemand, one("pod-a", "700m"))
 		add(s, 0, "b", "small", onDemand, one("pod-b", "1500m"))
-		r := find(s, none())
-		if len(launched(r)) > 0 && slices.Contains(ended(r), "b") {
-			t.Errorf("found %s, want node b to stay: with it, nano only is left of the options", told(r))
+		r := find(s, defaults())
+		if len(launchedTypes(r)) > 0 && slices.Contains(removedNames(r), "b") {
+			t.Errorf("found %s, want node b to stay: without its type only nano is left", describe(r))
 		}
-		if !slices.Contains(ended(r), "a") {
-			t.Errorf("found %s, want node a to end", told(r))
+		if !slices.Contains(removedNames(r), "a") {
+			t.Errorf("found %s, want node a to be removed", describe(r))
 		}
 	})
-	t.Run("lifecycle row 147: of twins that have room for one another, the one with fewer pods ends", func(t *testing.T) {
+	t.Run("of two nodes that fit on each other, the one with fewer pods is removed", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
 		add(s, 0, "few", "xl", onDemand, one("a", "1"))
 		add(s, 0, "many", "xl", onDemand, one("b", "1"), one("c", "1"))
-		r := find(s, none())
-		wantEnded(t, r, "few")
-		if len(launched(r)) > 0 {
-			t.Errorf("found %s, want nothing to be launched", told(r))
+		r := find(s, defaults())
+		wantRemoved(t, r, "few")
+		if len(launchedTypes(r)) > 0 {
+			t.Errorf("found %s, want nothing to be launched", describe(r))
 		}
 	})
-	t.Run("lifecycle row 148: two 2xl and a small do not become a small", func(t *testing.T) {
+	t.Run("two 2xl and a small node are not replaced by a small one", func(t *testing.T) {
 		for _, nano := range []bool{false, true} {
 			types := list()
 			if nano {
@@ -193,29 +193,29 @@ func TestRowsOfEqualTypes(t *testing.T) {
 			add(s, 0, "a", "2xl", onDemand, one("pod-a", "500m"))
 			add(s, 0, "b", "2xl", onDemand, one("pod-b", "500m"))
 			add(s, 0, "c", "small", onDemand, one("pod-c", "500m"))
-			r := find(s, none())
+			r := find(s, defaults())
 			if nano {
-				if got := launched(r); len(got) != 1 || !slices.Equal(got[0], []string{"nano"}) {
-					t.Errorf("launched are %v, want nano only: %s", got, told(r))
+				if got := launchedTypes(r); len(got) != 1 || !slices.Equal(got[0], []string{"nano"}) {
+					t.Errorf("launched are %v, want nano only: %s", got, describe(r))
 				}
-				wantEnded(t, r, "a", "b", "c")
+				wantRemoved(t, r, "a", "b", "c")
 				continue
 			}
-			wantEnded(t, r, "a", "b")
-			if len(launched(r)) > 0 {
-				t.Errorf("found %s, want their pods to join the small one", told(r))
+			wantRemoved(t, r, "a", "b")
+			if len(launchedTypes(r)) > 0 {
+				t.Errorf("found %s, want their pods to join the small one", describe(r))
 			}
 		}
 	})
-	t.Run("none of several replacements is equal to what ends", func(t *testing.T) {
+	t.Run("none of several replacements is equal to a removed node", func(t *testing.T) {
 		s := world(list())
 		for _, name := range []string{"a", "b", "c"} {
 			add(s, 0, name, "2xl", onDemand, alone(name))
 		}
 		add(s, 0, "d", "small", onDemand, alone("d"))
-		r := find(s, none())
-		wantEnded(t, r, "a", "b", "c")
-		for _, names := range launched(r) {
+		r := find(s, defaults())
+		wantRemoved(t, r, "a", "b", "c")
+		for _, names := range launchedTypes(r) {
 			if !slices.Equal(names, []string{"small"}) && !slices.Equal(names, []string{"small", "xl"}) {
 				t.Errorf("launched is one of %v, want small", names)
 			}
@@ -223,50 +223,50 @@ func TestRowsOfEqualTypes(t *testing.T) {
 	})
 }
 
-func TestRowsOfDestinations(t *testing.T) {
+func TestDestinationRules(t *testing.T) {
 	list := []*catalog.InstanceType{priced("xl", 4, 0.2, 0)}
-	t.Run("lifecycle row 132: pods move to nodes of others", func(t *testing.T) {
+	t.Run("pods move to nodes that Dovetail does not manage", func(t *testing.T) {
 		s := world(list)
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		other := Node("other", "")
 		other.Claim, other.Pool = "", ""
 		s.Nodes = append(s.Nodes, other)
-		r := find(s, none())
-		wantEnded(t, r, "node")
-		if len(launched(r)) > 0 || r.Commands[0].Plan.Placements[0].Node != "other" {
-			t.Errorf("found %s, want the pod to move to the other node", told(r))
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
+		if len(launchedTypes(r)) > 0 || r.Commands[0].Plan.Placements[0].Node != "other" {
+			t.Errorf("found %s, want the pod to move to the other node", describe(r))
 		}
 	})
-	t.Run("nobody moves to a node that is about to end for being empty", func(t *testing.T) {
+	t.Run("no pod moves to a node that is about to be removed as empty", func(t *testing.T) {
 		s := world(list)
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		vacant := add(s, 0, "vacant", "xl", onDemand)
-		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
 		vacant.NominatedUntil = s.Now.Add(20 * time.Second) // for a pod that has come and gone
-		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
-		s.Pods = []*corev1.Pod{one("pending", "2")} // comes to one of the two
-		wantEnded(t, find(s, none()), "node")
+		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
+		s.Pods = []*corev1.Pod{one("pending", "2")} // fits on one of the two
+		wantRemoved(t, find(s, defaults()), "node")
 		s.Pods = nil
 		vacant.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
-		r := find(s, none())
-		wantEnded(t, r, "node")
-		if len(launched(r)) > 0 {
-			t.Errorf("found %s, want the pod to move to the node that stays", told(r))
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
+		if len(launchedTypes(r)) > 0 {
+			t.Errorf("found %s, want the pod to move to the node that stays", describe(r))
 		}
 	})
-	t.Run("lifecycle row 133: a node that is not initialized takes nobody", func(t *testing.T) {
+	t.Run("no pod moves to a node that is not initialized", func(t *testing.T) {
 		s := world(list)
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		add(s, 0, "coming", "xl", onDemand).Initialized = false
-		wantNothing(t, find(s, none()), "node", "default/pod => would schedule against uninitialized nodeclaim/coming, node/coming")
+		wantNothing(t, find(s, defaults()), "node", "default/pod => would schedule against uninitialized nodeclaim/coming, node/coming")
 		add(s, 0, "up", "xl", onDemand, one("own", "3"))
-		r := find(s, none())
-		wantEnded(t, r, "node")
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
 		if r.Commands[0].Plan.Placements[0].Node != "up" {
-			t.Errorf("found %s, want the pod to move to the node that is up", told(r))
+			t.Errorf("found %s, want the pod to move to the node that is up", describe(r))
 		}
 	})
-	t.Run("lifecycle row 134: a pod of a node that goes may come to one that is not initialized", func(t *testing.T) {
+	t.Run("a pod of a deleting node may run on a node that is not initialized", func(t *testing.T) {
 		s := world(list)
 		leaving := one("leaving", "4")
 		add(s, 0, "going", "xl", onDemand, leaving).Deleting = true
@@ -274,64 +274,64 @@ func TestRowsOfDestinations(t *testing.T) {
 		add(s, 0, "coming", "xl", onDemand).Initialized = false
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		add(s, 0, "up", "xl", onDemand, one("own", "3"))
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
-	t.Run("lifecycle row 135: a pod that never fits does not matter", func(t *testing.T) {
+	t.Run("a pod that never fits does not matter", func(t *testing.T) {
 		s := world(list)
 		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "100"))}
 		add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
-		wantEnded(t, find(s, none()), "a")
+		wantRemoved(t, find(s, defaults()), "a")
 	})
-	t.Run("lifecycle row 136: a node that a pending pod needs is not shrunk", func(t *testing.T) {
+	t.Run("a node that a pending pod needs is not replaced by a smaller one", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0), priced("4xl", 16, 0.8, 0)})
 		add(s, 0, "node", "4xl", onDemand, one("pod", "1"))
 		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "14"))}
-		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
+		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
 		s.Pods = nil
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
-	t.Run("lifecycle row 137: no running pod becomes pending", func(t *testing.T) {
+	t.Run("no running pod becomes pending", func(t *testing.T) {
 		s := world(list, Limit("cpu", "8"))
 		s.Pools[0].Used = Resources("cpu", "8")
 		add(s, 0, "a", "xl", onDemand, one("pod-a", "3"))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "3"))
-		wantNothing(t, find(s, none()), "a", "Not all pods would schedule, default/pod-a => ")
+		wantNothing(t, find(s, defaults()), "a", "Not all pods would schedule, default/pod-a => ")
 	})
-	t.Run("lifecycle row 138: a node that was disturbed lately takes no running pods", func(t *testing.T) {
+	t.Run("a node inside consolidateAfter takes no running pods", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 		s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute)
 		add(s, 0, "node", "m", onDemand, one("pod", "1500m"))
 		add(s, 0, "busy", "xl", onDemand, one("own", "1")).Consolidatable = false
-		wantNothing(t, find(s, none()), "node", "Can't replace with a cheaper node")
-		if r := find(s, none()); reasons(r)["busy"] == "" {
-			t.Error("nobody says why the busy node stays")
+		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
+		if r := find(s, defaults()); reasons(r)["busy"] == "" {
+			t.Error("no message says why the busy node stays")
 		}
 		s.Nodes[0] = *add(s, 0, "node", "xl", onDemand, one("pod", "1500m"))
 		s.Nodes = s.Nodes[:2]
-		r := find(s, none())
-		wantEnded(t, r, "node")
-		if got := launched(r); len(got) != 1 {
-			t.Errorf("found %s, want a new node", told(r))
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
+		if got := launchedTypes(r); len(got) != 1 {
+			t.Errorf("found %s, want a new node", describe(r))
 		}
 		s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
-		if r := find(s, none()); len(launched(r)) > 0 || len(ended(r)) != 1 {
-			t.Errorf("found %s, want the pod to move: a pool of 0s is never busy", told(r))
+		if r := find(s, defaults()); len(launchedTypes(r)) > 0 || len(removedNames(r)) != 1 {
+			t.Errorf("found %s, want the pod to move: with consolidateAfter 0s no node is busy", describe(r))
 		}
 	})
-	t.Run("lifecycle row 139: nodes of a pool that never consolidates take pods", func(t *testing.T) {
+	t.Run("nodes of a pool with consolidateAfter Never take pods", func(t *testing.T) {
 		s := world(list)
 		s.Pools = append(s.Pools, Pool("steady", list))
 		s.Pools[1].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		add(s, 1, "steady", "xl", onDemand, one("own", "1")).Consolidatable = false
-		r := find(s, none())
-		wantEnded(t, r, "node")
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
 		if got := reasons(r)["steady"]; got != `NodePool "steady" has consolidation disabled` {
 			t.Errorf("the steady node stays because %q", got)
 		}
 	})
-	t.Run("lifecycle row 140: a volume on the node's own disk does not hold it", func(t *testing.T) {
+	t.Run("a volume on the node's local disk does not block it", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 		add(s, 0, "node", "xl", onDemand, one("pod", "1", Claims("disk")))
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
@@ -345,27 +345,27 @@ func TestRowsOfDestinations(t *testing.T) {
 		claim.Spec.VolumeName, claim.Status.Phase = "disk", corev1.ClaimBound
 		s.Volumes.Volumes = map[string]*corev1.PersistentVolume{"disk": pv}
 		s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{{Namespace: "default", Name: "disk"}: claim}
-		r := find(s, none())
-		wantEnded(t, r, "node")
-		if len(launched(r)) != 1 {
-			t.Errorf("found %s, want a new node", told(r))
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
+		if len(launchedTypes(r)) != 1 {
+			t.Errorf("found %s, want a new node", describe(r))
 		}
 	})
-	t.Run("lifecycle row 141: a pod without an owner is moved like others", func(t *testing.T) {
+	t.Run("a pod without an owner moves like others", func(t *testing.T) {
 		s := world(list)
 		add(s, 0, "a", "xl", onDemand, Pod("bare", Asks("cpu", "1")))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
-		wantEnded(t, find(s, none()), "a")
+		wantRemoved(t, find(s, defaults()), "a")
 	})
-	t.Run("lifecycle row 142: pools that cannot launch do not matter", func(t *testing.T) {
+	t.Run("pools that cannot launch do not matter", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 		s.Pools = append(s.Pools, Pool("empty", nil))
 		closed := Pool("closed", nil)
 		s.Closed = []*karpv1.NodePool{closed.NodePool}
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
-		wantEnded(t, find(s, none()), "node")
+		wantRemoved(t, find(s, defaults()), "node")
 	})
-	t.Run("lifecycle row 143: what would break a spread or an anti-affinity", func(t *testing.T) {
+	t.Run("no move violates a topology spread or an anti-affinity", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 		for k, zone := range Zones() {
 			n := add(s, 0, "node-"+zone, "m", onDemand, one("pod-"+zone, "1", Labelled("app", "web"), Spread(Zone, 1, "web")))
@@ -375,30 +375,30 @@ func TestRowsOfDestinations(t *testing.T) {
 			}
 			n.Labels[Zone] = zone
 		}
-		r := find(s, none())
-		wantEnded(t, r, "node-z2")
+		r := find(s, defaults())
+		wantRemoved(t, r, "node-z2")
 		if got := r.Commands[0].Plan.Launches[0].Requirements.Get(Zone).Values(); !slices.Equal(got, []string{"z2"}) {
 			t.Errorf("the replacement may be in %v, want z2", got)
 		}
 		s = world(list)
 		add(s, 0, "a", "xl", onDemand, one("pod-a", "1", Labelled("app", "web"), Apart(Host, "web")))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "1", Labelled("app", "web"), Apart(Host, "web")))
-		wantNothing(t, find(s, none()), "a", "Can't replace with a cheaper node")
+		wantNothing(t, find(s, defaults()), "a", "Can't replace with a cheaper node")
 	})
-	t.Run("lifecycle row 144: preferences that are ignored do not matter", func(t *testing.T) {
+	t.Run("preferences that are ignored do not matter", func(t *testing.T) {
 		s := world(list)
 		for _, name := range []string{"a", "b"} {
 			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1", Labelled("app", "web"), PreferApart(10, Host, "web")))
 		}
-		wantNothing(t, find(s, none()), "a", "Can't replace with a cheaper node")
-		s.Settings.PreferencePolicy = "Ignore"
-		if r := find(s, none()); len(ended(r)) != 1 {
-			t.Errorf("found %s, want one node to end", told(r))
+		wantNothing(t, find(s, defaults()), "a", "Can't replace with a cheaper node")
+		s.Settings.PreferencePolicy = snapshot.PreferencesIgnore
+		if r := find(s, defaults()); len(removedNames(r)) != 1 {
+			t.Errorf("found %s, want one node to be removed", describe(r))
 		}
 	})
 }
 
-// spotTypes are n types that cost more and more, and one that costs most.
+// spotTypes are n types of rising price, and one that costs most.
 func spotTypes(n int) []*catalog.InstanceType {
 	out := []*catalog.InstanceType{priced("dear", 4, 0, 9)}
 	for k := range n {

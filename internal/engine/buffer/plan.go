@@ -14,50 +14,51 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Room is where the virtual pods of a snapshot are.
+// Room is where the virtual pods of a snapshot are scheduled.
 type Room struct {
-	// Nodes is how many of them each node of the snapshot holds, by its Name.
+	// Nodes is how many of them each node of the snapshot has, by its Name.
 	Nodes map[string]int
-	// Launches are claims to create for those that fit nowhere else. Their Pods are all virtual.
+	// Launches are claims to create for those that fit on no node. Their Pods are all virtual.
 	Launches []schedule.Launch
-	// Buffers says how each buffer fares that has virtual pods.
+	// Buffers is the outcome of each buffer that has virtual pods.
 	Buffers map[types.NamespacedName]Outcome
-	// Abandoned is true when the budget's Stop ended planning: nothing else holds then.
+	// Abandoned is true if the budget's Stop ended planning: the other fields are empty then.
 	Abandoned bool
 }
 
 // Outcome counts the virtual pods of one buffer.
 type Outcome struct {
-	// Here fit nodes that are up or launched, Coming need claims that are not. Nowhere have no place at all.
+	// Here fit on nodes that are up or launched, Coming need claims that are not launched yet. Nowhere cannot be
+	// scheduled.
 	Here, Coming, Nowhere int
-	// Why says it for one of those without a place.
+	// Why is the reason of one that cannot be scheduled.
 	Why string
 }
 
-// Message is fit for a condition.
+// Message is the text of a condition.
 func (o Outcome) Message() string {
-	text := fmt.Sprintf("fit nodes that exist: %d of %d pods", o.Here, o.Here+o.Coming+o.Nowhere)
+	text := fmt.Sprintf("fit on existing nodes: %d of %d pods", o.Here, o.Here+o.Coming+o.Nowhere)
 	if o.Coming > 0 {
-		text += fmt.Sprintf("; need new ones: %d", o.Coming)
+		text += fmt.Sprintf("; need new nodes: %d", o.Coming)
 	}
 	if o.Nowhere > 0 {
-		text += fmt.Sprintf("; have no place: %d (%s)", o.Nowhere, o.Why)
+		text += fmt.Sprintf("; cannot be scheduled: %d (%s)", o.Nowhere, o.Why)
 	}
 	return text
 }
 
-// Plan finds room for the virtual pods of s beside what plan, the plan for its other pods, uses. A new claim of plan is
-// taken for what it costs least as; should it become something else, the next plan corrects that.
+// Plan schedules the virtual pods of s on the room that plan, the plan for its other pods, leaves free. A new claim
+// of plan counts as its cheapest type; if it becomes another, the next plan corrects that.
 func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room {
 	room := Room{Nodes: map[string]int{}, Buffers: map[types.NamespacedName]Outcome{}}
 	if len(s.Virtual) == 0 {
 		return room
 	}
-	there := map[string]*snapshot.Node{}
+	byName := map[string]*snapshot.Node{}
 	for i := range s.Nodes {
-		there[s.Nodes[i].Name] = &s.Nodes[i]
+		byName[s.Nodes[i].Name] = &s.Nodes[i]
 	}
-	virtual := schedule.Solve(around(s, plan), budget)
+	virtual := schedule.Solve(withPlanApplied(s, plan), budget)
 	if virtual.Abandoned {
 		room.Abandoned = true
 		return room
@@ -71,7 +72,7 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room
 	}
 	coming := func(o *Outcome) { o.Coming++ }
 	for _, placement := range virtual.Placements {
-		node := there[placement.Node]
+		node := byName[placement.Node]
 		if node == nil { // a claim of plan
 			count(placement.Pods, coming)
 			continue
@@ -98,16 +99,16 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room
 	return room
 }
 
-// around is the snapshot in which only the virtual pods wait, and plan is carried out.
-func around(s *snapshot.Snapshot, plan schedule.Plan) *snapshot.Snapshot {
+// withPlanApplied is the snapshot with only the virtual pods pending, and plan carried out.
+func withPlanApplied(s *snapshot.Snapshot, plan schedule.Plan) *snapshot.Snapshot {
 	out := *s
 	out.Pods, out.Virtual = s.Virtual, nil
-	out.Nodes = carriedOut(s.Nodes, plan)
+	out.Nodes = nodesWithPlan(s.Nodes, plan)
 	used := map[string]corev1.ResourceList{}
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
-		out.Nodes = append(out.Nodes, nodesOf(l, i, s.Labels)...)
-		add(used, l)
+		out.Nodes = append(out.Nodes, launchAsNodes(l, i, s.Labels)...)
+		countAgainstLimits(used, l)
 	}
 	out.Pools = make([]snapshot.Pool, len(s.Pools))
 	for i, pool := range s.Pools {
@@ -115,14 +116,14 @@ func around(s *snapshot.Snapshot, plan schedule.Plan) *snapshot.Snapshot {
 		if pool.Used == nil {
 			pool.Used = corev1.ResourceList{}
 		}
-		plus(pool.Used, used[pool.NodePool.Name])
+		addTo(pool.Used, used[pool.NodePool.Name])
 		out.Pools[i] = pool
 	}
 	return &out
 }
 
-// carriedOut are the nodes with the pods where plan puts them.
-func carriedOut(nodes []snapshot.Node, plan schedule.Plan) []snapshot.Node {
+// nodesWithPlan are the nodes with the pods where plan schedules them.
+func nodesWithPlan(nodes []snapshot.Node, plan schedule.Plan) []snapshot.Node {
 	type key struct{ node, claim string }
 	arriving := map[key][]*corev1.Pod{}
 	leaving := map[types.UID]bool{}
@@ -152,15 +153,15 @@ func carriedOut(nodes []snapshot.Node, plan schedule.Plan) []snapshot.Node {
 	return out
 }
 
-// nodesOf is a launch of plan as a node: what it costs least as. It comes after all nodes that exist.
+// launchAsNodes is a launch of plan as a node of its cheapest type. It sorts after all existing nodes.
 //
-// A claim that is bought from a capacity reservation is listed a second time as one that is not launched, since such
-// claims are what keeps others from counting on its place in the reservation.
-func nodesOf(l *schedule.Launch, i int, labels requirement.Labels) []snapshot.Node {
+// A claim that uses a capacity reservation is listed a second time as one that is not launched, since such claims
+// keep others from counting on its slot of the reservation.
+func launchAsNodes(l *schedule.Launch, i int, labels requirement.Labels) []snapshot.Node {
 	name := fmt.Sprintf("~launch-%05d", i) // no name of an object begins like this
-	machine := l.InstanceTypes[0]
+	instanceType := l.InstanceTypes[0]
 	own := l.ClaimLabels(labels)
-	for _, r := range machine.Requirements.Intersect(l.Requirements).Intersect(l.Offering.Requirements).All() {
+	for _, r := range instanceType.Requirements.Intersect(l.Requirements).Intersect(l.Offering.Requirements).All() {
 		if value, ok := r.Single(); ok {
 			own[r.Key()] = value
 		}
@@ -168,9 +169,9 @@ func nodesOf(l *schedule.Launch, i int, labels requirement.Labels) []snapshot.No
 	own[karpv1.LabelRegistered], own[karpv1.LabelInitialized] = "true", "true"
 	out := []snapshot.Node{{
 		Name: name, Pool: l.Pool.Name, Labels: own, Taints: l.Pool.Spec.Template.Spec.Taints,
-		Capacity: machine.Capacity, Allocatable: machine.Allocatable, Pods: l.Pods, Launched: true,
+		Capacity: instanceType.Capacity, Allocatable: instanceType.Allocatable, Pods: l.Pods, Launched: true,
 	}}
-	for driver, limit := range machine.VolumeLimits {
+	for driver, limit := range instanceType.VolumeLimits {
 		if out[0].VolumeLimits == nil {
 			out[0].VolumeLimits = map[string]int32{}
 		}
@@ -182,8 +183,8 @@ func nodesOf(l *schedule.Launch, i int, labels requirement.Labels) []snapshot.No
 	return out
 }
 
-// add counts a launch against its pool's limits as the largest of what it may become.
-func add(used map[string]corev1.ResourceList, l *schedule.Launch) {
+// countAgainstLimits counts a launch against its pool's limits as the largest of its instance types.
+func countAgainstLimits(used map[string]corev1.ResourceList, l *schedule.Launch) {
 	largest := corev1.ResourceList{karpv1.ResourceNodes: *resource.NewQuantity(1, resource.DecimalSI)}
 	for _, t := range l.InstanceTypes {
 		for name, q := range t.Capacity {
@@ -195,10 +196,10 @@ func add(used map[string]corev1.ResourceList, l *schedule.Launch) {
 	if used[l.Pool.Name] == nil {
 		used[l.Pool.Name] = corev1.ResourceList{}
 	}
-	plus(used[l.Pool.Name], largest)
+	addTo(used[l.Pool.Name], largest)
 }
 
-func plus(to, more corev1.ResourceList) {
+func addTo(to, more corev1.ResourceList) {
 	for name, q := range more {
 		sum := to[name].DeepCopy()
 		sum.Add(q)

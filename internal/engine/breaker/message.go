@@ -10,20 +10,20 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Why says in one sentence why a reason pauses: how many of how many have failed, what they have in common, and what will have
-// it go on.
+// Why describes why a reason is paused: how many of how many failed, what they have in common, and what resumes it.
 func (b *Book) Why(reason karpv1.DisruptionReason) string {
 	r := b.Reasons[reason]
 	if r == nil || r.Paused.IsZero() {
 		return ""
 	}
 	return fmt.Sprintf("%d of the last %d nodes launched to replace others for reason %s did not come up%s. "+
-		"It goes on when the NodePool or its EC2NodeClass is edited, when another image is used, or when one node that is tried after %s comes up",
-		r.failed(), len(r.Outcomes), reason, shared(r.Outcomes), r.Next.UTC().Format(time.RFC3339))
+		"Replacement resumes when you edit the NodePool or its EC2NodeClass, when another image is used, or when a single node launched after %s comes up",
+		r.failed(), len(r.Outcomes), reason, commonTraits(r.Outcomes), r.Next.UTC().Format(time.RFC3339))
 }
 
-// shared says what those that failed have in common, and those that came up have not; and what they failed in.
-func shared(all []Outcome) string {
+// commonTraits describes what the failed claims have in common, and the successful ones have not, and the steps that
+// failed.
+func commonTraits(all []Outcome) string {
 	var common []string
 	for _, trait := range []struct {
 		name string
@@ -54,7 +54,8 @@ func shared(all []Outcome) string {
 	return out + ": " + strings.Join(counted, ", ")
 }
 
-// distinctive is the value of a trait that all that failed have; empty if they differ, or one that came up has it, too.
+// distinctive is the value of a trait that all failed claims have; empty if they differ, or a successful one has it
+// too.
 func distinctive(all []Outcome, of func(Outcome) string) string {
 	value := ""
 	for _, o := range all {

@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Empty returns the candidates that hold no pod that would have to move, and have been so for as long as their pool wants,
-// those that save most first; and why the others are kept.
+// Empty returns the candidates without pods that would have to move, consolidateAfter long, those first that save
+// most; and the reasons of the others.
 func (v *View) Empty() (empty []*Candidate, kept []Kept) {
 	for _, c := range v.Candidates {
 		if reason, message := whyNotEmpty(c); reason != "" {
@@ -22,7 +22,7 @@ func (v *View) Empty() (empty []*Candidate, kept []Kept) {
 	return empty, kept
 }
 
-// BySavings sorts candidates by what is saved per pod moved, most first.
+// BySavings sorts candidates by price per disruption cost, highest first.
 func BySavings(candidates []*Candidate) {
 	slices.SortFunc(candidates, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(b.Price/b.Cost, a.Price/a.Cost), cmp.Compare(a.Node.Name, b.Node.Name))
@@ -47,8 +47,8 @@ func whyNotEmpty(c *Candidate) (Reason, string) {
 	return "", ""
 }
 
-// Fleet counts the nodes of a pool that stay, and those that wait for their replacement.
-func fleet(s *snapshot.Snapshot, pool string) (active, pending int64) {
+// countNodes counts the nodes of a pool that stay, and those that wait for their replacement.
+func countNodes(s *snapshot.Snapshot, pool string) (active, pending int64) {
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Pool != pool || n.Claim == "":

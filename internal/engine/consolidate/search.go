@@ -1,0 +1,274 @@
+package consolidate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// node is a candidate as the search sees it.
+type node struct {
+	*disrupt.Candidate
+	// podValue is the dual value of its pods, freeValue that of the pods that its free room could hold besides; in $/h.
+	podValue, freeValue float64
+	// removed is set once a move removes it, destination once pods of another node move here.
+	removed, destination bool
+	// message says why it stays, by the last simulation.
+	message string
+	// noEvent is set if no event is to report the message.
+	noEvent  bool
+	examined bool
+}
+
+// pricePerDisruption orders candidates: the node's price per pod that would have to move.
+func (n *node) pricePerDisruption() float64 { return n.Price / n.Cost }
+
+// reducedCost is the reduced cost of the node in the linear program, price less dual value, per pod that would have to
+// move: what could be saved if all of the pods needed new nodes.
+func (n *node) reducedCost() float64 { return (n.Price - n.podValue) / n.Cost }
+
+// search is the state of one Find.
+type search struct {
+	problem  *schedule.Problem
+	snap     *snapshot.Snapshot
+	settings Settings
+	totals   Totals
+	// budget is how many nodes of each pool may still be disrupted.
+	budget map[string]int
+	// nodes are the eligible candidates, best first; byIndex finds them by the index of the node.
+	nodes   []*node
+	byIndex []*node
+	// destinations are the nodes of the snapshot that may take pods, in the order in which they are filled.
+	destinations      []int
+	destinationBuffer []int // reused by openDestinations
+	// pendingOn are the pending pods that will run on existing nodes, by the index of the node.
+	pendingOn map[int][]*corev1.Pod
+	// allocatedDevices is set once a move allocates devices: which are left is only known when it is carried out.
+	allocatedDevices bool
+	moves            []*move
+	// rejected are the moves of one node that a pool of policy Balanced rejected, rejectedMulti is the last of several
+	// nodes.
+	rejected      map[*node]*move
+	rejectedMulti *move
+	// freeValue is what the free room of each node of the snapshot could hold, in $/h.
+	freeValue   []float64
+	nodeIndexes map[[2]string]int
+	// pendingApplied is how many plans are applied before the first move is.
+	pendingApplied int
+	result         Result
+	stopped        bool
+}
+
+// Find searches for the commands that save most per disruption. They come best first, and all of them can be started at
+// once under the budgets. The Problem is that of the snapshot (see Compile), and is unchanged when Find returns.
+// Candidates are the nodes that nothing blocks from disruption; budgets are for reason Underutilized.
+//
+// It costs a constant number of dual values (see computeValues), and for each trial (see runTrials) at most
+// maxGroupSimulations simulations per group of nodes and one per candidate.
+func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candidate, budgets []disrupt.Allowance, totals Totals, st Settings) Result {
+	x := newSearch(p, s, totals, st)
+	for i := range budgets {
+		x.budget[budgets[i].Pool.Name] = budgets[i].Available()
+	}
+	unconsolidatable := x.filterEligible(candidates)
+	if len(x.nodes) > 0 && st.Questions >= 0 && x.canLaunch() {
+		defer p.Release()
+		x.placePending()
+		x.computeValues()
+		x.sortNodes()
+		x.runTrials()
+	}
+	x.result.Commands = x.commands()
+	x.result.Rejected = x.rejectedCommands()
+	x.result.Left = append(unconsolidatable, x.unconsolidatable()...)
+	slices.SortStableFunc(x.result.Left, func(a, b disrupt.Left) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) })
+	x.recordTimeout()
+	return x.result
+}
+
+func newSearch(p *schedule.Problem, s *snapshot.Snapshot, totals Totals, st Settings) *search {
+	return &search{problem: p, snap: s, settings: st, totals: totals, budget: map[string]int{}, byIndex: make([]*node, len(s.Nodes)), pendingOn: map[int][]*corev1.Pod{}}
+}
+
+// canLaunch reports whether some pool could launch nodes. Without one, nothing is consolidated.
+func (x *search) canLaunch() bool {
+	return slices.ContainsFunc(x.snap.Pools, func(p snapshot.Pool) bool { return p.NodePool.Spec.Replicas == nil })
+}
+
+// filterEligible keeps the candidates that consolidation may remove, and returns the others with the reason.
+func (x *search) filterEligible(candidates []*disrupt.Candidate) []disrupt.Left {
+	var out []disrupt.Left
+	for _, c := range candidates {
+		if reason := ineligible(c); reason != eligible {
+			out = append(out, disrupt.Left{Candidate: c, Why: reason.message(c), Quiet: reason.noEvent()})
+			continue
+		}
+		n := &node{Candidate: c}
+		if math.IsNaN(c.Price) {
+			own := *c
+			own.Price, n.Candidate = 0, &own
+		}
+		x.nodes = append(x.nodes, n)
+		x.byIndex[c.Index] = n
+	}
+	return out
+}
+
+// receivesNoPods reports whether the node is inside its pool's consolidateAfter: no running pods move to it, which
+// would keep it from ever being consolidated.
+func (x *search) receivesNoPods(n *snapshot.Node, pools map[string]*karpv1.NodePool) bool {
+	pool := pools[n.Pool]
+	if pool == nil || pool.Spec.Replicas != nil || n.Claim == "" || n.Consolidatable {
+		return false
+	}
+	after := pool.Spec.Disruption.ConsolidateAfter
+	return after.Duration != nil && *after.Duration > 0 && !after.IsNever()
+}
+
+// aboutToBeRemoved reports whether the node is empty and about to be removed for it: pods that moved there would keep
+// it. A nomination of pods that have gone elsewhere only delays the removal; pods that are still pending are placed
+// by now.
+func (x *search) aboutToBeRemoved(i int) bool {
+	n := &x.snap.Nodes[i]
+	return n.Claim != "" && n.Initialized && n.Consolidatable && n.Virtual == 0 && len(x.pendingOn[i]) == 0 &&
+		n.Annotations[karpv1.AnnotationDoNotDisrupt] != "true" &&
+		!slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, x.snap.Now) })
+}
+
+// placePending schedules the pending pods first: the room that they will take is not free.
+func (x *search) placePending() {
+	q := schedule.Question{Budget: schedule.Bounded()}
+	q.Budget.Plain = true
+	plan := x.simulate(q)
+	x.problem.Hold(q, &plan)
+	x.pendingApplied = x.problem.Held()
+	x.allocatedDevices = len(plan.Launches) > 0 && slices.ContainsFunc(plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
+	for _, pl := range plan.Placements {
+		i := x.nodeIndex(pl)
+		x.pendingOn[i] = append(x.pendingOn[i], pl.Pods...)
+		x.allocatedDevices = x.allocatedDevices || len(pl.Devices) > 0
+	}
+}
+
+// simulate runs one scheduling simulation, and counts it.
+func (x *search) simulate(q schedule.Question) schedule.Plan {
+	x.result.Questions++
+	return x.problem.Ask(q)
+}
+
+// limitReached reports whether the limit of work or of time is reached.
+func (x *search) limitReached() bool {
+	if x.settings.Questions > 0 && x.result.Questions >= x.settings.Questions || !x.stopped && x.settings.Over != nil && x.settings.Over() {
+		x.stopped = true
+	}
+	return x.stopped
+}
+
+// computeValues finds the dual values of pods and of free room: the optimal dual solution of the linear program that
+// covers all pods of candidates by fractions of new nodes (see Problem.Appraise). It bounds the search; no rule of
+// scheduling depends on it. Its cost is one solution of that program.
+func (x *search) computeValues() {
+	var pods []*corev1.Pod
+	for _, n := range x.nodes {
+		pods = append(pods, n.Pods...)
+	}
+	w := x.problem.Appraise(pods)
+	for _, n := range x.nodes {
+		for _, p := range n.Pods {
+			n.podValue += w.Pod(p)
+		}
+	}
+	x.freeValue = make([]float64, len(x.snap.Nodes))
+	for i := range x.snap.Nodes {
+		x.freeValue[i] = w.Room(i)
+	}
+	for _, n := range x.nodes {
+		n.freeValue = x.freeValue[n.Index]
+	}
+}
+
+// sortNodes sorts candidates by their price per pod. Destinations that will stay come first.
+func (x *search) sortNodes() {
+	slices.SortStableFunc(x.nodes, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(b.pricePerDisruption(), a.pricePerDisruption()), cmp.Compare(a.Node.Name, b.Node.Name))
+	})
+	pools := map[string]*karpv1.NodePool{}
+	for i := range x.snap.Pools {
+		pools[x.snap.Pools[i].NodePool.Name] = x.snap.Pools[i].NodePool
+	}
+	for _, np := range x.snap.Closed {
+		pools[np.Name] = np
+	}
+	for i := range x.snap.Nodes {
+		if n := &x.snap.Nodes[i]; !x.receivesNoPods(n, pools) && !x.aboutToBeRemoved(i) {
+			x.destinations = append(x.destinations, i)
+		}
+	}
+	reducedCost := func(i int) float64 {
+		if n := x.byIndex[i]; n != nil {
+			return n.reducedCost()
+		}
+		return math.Inf(-1)
+	}
+	slices.SortStableFunc(x.destinations, func(a, b int) int {
+		na, nb := &x.snap.Nodes[a], &x.snap.Nodes[b]
+		if na.Initialized != nb.Initialized {
+			if na.Initialized {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(reducedCost(a), reducedCost(b)), cmp.Compare(na.Name, nb.Name))
+	})
+}
+
+// openDestinations are the destinations that are neither removed nor closed. The next call overwrites the list.
+func (x *search) openDestinations(closed map[int]bool) []int {
+	x.destinationBuffer = x.destinationBuffer[:0]
+	for _, i := range x.destinations {
+		if n := x.byIndex[i]; (n == nil || !n.removed) && (len(closed) == 0 || !closed[i]) {
+			x.destinationBuffer = append(x.destinationBuffer, i)
+		}
+	}
+	return x.destinationBuffer
+}
+
+// unconsolidatable lists the candidates that no move removes.
+func (x *search) unconsolidatable() []disrupt.Left {
+	var out []disrupt.Left
+	for _, n := range x.nodes {
+		if n.removed {
+			continue
+		}
+		out = append(out, disrupt.Left{Candidate: n.Candidate, Why: n.message, Quiet: n.noEvent})
+	}
+	return out
+}
+
+// recordTimeout records what the search did not reach.
+func (x *search) recordTimeout() {
+	seen, all := map[string]bool{}, map[string]bool{}
+	for _, n := range x.nodes {
+		all[n.Pool.Name] = true
+		if n.examined {
+			x.result.Examined++
+			seen[n.Pool.Name] = true
+		}
+	}
+	if x.result.TimedOut = x.stopped || x.settings.Questions < 0 && len(x.nodes) > 0; !x.result.TimedOut {
+		return
+	}
+	for name := range all {
+		if !seen[name] {
+			x.result.Unseen = append(x.result.Unseen, name)
+		}
+	}
+	slices.Sort(x.result.Unseen)
+}

@@ -1,0 +1,103 @@
+package disrupt
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Attempts is the backoff of drift: it remembers the results of replacing nodes, so that a pool with replacements
+// that do not come up neither wastes launches nor delays others. It is plain data; the zero value remembers nothing.
+type Attempts struct {
+	pools map[string]poolHistory
+	// failed counts, by claim, the replacements that did not come up.
+	failed map[types.UID]int
+}
+
+// poolHistory is what happened to the replacements of a pool.
+type poolHistory struct {
+	// lastStarted is when a command of the pool was last started. Pools that have waited longer go first.
+	lastStarted time.Time
+	// failures in a row, and when the backoff after them ends.
+	failures     int
+	backoffUntil time.Time
+}
+
+const (
+	// The backoff doubles from minBackoff to maxBackoff. A minute is about as long as an instance takes to boot, so a
+	// passing failure costs little; with ten minutes, a permanent one costs six launches in an hour.
+	minBackoff = time.Minute
+	maxBackoff = 10 * time.Minute
+)
+
+// Started records that nodes of the pool are being replaced.
+func (a *Attempts) Started(pool string, now time.Time) {
+	a.update(pool, func(p *poolHistory) { p.lastStarted = now })
+}
+
+// Succeeded records that a replacement of the pool was initialized.
+func (a *Attempts) Succeeded(pool string) {
+	a.update(pool, func(p *poolHistory) { p.failures, p.backoffUntil = 0, time.Time{} })
+}
+
+// Failed records that claims of the pool were not replaced. The pool backs off exponentially, from a minute to ten,
+// plus up to a quarter for jitter, which is in [0, 1).
+func (a *Attempts) Failed(pool string, claims []types.UID, now time.Time, jitter float64) {
+	a.update(pool, func(p *poolHistory) {
+		pause := maxBackoff
+		if p.failures < 4 {
+			pause = min(maxBackoff, minBackoff<<p.failures)
+		}
+		p.failures++
+		p.backoffUntil = now.Add(pause + time.Duration(jitter*float64(pause)/4))
+	})
+	a.countFailed(claims)
+}
+
+// Refused records that replacing claims of the pool could not be started. The first time may be by chance, and the
+// claims only go last; after that it counts as a failure.
+func (a *Attempts) Refused(pool string, claims []types.UID, now time.Time, jitter float64) {
+	if slices.ContainsFunc(claims, func(uid types.UID) bool { return a.failed[uid] > 0 }) {
+		a.Failed(pool, claims, now, jitter)
+		return
+	}
+	a.countFailed(claims)
+}
+
+// countFailed counts a failed attempt for each claim.
+func (a *Attempts) countFailed(claims []types.UID) {
+	if a.failed == nil {
+		a.failed = map[types.UID]int{}
+	}
+	for _, uid := range claims {
+		a.failed[uid]++
+	}
+}
+
+func (a *Attempts) update(pool string, f func(*poolHistory)) {
+	if a.pools == nil {
+		a.pools = map[string]poolHistory{}
+	}
+	p := a.pools[pool]
+	f(&p)
+	a.pools[pool] = p
+}
+
+// Pauses reports whether the pool backs off: its nodes must not be replaced yet.
+func (a *Attempts) Pauses(pool string, now time.Time) bool {
+	return now.Before(a.pools[pool].backoffUntil)
+}
+
+// Forget drops claims that no longer exist.
+func (a *Attempts) Forget(v *View) {
+	there := make(map[types.UID]bool, len(v.Snapshot.Nodes))
+	for i := range v.Snapshot.Nodes {
+		there[v.Snapshot.Nodes[i].ClaimUID] = true
+	}
+	for uid := range a.failed {
+		if !there[uid] {
+			delete(a.failed, uid)
+		}
+	}
+}

@@ -39,9 +39,9 @@ func Static(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
 func Image(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, mapped string) (bool, error) {
 	switch {
 	case len(class.Status.AMIs) == 0:
-		return false, fmt.Errorf("node class %s has no images", class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no images in its status", class.Name)
 	case claim.Status.ImageID == "":
-		return false, fmt.Errorf("claim %s does not say which image its instance boots", claim.Name)
+		return false, fmt.Errorf("NodeClaim %s has no status.imageID", claim.Name)
 	}
 	return claim.Status.ImageID != mapped, nil
 }
@@ -86,9 +86,9 @@ func (f Facts) securityGroups() (bool, error) {
 	}
 	switch {
 	case len(wanted) == 0:
-		return false, fmt.Errorf("node class %s has no security groups", f.Class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no security groups in its status", f.Class.Name)
 	case len(f.Instance.SecurityGroupIDs) == 0:
-		return false, fmt.Errorf("instance %s does not say which security groups it has", f.Instance.ID)
+		return false, fmt.Errorf("EC2 reports no security groups for instance %s", f.Instance.ID)
 	}
 	return !slices.Equal(distinct(wanted), distinct(f.Instance.SecurityGroupIDs)), nil
 }
@@ -98,9 +98,9 @@ func distinct(ids []string) []string { return slices.Compact(slices.Sorted(slice
 func (f Facts) subnet() (bool, error) {
 	switch {
 	case len(f.Class.Status.Subnets) == 0:
-		return false, fmt.Errorf("node class %s has no subnets", f.Class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no subnets in its status", f.Class.Name)
 	case f.Instance.SubnetID == "":
-		return false, fmt.Errorf("instance %s does not say which subnet it is in", f.Instance.ID)
+		return false, fmt.Errorf("EC2 reports no subnet for instance %s", f.Instance.ID)
 	}
 	return !slices.ContainsFunc(f.Class.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == f.Instance.SubnetID }), nil
 }

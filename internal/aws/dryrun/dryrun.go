@@ -64,7 +64,7 @@ func Check(ctx context.Context, api API, q Question) (Verdict, error) {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return refused(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
 	case awserrors.Is(err, awserrors.UserDataTooLarge):
-		return Verdict{UserDataTooLarge, "spec.userData and what is added to it exceed what EC2 takes: " + awserrors.Plain(err).Error()}, nil
+		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.Plain(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
@@ -83,12 +83,12 @@ func once(o *ec2.Options) { o.Retryer = aws.NopRetryer{} }
 
 // orNoAnswer is err; a dry run that succeeds has not been one.
 func orNoAnswer(err error) error {
-	return cmp.Or(err, errors.New("EC2 has answered a dry run as if it were none"))
+	return cmp.Or(err, errors.New("EC2 did not treat the call as a dry run"))
 }
 
 func refused(reason, action string, err error) Verdict {
 	hint := awserrors.ReasonOf(err.Error()).Hint
-	return Verdict{reason, fmt.Sprintf("the controller may not call %s: %s: %s", action, hint, awserrors.Plain(err))}
+	return Verdict{reason, fmt.Sprintf("the controller is not allowed to call %s: %s: %s", action, hint, awserrors.Plain(err))}
 }
 
 // run asks for an instance in one subnet after the other, until one takes it. A no is one only if no subnet has failed to answer:
@@ -125,7 +125,7 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 	case err != nil:
 		return Verdict{}, fmt.Errorf("%w: %w", ErrProfileNotSeen, err)
 	case len(errs) == 0:
-		return Verdict{}, errors.New("dry run of RunInstances: there is no subnet to ask for")
+		return Verdict{}, errors.New("dry run of RunInstances: the node class has no subnet")
 	}
 	return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", errs[0])
 }

@@ -186,7 +186,7 @@ func (s *Settings) Kubelet(m Machine, pods func(awsv1.KubeletConfiguration) int6
 		k.MaxPods = nil
 		n, err := p.value(m, pods(k))
 		if err == nil && (n < 0 || n > math.MaxInt32) {
-			err = fmt.Errorf("%d is no number of pods", n)
+			err = fmt.Errorf("%d is not a valid number of pods", n)
 		}
 		if err != nil {
 			return k, p.failed(m, err)

@@ -131,11 +131,11 @@ func (s *Instances) endOne(ctx context.Context, owned identity.Owned) error {
 	}
 	for id, state := range states {
 		if state != cloudprovider.ShuttingDown && state != cloudprovider.Terminated {
-			return fmt.Errorf("EC2 was told to end instance %s, and says that it is %s", id, state)
+			return fmt.Errorf("EC2 accepted the termination of instance %s, but reports the state %s", id, state)
 		}
 	}
 	if len(states) == 0 {
-		return errors.New("EC2 was told to end an instance, and does not say that it does")
+		return errors.New("EC2 accepted the termination of an instance, but does not report its state")
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // ErrAdopting means that an instance has just been given this cluster's identity, and EC2 does not show it
 // yet. Try again.
-var ErrAdopting = errors.New("instance is being taken over from the autoscaler before")
+var ErrAdopting = errors.New("instance is being adopted from the previous autoscaler")
 
 // Terminate ends an instance of ours; one that can be adopted is adopted first. It returns nil once
 // termination is under way, cloud.ErrNotFound when the instance is gone, and an error that is

@@ -234,7 +234,7 @@ func (p *Profiles) own(ctx context.Context, profile *iamtypes.InstanceProfile, c
 	}
 	again, err := p.get(ctx, name)
 	if err != nil || again == nil {
-		return identity.Owned{}, errors.Join(fmt.Errorf("instance profile %s has gone", name), err)
+		return identity.Owned{}, errors.Join(fmt.Errorf("instance profile %s no longer exists", name), err)
 	}
 	return p.identity.Prove(identity.InstanceProfile, name, tagsOf(again))
 }

@@ -141,7 +141,7 @@ func (q *Queue) failed(what string, err error) error {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the interruption queue %q may not be used: the controller's role needs sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage on it, and no policy of the queue may deny them: %s", q.name, awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s", q.name, awserrors.Plain(err)),
 		}
 	}
 	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.Plain(err))

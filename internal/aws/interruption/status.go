@@ -60,7 +60,7 @@ func statusFailed(err error) error {
 	if awserrors.Is(err, awserrors.Unauthorized) {
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the status of instances may not be read: the controller's role needs ec2:DescribeInstanceStatus: %s", awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s", awserrors.Plain(err)),
 		}
 	}
 	return fmt.Errorf("describe the status of instances: %w", awserrors.Plain(err))

@@ -146,7 +146,7 @@ func (s *Source) listOfferings(ctx context.Context) (map[offer]bool, error) {
 		}
 	}
 	if len(offered) == 0 {
-		return nil, errors.New("no instance types offerings found")
+		return nil, errors.New("no instance type offerings found")
 	}
 	return offered, nil
 }

@@ -144,7 +144,7 @@ func TestNothingIsListed(t *testing.T) {
 		change     func(*world, *awsv1.EC2NodeClass)
 	}{
 		{"aws row 79: EC2 returns no types", "no instance types found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.types = nil }},
-		{"aws row 79: EC2 returns no offerings", "no instance types offerings found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.offerings = nil }},
+		{"aws row 79: EC2 returns no offerings", "no instance type offerings found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.offerings = nil }},
 		{"aws row 79: the class has no subnets", "no subnets found", func(_ *world, c *awsv1.EC2NodeClass) { c.Status.Subnets = nil }},
 		{"kubelet settings that cannot be read", "spec.kubelet", func(_ *world, c *awsv1.EC2NodeClass) {
 			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": "many"}`)}

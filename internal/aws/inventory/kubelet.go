@@ -38,7 +38,7 @@ func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubel
 			return strings.Compare(string(t.InstanceType), name)
 		})
 		if !ok {
-			return nil, fmt.Errorf("EC2 does not sell %s", instanceType)
+			return nil, fmt.Errorf("EC2 does not offer instance type %s", instanceType)
 		}
 		resolved, err := session.Kubelet(stock.types[i])
 		if err != nil {

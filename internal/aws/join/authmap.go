@@ -88,7 +88,7 @@ func (a Access) inAuthMap(role string) (f cloudprovider.Finding, mapped bool, er
 		return f, false, ""
 	}
 	if _, parse := a.AuthMap.roles(); parse != nil {
-		f = standing(AuthMapMalformed, RoleScope(role), fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be read, so that nobody in it is let in: %v", parse), "")
+		f = standing(AuthMapMalformed, RoleScope(role), fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be parsed, so no role in it can join the cluster: %v", parse), "")
 		f.Remedy, f.Manifest = a.mapRole(role)
 		if a.Mode.usesEntries() {
 			f.Remedy = "correct mapRoles with kubectl -n kube-system edit configmap aws-auth, or: " + f.Remedy
@@ -110,7 +110,7 @@ func (a Access) inAuthMap(role string) (f cloudprovider.Finding, mapped bool, er
 		return f, true, ""
 	}
 	if a.AuthMap.asUser(role) {
-		return a.malformed(role, fmt.Sprintf("node role %s stands under mapUsers, it belongs under mapRoles", role)), true, ""
+		return a.malformed(role, fmt.Sprintf("node role %s is listed under mapUsers; move it to mapRoles", role)), true, ""
 	}
 	return f, false, ""
 }
@@ -153,7 +153,7 @@ func (a Access) mayWork(r mapRole, role string) bool {
 // malformed is a finding about one entry of aws-auth. Putting the entry right mends it in every mode.
 func (a Access) malformed(role, wrong string) cloudprovider.Finding {
 	f := standing(AuthMapMalformed, RoleScope(role), "in ConfigMap kube-system/aws-auth "+wrong,
-		"kubectl -n kube-system edit configmap aws-auth, and let its entry in mapRoles be:\n"+a.lines(role))
+		"kubectl -n kube-system edit configmap aws-auth, and set its entry in mapRoles to:\n"+a.lines(role))
 	if manifest, err := a.AuthMap.with(a.line(role)); err == nil {
 		f.Manifest = manifest
 	}

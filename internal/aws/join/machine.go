@@ -33,7 +33,7 @@ func Boot(m Machine) []cloudprovider.Finding {
 		name := readName(i.Name)
 		if m.Family != awsv1.AMIFamilyCustom && name.family != "" && !sameFamily(name.family, m.Family) {
 			out = append(out, standing(ImageFamilyMismatch, "image/"+i.ID,
-				fmt.Sprintf("image %s (%s) is of family %s, the node class says %s: its user data is not understood", i.ID, i.Name, name.family, m.Family),
+				fmt.Sprintf("image %s (%s) is of family %s, but the node class specifies %s: the image does not understand its user data", i.ID, i.Name, name.family, m.Family),
 				fmt.Sprintf("set spec.amiFamily: %s in the EC2NodeClass, or select images of family %s", name.family, m.Family)))
 		}
 		if f, bad := skew(m, i, name); bad {
@@ -122,7 +122,7 @@ func wrongFormat(family, userData string) (message, remedy string) {
 	switch family {
 	case awsv1.AMIFamilyBottlerocket:
 		if mime || script {
-			return "spec.userData is a script, Bottlerocket reads TOML settings only", "write spec.userData of the EC2NodeClass as TOML, for example [settings.kubernetes]"
+			return "spec.userData is a script, but Bottlerocket reads TOML settings only", "write spec.userData of the EC2NodeClass as TOML, for example [settings.kubernetes]"
 		}
 	case awsv1.AMIFamilyAL2023:
 		if strings.Contains(text, "/etc/eks/bootstrap.sh") {
@@ -153,7 +153,7 @@ func Webhooks(hooks []Webhook, err string) []cloudprovider.Finding {
 			continue
 		}
 		f := standing(WebhookBlocksNodes, "cluster", fmt.Sprintf("webhook %s of %s must approve every Node, and %s", h.Name, h.Configuration, h.Backend),
-			fmt.Sprintf("make it answer again, or exclude nodes from its rules: kubectl edit %s", h.Configuration))
+			fmt.Sprintf("repair its backend, or exclude nodes from its rules: kubectl edit %s", h.Configuration))
 		if h.Selective {
 			f.Certainty = cloudprovider.Likely
 		}

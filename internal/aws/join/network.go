@@ -110,7 +110,7 @@ func (n Network) egress() []cloudprovider.Finding {
 		}
 	}
 	return []cloudprovider.Finding{standing(NoEgress, n.groupScope(),
-		fmt.Sprintf("no security group of the node class (%s) lets instances out on TCP port 443, so they cannot reach the API server", n.groupIDs()),
+		fmt.Sprintf("no security group of the node class (%s) allows egress on TCP port 443, so instances cannot reach the API server", n.groupIDs()),
 		fmt.Sprintf("aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]", n.Cluster.Region, n.Groups[0].ID))}
 }
 
@@ -130,7 +130,7 @@ func (n Network) otherVPC() []cloudprovider.Finding {
 		for _, s := range n.Subnets {
 			if g.VPC != s.VPC {
 				return []cloudprovider.Finding{standing(GroupsOfOtherVPC, n.groupScope(),
-					fmt.Sprintf("security group %s is of %s, subnet %s of %s: no instance can have both", g.ID, g.VPC, s.ID, s.VPC),
+					fmt.Sprintf("security group %s is in %s, but subnet %s is in %s: no instance can have both", g.ID, g.VPC, s.ID, s.VPC),
 					"narrow securityGroupSelectorTerms or subnetSelectorTerms of the EC2NodeClass to one VPC")}
 			}
 		}
@@ -216,7 +216,7 @@ func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 			n.openPrivate(s)), true
 	case way.Blackhole:
 		return standing(SubnetWithoutRoute, scope,
-			fmt.Sprintf("the default route of subnet %s leads to %s, which is gone", s.ID, way.Target),
+			fmt.Sprintf("the default route of subnet %s leads to %s, which no longer exists", s.ID, way.Target),
 			fmt.Sprintf("replace the route's target in the route table of subnet %s, for example by a NAT gateway that exists", s.ID)), true
 	case strings.HasPrefix(way.Target, "igw-") && !s.PublicIP:
 		return standing(SubnetWithoutPublicIP, scope,

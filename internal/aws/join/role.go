@@ -166,11 +166,11 @@ func (a Access) judgeProfile() (cloudprovider.Finding, bool) {
 		return standing(InstanceProfileNotFound, "profile/"+p.Name, fmt.Sprintf("IAM has no instance profile %q", p.Name),
 			fmt.Sprintf("aws iam create-instance-profile --instance-profile-name %s", p.Name)), true
 	case len(p.Roles) == 0:
-		return standing(InstanceProfileWrongRole, "profile/"+p.Name, fmt.Sprintf("instance profile %q holds no role", p.Name),
+		return standing(InstanceProfileWrongRole, "profile/"+p.Name, fmt.Sprintf("instance profile %q has no role", p.Name),
 			fmt.Sprintf("aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s", p.Name, cmp.Or(RoleName(a.Role), "ROLE"))), true
 	case a.Role != "" && RoleName(p.Roles[0]) != RoleName(a.Role):
 		return standing(InstanceProfileWrongRole, "profile/"+p.Name,
-			fmt.Sprintf("instance profile %q holds role %s, the node class asks for %s", p.Name, RoleName(p.Roles[0]), RoleName(a.Role)),
+			fmt.Sprintf("instance profile %q has role %s, but the node class specifies %s", p.Name, RoleName(p.Roles[0]), RoleName(a.Role)),
 			fmt.Sprintf("aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
 				p.Name, RoleName(p.Roles[0]), RoleName(a.Role))), true
 	}
@@ -219,7 +219,7 @@ func (a Access) judgeEntry(e Entry) []cloudprovider.Finding {
 	case e.Type == entryLinux:
 		return []cloudprovider.Finding{a.kubeProxyDenied(
 			fmt.Sprintf("the access entry of node role %s has type %s, which lacks the group %s", e.PrincipalARN, e.Type, kubeProxyGroup),
-			fmt.Sprintf("leave this entry: its type cannot be changed, and %s with it. "+
+			fmt.Sprintf("leave this entry: its type cannot be changed, and %s. "+
 				"Give the Windows EC2NodeClass a node role of its own (spec.role), and map that role:\n%s",
 				a.linuxNodes(), a.createEntry(ownRole(e.PrincipalARN))))}
 	}
@@ -229,7 +229,7 @@ func (a Access) judgeEntry(e Entry) []cloudprovider.Finding {
 	case entryStandard: // no node runs with it
 		f.Remedy = fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN))
 	default:
-		f.Remedy = "leave this entry: deleting it would cut off what runs with it. " +
+		f.Remedy = "leave this entry: deleting it would cut off the nodes that use it. " +
 			"Give the EC2NodeClass a node role of its own (spec.role), and map that role:\n" + a.createEntry(ownRole(e.PrincipalARN))
 	}
 	if e.Type == entryAuto { // nodes of Auto Mode get their rights from an access policy, which may be there
@@ -247,7 +247,7 @@ func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 	}
 	return cloudprovider.Finding{
 		Cause: WindowsKubeProxyDenied, Certainty: cloudprovider.Likely, Scope: RoleScope(a.nodeRole()), Standing: true, Joins: true,
-		Message: joined + ", but their kube-proxy may not read Services, so that pods on them reach neither Services nor DNS: " + why,
+		Message: joined + ", but their kube-proxy is not allowed to read Services, so pods on them reach neither Services nor DNS:  " + why,
 		Remedy:  remedy,
 	}
 }
@@ -256,11 +256,11 @@ func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 func (a Access) linuxNodes() string {
 	switch n := a.Running.Linux; {
 	case a.RunningErr != "" || n == 0:
-		return "deleting it would cut off every Linux node that runs"
+		return "deleting it would cut off every running Linux node"
 	case n == 1:
-		return "deleting it would cut off 1 Linux node that runs"
+		return "deleting it would cut off 1 running Linux node"
 	default:
-		return fmt.Sprintf("deleting it would cut off %d Linux nodes that run", n)
+		return fmt.Sprintf("deleting it would cut off %d running Linux nodes", n)
 	}
 }
 
@@ -282,12 +282,12 @@ func (a Access) unmapped(role string) cloudprovider.Finding {
 	}
 	if controller, where, ok := a.controllerMapped(); ok && !sameRole(controller, role) {
 		f := standing(ControllerRoleMapped, scope,
-			fmt.Sprintf("%s maps the controller's role %s like that of nodes; node role %s is not mapped", where, controller, role), "")
+			fmt.Sprintf("%s maps the controller's role %s as a node role; the node role %s is not mapped", where, controller, role), "")
 		f.Remedy, f.Manifest = a.mapRole(role)
 		return f
 	}
 	if other := a.ofOtherAccount(role); other != "" {
-		f := standing(NodeRoleOfOtherAccount, scope, fmt.Sprintf("%s is mapped, which is a role of another account; the node role is %s", other, role), "")
+		f := standing(NodeRoleOfOtherAccount, scope, fmt.Sprintf("%s is mapped, but it belongs to another account; the node role is %s", other, role), "")
 		f.Remedy, f.Manifest = a.mapRole(role)
 		return f
 	}

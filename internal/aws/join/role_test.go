@@ -93,7 +93,7 @@ func TestRoles(t *testing.T) {
 
 		{name: "mode ignores aws-auth", mode: ModeAPI, change: func(a *Access) { a.AuthMap = authMap(goodLine(nodeRole)) }, cause: AuthModeIgnoresMapping, message: "authentication mode is API", remedy: createEntry},
 
-		{name: "aws-auth: no YAML", mode: ModeConfigMap, change: func(a *Access) { a.AuthMap = authMap("- rolearn: [") }, cause: AuthMapMalformed, message: "cannot be read", remedy: nodeRole},
+		{name: "aws-auth: no YAML", mode: ModeConfigMap, change: func(a *Access) { a.AuthMap = authMap("- rolearn: [") }, cause: AuthMapMalformed, message: "cannot be parsed", remedy: nodeRole},
 		{name: "aws-auth: not a list", mode: ModeConfigMap, change: func(a *Access) { a.AuthMap = authMap("rolearn: x") }, cause: AuthMapMalformed},
 		{name: "aws-auth: ARN with its path", mode: ModeConfigMap, change: func(a *Access) {
 			a.Profile.Roles, a.AuthMap = []string{pathRole}, authMap(goodLine(pathRole))
@@ -115,8 +115,8 @@ func TestRoles(t *testing.T) {
 
 		{name: "profile holds another role", mode: ModeAPI, change: func(a *Access) {
 			a.Profile.Roles, a.Entries = []string{controllerRole}, entries(nodeRole, "EC2_LINUX", controllerRole, "EC2_LINUX")
-		}, cause: InstanceProfileWrongRole, message: "holds role controller, the node class asks for node", remedy: "--role-name controller && aws iam add-role-to-instance-profile --instance-profile-name p --role-name node"},
-		{name: "profile holds no role", mode: ModeAPI, change: func(a *Access) { a.Profile.Roles = nil }, cause: InstanceProfileWrongRole, message: "holds no role"},
+		}, cause: InstanceProfileWrongRole, message: "has role controller, but the node class specifies node", remedy: "--role-name controller && aws iam add-role-to-instance-profile --instance-profile-name p --role-name node"},
+		{name: "profile holds no role", mode: ModeAPI, change: func(a *Access) { a.Profile.Roles = nil }, cause: InstanceProfileWrongRole, message: "has no role"},
 		{name: "no such profile", mode: ModeAPI, change: func(a *Access) { a.Role, a.Profile = "", Profile{Name: "p"} }, cause: InstanceProfileNotFound},
 
 		{name: "EKS may not be asked", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
@@ -215,7 +215,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"deleting it would cut off 7 Linux nodes that run with it", "spec.role",
+		"deleting it would cut off 7 running Linux nodes", "spec.role",
 		"aws eks create-access-entry --cluster-name shop --principal-arn arn:aws:iam::111122223333:role/NEW_ROLE --region eu-west-1 --type EC2_WINDOWS",
 	} {
 		if !strings.Contains(f.Remedy, want) {
@@ -225,7 +225,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	for what, change := range map[string]func(*Access){"one node": func(a *Access) { a.Running.Linux = 1 }, "nodes not known": func(a *Access) { a.RunningErr = "forbidden" }} {
 		b := a
 		change(&b)
-		if f := Roles(b)[0]; !strings.Contains(f.Remedy, "would cut off 1 Linux node that runs with it") && !strings.Contains(f.Remedy, "would cut off every Linux node that runs with it") {
+		if f := Roles(b)[0]; !strings.Contains(f.Remedy, "would cut off 1 running Linux node") && !strings.Contains(f.Remedy, "would cut off every running Linux node") {
 			t.Errorf("%s: %s", what, f.Remedy)
 		}
 	}

@@ -27,7 +27,7 @@ var ended = []struct {
 }{
 	{
 		"Client.InternalError", VolumeKeyDenied, cloudprovider.Likely, true,
-		"EC2 could not start the instance (Client.InternalError), which is what it says when the KMS key of an encrypted volume may not be used",
+		"EC2 could not start the instance (Client.InternalError); the usual cause is a KMS key of an encrypted volume that EC2 is not allowed to use",
 		"allow the role of EC2 Auto Scaling or of the controller kms:CreateGrant, kms:Decrypt, kms:GenerateDataKeyWithoutPlaintext and kms:ReEncrypt* on the key of spec.blockDeviceMappings or of the account's default encryption",
 	},
 	{
@@ -42,7 +42,7 @@ var ended = []struct {
 		"Client.InstanceInitiatedShutdown", InstanceShutItselfDown, cloudprovider.Certain, true,
 		"the instance shut itself down before it joined", "look for shutdown or poweroff in spec.userData of the EC2NodeClass and in the image",
 	},
-	{"Client.UserInitiatedShutdown", InstanceTerminatedByOthers, cloudprovider.Certain, false, "the instance was terminated through the API before it joined", "look for who called TerminateInstances: aws cloudtrail lookup-events --lookup-attributes AttributeKey=ResourceName,AttributeValue=INSTANCE"},
+	{"Client.UserInitiatedShutdown", InstanceTerminatedByOthers, cloudprovider.Certain, false, "the instance was terminated through the API before it joined", "find who called TerminateInstances:  aws cloudtrail lookup-events --lookup-attributes AttributeKey=ResourceName,AttributeValue=INSTANCE"},
 	{"Server.SpotInstance", SpotInterrupted, cloudprovider.Certain, false, "the spot instance was interrupted before it joined", ""},
 	{"Server.InsufficientInstanceCapacity", InsufficientCapacity, cloudprovider.Certain, false, "EC2 had no capacity for the instance", ""},
 	{"Server.InternalError", InstanceFailed, cloudprovider.Certain, false, "EC2 failed to run the instance", ""},
@@ -90,23 +90,23 @@ func everyone(Instance) string   { return "cluster" }
 var signs = []sign{
 	{
 		regexp.MustCompile(`(?i)failed calling webhook|admission webhook "[^"]+" denied`), WebhookBlocksNodes, cloudprovider.Certain, everyone,
-		"an admission webhook refuses the Node", "exclude nodes from the webhook's rules, or make it answer: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
+		"an admission webhook refuses the Node", "exclude nodes from the webhook's rules, or repair its backend: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
 	},
 	{
 		regexp.MustCompile(`UnauthorizedOperation|AccessDenied(Exception)?: .* is not authorized to perform`), NodeRolePolicyMissing, cloudprovider.Certain, byRole,
-		"the node role may not do what the instance's boot needs", "attach AmazonEKSWorkerNodePolicy, AmazonEC2ContainerRegistryPullOnly and AmazonEKS_CNI_Policy to the node role",
+		"the node role lacks permissions that the boot of the instance needs", "attach AmazonEKSWorkerNodePolicy, AmazonEC2ContainerRegistryPullOnly and AmazonEKS_CNI_Policy to the node role",
 	},
 	{
 		regexp.MustCompile(`\bUnauthorized\b|the server has asked for the client to provide credentials`), NodeUnauthorized, cloudprovider.Certain, byRole,
-		"the API server does not know the identity of the instance (Unauthorized)", "map the node role to the cluster: an access entry of type EC2_LINUX (EC2_WINDOWS for Windows), or an entry in mapRoles of ConfigMap kube-system/aws-auth",
+		"the API server does not recognize the identity of the instance (Unauthorized)", "map the node role to the cluster: an access entry of type EC2_LINUX (EC2_WINDOWS for Windows), or an entry in mapRoles of ConfigMap kube-system/aws-auth",
 	},
 	{
 		regexp.MustCompile(`\bis forbidden\b|not allowed to (create|modify) node`), NodeForbidden, cloudprovider.Certain, byRole,
-		"the API server knows the instance, but not as a node (forbidden)", "map the node role with username " + nodeUsername + " and the groups system:bootstrappers and system:nodes",
+		"the API server recognizes the instance, but not as a node (forbidden)", "map the node role with username " + nodeUsername + " and the groups system:bootstrappers and system:nodes",
 	},
 	{
 		regexp.MustCompile(`x509: `), EndpointUntrusted, cloudprovider.Certain, byClass,
-		"the instance does not trust the certificate of the endpoint that it was told", "check settings.clusterEndpoint and settings.clusterCABundle, and endpoint and CA in spec.userData of the EC2NodeClass, against aws eks describe-cluster",
+		"the instance does not trust the certificate of the configured endpoint", "check settings.clusterEndpoint and settings.clusterCABundle, and endpoint and CA in spec.userData of the EC2NodeClass, against aws eks describe-cluster",
 	},
 	{
 		regexp.MustCompile(`no such host|server misbehaving|Temporary failure in name resolution`), EndpointNameUnresolved, cloudprovider.Certain, bySubnet,
@@ -142,7 +142,7 @@ func Console(i Instance, text string) []cloudprovider.Finding {
 			if s.pattern.MatchString(lines[n]) {
 				return []cloudprovider.Finding{{
 					Cause: s.cause, Certainty: s.certainty, Scope: s.scope(i), Remedy: s.remedy,
-					Message: fmt.Sprintf("instance %s: %s; its console says: %s", i.ID, s.message, clip(lines[n])),
+					Message: fmt.Sprintf("instance %s: %s; its console shows: %s", i.ID, s.message, clip(lines[n])),
 				}}
 			}
 		}

@@ -155,7 +155,7 @@ func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudp
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be looked at: " + plain(err)})
+		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + plain(err)})
 	}
 	if ended := join.End(instance); len(ended) > 0 {
 		return ended
@@ -198,7 +198,7 @@ func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
 
 func (c *Checker) webhooks(ctx context.Context) []cloudprovider.Finding {
 	if c.cfg.APIServer == nil {
-		return join.Webhooks(nil, "the API server is not asked")
+		return join.Webhooks(nil, "access to the API server is not configured")
 	}
 	hooks, err := c.cfg.APIServer.NodeWebhooks(ctx)
 	return join.Webhooks(hooks, plain(err))

@@ -32,7 +32,7 @@ func (c *Checker) whoami(ctx context.Context) (caller, error) {
 	}
 	out, err := c.cfg.STS.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return caller{}, fmt.Errorf("ask STS who the controller is: %w", err)
+		return caller{}, fmt.Errorf("get the controller's identity from STS:  %w", err)
 	}
 	who := caller{account: str(out.Account)}
 	if identity, err := arn.Parse(str(out.Arn)); err == nil {
@@ -56,7 +56,7 @@ func (c *Checker) describeCluster(ctx context.Context) (*ekstypes.Cluster, error
 		return nil, err
 	}
 	if out.Cluster == nil {
-		return nil, errors.New("EKS gives an empty answer")
+		return nil, errors.New("EKS returned an empty response")
 	}
 	c.clusters.Put("", out.Cluster)
 	return out.Cluster, nil
@@ -143,7 +143,7 @@ func (c *Checker) readMode(ctx context.Context, a *join.Access) {
 	}
 	switch {
 	case c.cfg.APIServer == nil:
-		a.AuthMapErr = "the API server is not asked"
+		a.AuthMapErr = "access to the API server is not configured"
 	default:
 		data, found, err := c.cfg.APIServer.AuthMap(ctx)
 		a.AuthMap, a.AuthMapErr = join.AuthMap{Found: found, Data: data}, plain(err)
@@ -189,7 +189,7 @@ func (c *Checker) network(ctx context.Context, class Class) join.Network {
 	if vpc := vpcOf(described); err != nil || vpc == nil {
 		n.ClusterErr = plain(err)
 		if err == nil {
-			n.ClusterErr = "EKS does not tell its VPC"
+			n.ClusterErr = "EKS does not report its VPC"
 		}
 	} else {
 		n.VPC, n.PrivateAccess, n.Public = str(vpc.VpcId), vpc.EndpointPrivateAccess, vpc.EndpointPublicAccess

@@ -142,10 +142,10 @@ func (l *Launcher) endSurplus(ctx context.Context, j *joint, a answer) {
 		i.NodeClaim, i.NodeClaimUID = "", ""
 		l.cfg.Instances.Remember(i)
 		if err := l.cfg.Instances.Terminate(ctx, i.ProviderID); err != nil {
-			l.cfg.Log.Error("EC2 launched more instances than were asked for, and one is not ended; it will be collected", "instance", i.ID, "error", err)
+			l.cfg.Log.Error("EC2 launched more instances than requested, and one was not terminated; garbage collection deletes it", "instance", i.ID, "error", err)
 			continue
 		}
-		l.cfg.Log.Warn("EC2 launched more instances than were asked for; one was ended", "instance", i.ID)
+		l.cfg.Log.Warn("EC2 launched more instances than requested; one was terminated", "instance", i.ID)
 	}
 }
 

@@ -196,7 +196,7 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudpro
 		return cloudprovider.Instance{}, false, err
 	}
 	if len(found) > 1 {
-		l.cfg.Log.Error("a claim has more than one instance; the oldest is kept", "claim", claim.Name, "instances", len(found))
+		l.cfg.Log.Error("NodeClaim has more than one instance; the oldest one is kept", "claim", claim.Name, "instances", len(found))
 	}
 	l.ledger.bought(uid)
 	return found[0], true, nil

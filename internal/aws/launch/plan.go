@@ -199,7 +199,7 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		}
 	}
 	if len(order) == 0 {
-		return nil, nil, createError(errors.New("no offering has both an image that suits it and a subnet in its zone"))
+		return nil, nil, createError(errors.New("no offering has both a compatible image and a subnet in its zone"))
 	}
 	return order, overrides, nil
 }
@@ -282,7 +282,7 @@ func (l *Launcher) measure(nodeClass string, bytes int) {
 	l.cfg.Meter.UserData(nodeClass, bytes)
 	if _, told := l.told.Get(nodeClass); bytes >= largeUserData && !told {
 		l.told.Put(nodeClass, struct{}{})
-		l.cfg.Log.Warn("the user data is close to the limit of EC2, or over it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
+		l.cfg.Log.Warn("user data is close to the limit of EC2, or exceeds it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
 	}
 }
 
@@ -321,7 +321,7 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 		return "", createError(err)
 	}
 	if len(rendered.Dropped) > 0 {
-		l.cfg.Log.Warn("settings in spec.userData are not known and left out", "nodeClass", o.Class.Name, "settings", rendered.Dropped)
+		l.cfg.Log.Warn("unknown settings in spec.userData are ignored", "nodeClass", o.Class.Name, "settings", rendered.Dropped)
 	}
 	return rendered.Text, nil
 }

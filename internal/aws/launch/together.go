@@ -151,7 +151,7 @@ func (l *Launcher) enrollAll(ctx context.Context, members []*member) enrollment 
 	late := l.cfg.Now().Sub(began) > enrolledFor
 	for n, m := range sorted {
 		if errs[n] == nil && late {
-			errs[n] = errors.New("it took too long to write down which claims are launched together")
+			errs[n] = errors.New("annotating the NodeClaims of the batch launch took too long")
 		}
 		if errs[n] == nil {
 			e.part = append(e.part, m)
@@ -192,7 +192,7 @@ func (l *Launcher) prepare(e enrollment) *joint {
 	f.token = token(l.cfg.Identity.ClusterUID, e.launch, 0)
 	j := &joint{id: e.launch, request: f.request()}
 	if len(f.tags[identity.TagLeftOut]) > maxTag {
-		j = nothing(e.launch, errors.New("too many claims have changed while they were to be launched together"))
+		j = nothing(e.launch, errors.New("too many NodeClaims changed during the batch launch"))
 	}
 	for _, m := range e.part {
 		j.orders = append(j.orders, m.order)

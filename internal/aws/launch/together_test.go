@@ -103,7 +103,7 @@ func TestALaunchThatWasWrittenDownTooSlowlyIsNotMade(t *testing.T) {
 				t.Fatalf("EC2 was called %d times and launched %d instances, want %d calls", w.calls, len(w.instances), tt.calls)
 			}
 			for n, err := range p.errs {
-				if late := err != nil && strings.Contains(err.Error(), "it took too long"); late != (tt.calls == 0) || !late && err != nil {
+				if late := err != nil && strings.Contains(err.Error(), "took too long"); late != (tt.calls == 0) || !late && err != nil {
 					t.Errorf("claim %d: %v", n, err)
 				}
 				if tt.calls > 0 {

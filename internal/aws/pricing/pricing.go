@@ -233,7 +233,7 @@ func (p *Prices) basis() string {
 	if basis := p.cfg.Fallback.Basis(p.cfg.Region); basis != "" {
 		return p.cfg.Region + ": " + basis
 	}
-	return p.cfg.Region + " is not among them: those of " + offline.Base + " are taken"
+	return p.cfg.Region + " is not among them; prices of " + offline.Base + " are used instead"
 }
 
 // due tells whether a platform was needed after the others were read. The caller holds the lock.
@@ -277,7 +277,7 @@ func (p *Prices) RefreshOnDemand(ctx context.Context) error {
 func (p *Prices) Unasked() string {
 	switch {
 	case p.cfg.Pricing == nil:
-		return "an isolated VPC has no way to the Pricing API"
+		return "an isolated VPC cannot reach the Pricing API"
 	case strings.HasPrefix(p.cfg.Region, "us-gov"):
 		return "the Pricing API has no prices of GovCloud"
 	case strings.HasPrefix(p.cfg.Region, "eusc-"), strings.Contains(p.cfg.Region, "-iso"):
@@ -324,7 +324,7 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 		return err
 	}
 	if len(shared) == 0 {
-		return fmt.Errorf("the Pricing API lists none of %s for %s", systems[platform].product, p.cfg.Region)
+		return fmt.Errorf("the Pricing API lists no prices of %s for %s", systems[platform].product, p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -436,7 +436,7 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 		}
 	}
 	if len(found[offline.Linux]) == 0 {
-		return fmt.Errorf("refresh spot prices: EC2 lists none for %s", p.cfg.Region)
+		return fmt.Errorf("refresh spot prices: EC2 lists no spot prices for %s", p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

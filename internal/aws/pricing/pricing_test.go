@@ -114,7 +114,7 @@ func TestGovCloudAndChinaPayPricesOfTheirOwnWithoutThePricingAPI(t *testing.T) {
 		{"us-gov-west-1", "p3.2xlarge", 3.672, "us-gov-west-1: prices of July 2026"},
 		{"cn-north-1", "m5.large", 1.013, "cn-north-1: prices of November 2024"},
 		{"cn-northwest-1", "m5.large", 1.013, "those of cn-north-1 are taken"},
-		{"us-iso-east-1", "m5.large", 0.096, "us-iso-east-1 is not among them: those of us-east-1 are taken"},
+		{"us-iso-east-1", "m5.large", 0.096, "us-iso-east-1 is not among them; prices of us-east-1 are used instead"},
 	} {
 		p := New(Config{Region: tc.region, Fallback: data})
 		if price, ok := p.OnDemand(tc.instanceType); !ok || price != tc.price {

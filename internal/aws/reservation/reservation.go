@@ -145,7 +145,7 @@ func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservatio
 	criteria := out.InstanceMatchCriteria
 	if criteria != string(ec2types.InstanceMatchCriteriaOpen) && criteria != string(ec2types.InstanceMatchCriteriaTargeted) ||
 		out.ReservationType != Default && out.ReservationType != Block {
-		f.log.Warn("this kind of capacity reservation is not known, and not used", "id", id, "instanceMatchCriteria", criteria, "type", out.ReservationType)
+		f.log.Warn("unknown kind of capacity reservation is ignored", "id", id, "instanceMatchCriteria", criteria, "type", out.ReservationType)
 		return out, false
 	}
 	if r.EndDate != nil {

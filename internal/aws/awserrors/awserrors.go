@@ -81,7 +81,7 @@ func Is(err error, kind Kind) bool {
 		return false
 	}
 	if kind == ServerFault {
-		return failedServer(err, api)
+		return isServerFault(err, api)
 	}
 	for _, r := range rules {
 		if r.kind == kind && r.code == api.ErrorCode() && strings.Contains(api.ErrorMessage(), r.contains) {
@@ -103,9 +103,9 @@ func Code(err error) string {
 // Definite reports whether AWS itself refused the call, so that it certainly had no effect. A lost
 // connection, a timeout or a failure of AWS leaves that open. EC2 reports a lack of capacity and too many calls
 // with the status of a failure; they are none.
-func Definite(err error) bool {
+func IsRejected(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && (!failedServer(err, api) || Is(err, RateLimited) || Unfulfillable(api.ErrorCode()))
+	return errors.As(err, &api) && (!isServerFault(err, api) || Is(err, RateLimited) || Unfulfillable(api.ErrorCode()))
 }
 
 // Passing reports whether the same call may succeed later though nobody changes anything: there were too many calls, AWS
@@ -115,8 +115,8 @@ func Passing(err error) bool {
 	return Is(err, RateLimited) || Is(err, ServerFault) || (errors.As(err, &network) && !errors.Is(err, context.Canceled))
 }
 
-// failedServer looks at the HTTP status too, since EC2's protocol has no attribute for whose fault it was.
-func failedServer(err error, api smithy.APIError) bool {
+// isServerFault looks at the HTTP status too, since EC2's protocol has no attribute for whose fault it was.
+func isServerFault(err error, api smithy.APIError) bool {
 	var response *smithyhttp.ResponseError
 	return api.ErrorFault() == smithy.FaultServer || (errors.As(err, &response) && response.HTTPStatusCode() >= 500)
 }

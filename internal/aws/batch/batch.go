@@ -39,8 +39,8 @@ type Config[Key comparable, In, Out any] struct {
 	Batched func(name string, size int, gathered time.Duration)
 }
 
-// atOnce is how many calls one Batcher makes at a time.
-const atOnce = 100
+// maxConcurrentCalls is how many calls one Batcher makes at a time.
+const maxConcurrentCalls = 100
 
 // Batcher gathers requests by key. It is safe for concurrent use.
 type Batcher[Key comparable, In, Out any] struct {
@@ -54,16 +54,16 @@ type Batcher[Key comparable, In, Out any] struct {
 // bucket is what has been gathered for one call.
 type bucket[In, Out any] struct {
 	items  []In
-	answer []chan Result[Out]
-	since  time.Time
+	results []chan Result[Out]
+	openedAt  time.Time
 	closed bool
-	idle   *time.Timer
-	last   *time.Timer
+	idleTimer   *time.Timer
+	maxTimer   *time.Timer
 }
 
 // New returns a Batcher.
 func New[Key comparable, In, Out any](cfg Config[Key, In, Out]) *Batcher[Key, In, Out] {
-	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, atOnce), open: map[Key]*bucket[In, Out]{}}
+	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, maxConcurrentCalls), open: map[Key]*bucket[In, Out]{}}
 }
 
 // Do has in served by a call together with others of the same key. When ctx ends it returns the error of ctx, whatever
@@ -73,7 +73,7 @@ func (b *Batcher[Key, In, Out]) Do(ctx context.Context, key Key, in In) (Out, er
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	answer := b.join(context.WithoutCancel(ctx), key, in)
+	answer := b.add(context.WithoutCancel(ctx), key, in)
 	select {
 	case r := <-answer:
 		return r.Value, r.Err
@@ -83,23 +83,23 @@ func (b *Batcher[Key, In, Out]) Do(ctx context.Context, key Key, in In) (Out, er
 }
 
 // join puts a request into the bucket of its key, and opens one if there is none.
-func (b *Batcher[Key, In, Out]) join(ctx context.Context, key Key, in In) <-chan Result[Out] {
+func (b *Batcher[Key, In, Out]) add(ctx context.Context, key Key, in In) <-chan Result[Out] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.open[key]
 	if k == nil {
-		k = &bucket[In, Out]{since: time.Now()}
+		k = &bucket[In, Out]{openedAt: time.Now()}
 		b.open[key] = k
 		serve := func() { b.serve(ctx, key, k) }
-		k.idle, k.last = time.AfterFunc(b.cfg.Window.Idle, serve), time.AfterFunc(b.cfg.Window.Max, serve)
+		k.idleTimer, k.maxTimer = time.AfterFunc(b.cfg.Window.Idle, serve), time.AfterFunc(b.cfg.Window.Max, serve)
 	}
 	answer := make(chan Result[Out], 1)
-	k.items, k.answer = append(k.items, in), append(k.answer, answer)
+	k.items, k.results = append(k.items, in), append(k.results, answer)
 	if len(k.items) >= b.cfg.Window.Items {
 		delete(b.open, key) // nobody joins it any more
 		go b.serve(ctx, key, k)
 	} else {
-		k.idle.Reset(b.cfg.Window.Idle)
+		k.idleTimer.Reset(b.cfg.Window.Idle)
 	}
 	return answer
 }
@@ -109,7 +109,7 @@ func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In
 	if !b.close(key, k) {
 		return
 	}
-	gathered := time.Since(k.since)
+	gathered := time.Since(k.openedAt)
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
@@ -118,7 +118,7 @@ func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In
 	if b.cfg.Batched != nil {
 		b.cfg.Batched(b.cfg.Name, len(k.items), gathered)
 	}
-	for i, answer := range k.answer {
+	for i, answer := range k.results {
 		if i < len(results) {
 			answer <- results[i]
 			continue
@@ -134,8 +134,8 @@ func (b *Batcher[Key, In, Out]) close(key Key, k *bucket[In, Out]) (first bool) 
 		return false
 	}
 	k.closed = true
-	k.idle.Stop()
-	k.last.Stop()
+	k.idleTimer.Stop()
+	k.maxTimer.Stop()
 	if b.open[key] == k {
 		delete(b.open, key)
 	}

@@ -43,7 +43,7 @@ func al2023(in Input, k kubelet) (string, error) {
 	if in.Cluster.ServiceCIDR == "" {
 		return "", MissingCIDRError{}
 	}
-	message := &message{}
+	message := &multipartMessage{}
 	otherwise := shellScript
 	if isYAMLMapping(in.UserData) {
 		otherwise = nodeConfig

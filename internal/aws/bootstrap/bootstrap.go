@@ -64,7 +64,7 @@ func (MissingCIDRError) Error() string { return "the cluster's service CIDR is n
 
 // Render returns the user data for an image family.
 func Render(family string, in Input) (Rendered, error) {
-	k, err := resolve(in)
+	k, err := resolveKubelet(in)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -135,7 +135,7 @@ type kubelet struct {
 }
 
 // resolve fills in what the user left open. A maxPods that is an expression has come to in.MaxPods.
-func resolve(in Input) (kubelet, error) {
+func resolveKubelet(in Input) (kubelet, error) {
 	k := kubelet{KubeletConfiguration: in.Kubelet, maxPods: in.MaxPods}
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.Int {
 		k.maxPods = int64(k.MaxPods.IntVal)

@@ -13,11 +13,11 @@ import (
 
 // known are the keys of a table that the operating system knows, each with those of the table that it holds, nil if any
 // are good. "*" stands for every key.
-type known map[string]known
+type knownKeys map[string]knownKeys
 
 // bottlerocketKeys are those of settings.kubernetes. One that is not known would make Bottlerocket refuse the whole of
 // the user data.
-var bottlerocketKeys = known{
+var bottlerocketKeys = knownKeys{
 	"api-server": nil, "cloud-provider": nil, "cluster-certificate": nil, "cluster-name": nil, "cluster-dns-ip": nil,
 	"credential-providers": {"*": {"enabled": nil, "cache-duration": nil, "image-patterns": nil, "environment": nil}},
 	"node-labels":          nil, "node-taints": nil, "max-pods": nil,
@@ -38,7 +38,7 @@ var bottlerocketKeys = known{
 }
 
 // drop removes from t what is not known, and returns the paths of that, sorted.
-func (k known) drop(path string, t table) []string {
+func (k knownKeys) drop(path string, t table) []string {
 	var dropped []string
 	for _, key := range slices.Sorted(maps.Keys(t)) {
 		below, ok := k[key]

@@ -41,19 +41,19 @@ func (in Input) check(k kubelet) error {
 		{"cluster CA bundle", in.Cluster.CABundle},
 		{"cluster service CIDR", in.Cluster.ServiceCIDR},
 	} {
-		if why := unsafe(c.value); why != "" {
+		if why := unsafeReason(c.value); why != "" {
 			return &NotEncodableError{Field: c.field, Value: c.value, Why: why, Fix: "correct the controller's settings of the cluster"}
 		}
 	}
 	for i, address := range k.ClusterDNS {
-		if why := unsafe(address); why != "" {
+		if why := unsafeReason(address); why != "" {
 			return &NotEncodableError{Field: fmt.Sprintf("kubelet setting clusterDNS[%d]", i), Value: address, Why: why, Fix: fixKubelet}
 		}
 	}
 	for _, m := range k.maps() {
 		for _, key := range slices.Sorted(maps.Keys(m.values)) {
 			for _, text := range []string{key, m.values[key]} {
-				if why := unsafe(text); why != "" {
+				if why := unsafeReason(text); why != "" {
 					return &NotEncodableError{Field: fmt.Sprintf("kubelet setting %s[%q]", m.name, key), Value: m.values[key], Why: why, Fix: fixKubelet}
 				}
 			}
@@ -103,7 +103,7 @@ func checkTaints(taints []corev1.Taint) error {
 const plainPunctuation = "-._:/+=%<[]"
 
 // unsafe says why a setting cannot be passed on; empty if it can.
-func unsafe(text string) string {
+func unsafeReason(text string) string {
 	for _, c := range text {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(plainPunctuation, c) {
 			continue
@@ -114,14 +114,14 @@ func unsafe(text string) string {
 }
 
 // settings is a map of spec.kubelet by its name.
-type settings struct {
+type stringMap struct {
 	name   string
 	values map[string]string
 }
 
 // maps are the maps of spec.kubelet that become arguments of the kubelet.
-func (k kubelet) maps() []settings {
-	return []settings{
+func (k kubelet) maps() []stringMap {
+	return []stringMap{
 		{"systemReserved", k.SystemReserved},
 		{"kubeReserved", k.KubeReserved},
 		{"evictionHard", k.EvictionHard},
@@ -131,4 +131,4 @@ func (k kubelet) maps() []settings {
 }
 
 // UnsafeAddress says why an address of spec.kubelet.clusterDNS cannot be passed to an instance; empty if it can.
-func UnsafeAddress(address string) string { return unsafe(address) }
+func UnsafeAddress(address string) string { return unsafeReason(address) }

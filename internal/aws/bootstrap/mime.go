@@ -22,7 +22,7 @@ const (
 )
 
 // message is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
-type message struct{ parts []part }
+type multipartMessage struct{ parts []part }
 
 // part is a part of a message, its body with Unix line ends.
 type part struct {
@@ -30,7 +30,7 @@ type part struct {
 	body   string
 }
 
-func (m *message) add(contentType, body string) {
+func (m *multipartMessage) add(contentType, body string) {
 	m.parts = append(m.parts, part{textproto.MIMEHeader{"Content-Type": {contentType}}, unix(body)})
 }
 
@@ -38,7 +38,7 @@ func (m *message) add(contentType, body string) {
 func unix(text string) string { return strings.ReplaceAll(text, "\r", "") }
 
 // finish returns the message with Unix line ends.
-func (m *message) finish() (string, error) {
+func (m *multipartMessage) finish() (string, error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)
 	between := m.boundary()
@@ -62,7 +62,7 @@ func (m *message) finish() (string, error) {
 
 // boundary is one that no part has at the start of a line, where it would end the part and begin another. Readers compare only the
 // start of a line with it.
-func (m *message) boundary() string {
+func (m *multipartMessage) boundary() string {
 	b := boundary
 	for slices.ContainsFunc(m.parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+b) }) {
 		b += "-"
@@ -72,7 +72,7 @@ func (m *message) boundary() string {
 
 // copied and contentTypeOnly say what becomes of a part of the user's: one keeps its headers, the other only the one
 // that names its type, and so undoes what another header says of its body.
-func copied(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
+func allHeaders(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
 
 func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
 	header := textproto.MIMEHeader{"Content-Type": p.Header.Values("Content-Type")}
@@ -84,7 +84,7 @@ func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
 
 // addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty
 // text adds nothing.
-func (m *message) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
+func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil

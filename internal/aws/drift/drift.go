@@ -90,10 +90,10 @@ func (f Facts) securityGroups() (bool, error) {
 	case len(f.Instance.SecurityGroupIDs) == 0:
 		return false, fmt.Errorf("EC2 reports no security groups for instance %s", f.Instance.ID)
 	}
-	return !slices.Equal(distinct(wanted), distinct(f.Instance.SecurityGroupIDs)), nil
+	return !slices.Equal(sortedUnique(wanted), sortedUnique(f.Instance.SecurityGroupIDs)), nil
 }
 
-func distinct(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+func sortedUnique(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
 func (f Facts) subnet() (bool, error) {
 	switch {

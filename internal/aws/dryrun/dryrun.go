@@ -40,7 +40,7 @@ type API interface {
 type Rehearsal struct {
 	Fleet *ec2.CreateFleetInput
 	// Runs are the same instance in one subnet each.
-	Runs []*ec2.RunInstancesInput
+	RunInstances []*ec2.RunInstancesInput
 }
 
 // Question is about one node class.
@@ -62,46 +62,46 @@ func Check(ctx context.Context, api API, q Question) (Verdict, error) {
 	r, err := q.Prepare(ctx)
 	switch {
 	case awserrors.Is(err, awserrors.Unauthorized):
-		return refused(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
+		return rejected(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
 	case awserrors.Is(err, awserrors.UserDataTooLarge):
 		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.Plain(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
 	r.Fleet.DryRun = aws.Bool(true)
-	_, err = api.CreateFleet(ctx, r.Fleet, once)
+	_, err = api.CreateFleet(ctx, r.Fleet, withoutRetries)
 	switch {
 	case awserrors.Is(err, awserrors.Unauthorized):
-		return refused(CreateFleet, "ec2:CreateFleet", err), nil
+		return rejected(CreateFleet, "ec2:CreateFleet", err), nil
 	case !awserrors.Is(err, awserrors.DryRun):
-		return Verdict{}, fmt.Errorf("dry run of CreateFleet: %w", orNoAnswer(err))
+		return Verdict{}, fmt.Errorf("dry run of CreateFleet: %w", orNotDryRun(err))
 	}
-	return q.run(ctx, api, r.Runs)
+	return q.runInstances(ctx, api, r.RunInstances)
 }
 
-func once(o *ec2.Options) { o.Retryer = aws.NopRetryer{} }
+func withoutRetries(o *ec2.Options) { o.Retryer = aws.NopRetryer{} }
 
-// orNoAnswer is err; a dry run that succeeds has not been one.
-func orNoAnswer(err error) error {
+// orNotDryRun is err; a dry run that succeeds has not been one.
+func orNotDryRun(err error) error {
 	return cmp.Or(err, errors.New("EC2 did not treat the call as a dry run"))
 }
 
-func refused(reason, action string, err error) Verdict {
+func rejected(reason, action string, err error) Verdict {
 	hint := awserrors.ReasonOf(err.Error()).Hint
 	return Verdict{reason, fmt.Sprintf("the controller is not allowed to call %s: %s: %s", action, hint, awserrors.Plain(err))}
 }
 
 // run asks for an instance in one subnet after the other, until one takes it. A no is one only if no subnet has failed to answer:
 // that of which nothing is known may be the one that works.
-func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
+func (q Question) runInstances(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
 	var errs []error
 	for _, in := range runs {
 		in.DryRun = aws.Bool(true)
-		_, err := api.RunInstances(ctx, in, once)
+		_, err := api.RunInstances(ctx, in, withoutRetries)
 		if awserrors.Is(err, awserrors.DryRun) {
 			return Verdict{}, nil
 		}
-		errs = append(errs, orNoAnswer(err))
+		errs = append(errs, orNotDryRun(err))
 		if ctx.Err() != nil {
 			break
 		}
@@ -116,7 +116,7 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 		return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", err)
 	}
 	if err := find(func(err error) bool { return awserrors.Is(err, awserrors.Unauthorized) }); err != nil {
-		return refused(RunInstances, "ec2:RunInstances", err), nil
+		return rejected(RunInstances, "ec2:RunInstances", err), nil
 	}
 	err := find(func(err error) bool { return awserrors.Is(err, awserrors.InstanceProfileNotFound) })
 	switch {

@@ -23,7 +23,7 @@ import (
 )
 
 // Machine is what an expression knows of an instance type.
-type Machine struct {
+type Variables struct {
 	InstanceType     string // instance_type
 	VCPUs, MemoryMiB int64  // vcpus, memory_mib
 	// ENIs is how many interfaces the default network card takes, IPsPerENI how many IPv4 addresses each of them has.
@@ -172,14 +172,14 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.Err }
 
 // Any tells whether there are expressions at all.
-func (s *Settings) Any() bool { return len(s.programs) > 0 }
+func (s *Settings) HasExpressions() bool { return len(s.programs) > 0 }
 
 // Kubelet returns the settings with what the expressions come to for a machine. pods says how many pods the node takes under
 // given settings; expressions know it as max_pods: that of maxPods as if maxPods were not set, the others as it is. The
 // error is a *FailedError.
-func (s *Settings) Kubelet(m Machine, pods func(awsv1.KubeletConfiguration) int64) (awsv1.KubeletConfiguration, error) {
+func (s *Settings) Kubelet(m Variables, pods func(awsv1.KubeletConfiguration) int64) (awsv1.KubeletConfiguration, error) {
 	k := s.kubelet
-	if !s.Any() {
+	if !s.HasExpressions() {
 		return k, nil
 	}
 	if p, ok := s.programs[maxPods]; ok {
@@ -204,7 +204,7 @@ func (s *Settings) Kubelet(m Machine, pods func(awsv1.KubeletConfiguration) int6
 }
 
 // reserved evaluates the expressions of one of the two maps. The map itself stays as it is.
-func (s *Settings) reserved(name string, values map[string]string, m Machine, pods int64) (map[string]string, error) {
+func (s *Settings) reserved(name string, values map[string]string, m Variables, pods int64) (map[string]string, error) {
 	out := maps.Clone(values)
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		p, ok := s.programs[name+"."+key]
@@ -223,12 +223,12 @@ func (s *Settings) reserved(name string, values map[string]string, m Machine, po
 	return out, nil
 }
 
-func (p program) failed(m Machine, err error) error {
+func (p program) failed(m Variables, err error) error {
 	return &FailedError{Field: p.field, Text: p.text, InstanceType: m.InstanceType, Err: err}
 }
 
 // value is the result as a whole number: doubles lose what is behind the point.
-func (p program) value(m Machine, pods int64) (int64, error) {
+func (p program) value(m Variables, pods int64) (int64, error) {
 	out, _, err := p.run.Eval(map[string]any{
 		"vcpus": m.VCPUs, "memory_mib": m.MemoryMiB, "default_enis": m.ENIs, "ips_per_eni": m.IPsPerENI,
 		"max_pods": pods, "instance_type": m.InstanceType,
@@ -251,7 +251,7 @@ func (p program) value(m Machine, pods int64) (int64, error) {
 
 // steps are the units of what is reserved, and what their numbers are rounded up to a multiple of: so that instance types
 // which hardly differ share a launch template.
-var steps = map[string]struct {
+var roundingSteps = map[string]struct {
 	unit string
 	step int64
 }{
@@ -262,7 +262,7 @@ var steps = map[string]struct {
 
 // quantity writes how much of a resource is reserved.
 func quantity(key string, n int64) string {
-	s, ok := steps[key]
+	s, ok := roundingSteps[key]
 	if !ok {
 		return strconv.FormatInt(n, 10) // pid
 	}
@@ -273,7 +273,7 @@ func quantity(key string, n int64) string {
 }
 
 // Raw is spec.kubelet as JSON, with what its expressions have come to.
-func Raw(raw []byte, resolved awsv1.KubeletConfiguration) ([]byte, error) {
+func ResolvedJSON(raw []byte, resolved awsv1.KubeletConfiguration) ([]byte, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return nil, fmt.Errorf("spec.kubelet: %w", err)

@@ -29,7 +29,7 @@ func present(key string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
 }
 
-func exactly(key, value string) corev1.NodeSelectorRequirement {
+func equals(key, value string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 }
 
@@ -152,8 +152,8 @@ func windows(version, year string) []parameter {
 	return []parameter{{
 		name: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, version),
 		variants: []variant{{
-			exactly(corev1.LabelOSStable, string(corev1.Windows)),
-			exactly(corev1.LabelWindowsBuild, instancetype.FamilyOf("Windows"+year).WindowsBuild),
+			equals(corev1.LabelOSStable, string(corev1.Windows)),
+			equals(corev1.LabelWindowsBuild, instancetype.FamilyOf("Windows"+year).WindowsBuild),
 		}},
 		mutable: true,
 	}}

@@ -69,14 +69,14 @@ type Instances struct {
 
 	mu sync.Mutex
 	// since is when this process began to act, as far as it has noticed; zero before.
-	since time.Time
+	leadingSince time.Time
 
 	// reading and ending gather requests about single instances, unhurried those that nobody waits for.
-	reading, unhurried reader
-	ending             *batch.Batcher[struct{}, identity.Owned, struct{}]
+	describes, slowDescribes describeBatcher
+	terminations             *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
-	fresh *memo.Memo[string, cloudprovider.Instance]
-	shown *memo.Memo[string, struct{}]
+	launched *memo.Memo[string, cloudprovider.Instance]
+	visible *memo.Memo[string, struct{}]
 }
 
 // New returns the Instances of a cluster.
@@ -99,20 +99,20 @@ func New(cfg Config) *Instances {
 		meter:    cfg.Meter,
 		now:      cfg.Now,
 		leading:  cfg.Leading,
-		fresh:    memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
-		shown:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
+		launched:    memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
+		visible:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
 	}
 	if s.leading == nil {
-		s.since = s.now()
+		s.leadingSince = s.now()
 	}
-	s.reading = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
-		Name: "describe_instances", Window: cfg.Window, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.describes = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: cfg.Window, Call: s.describeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
-	s.unhurried = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
-		Name: "describe_instances", Window: late, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.slowDescribes = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: late, Call: s.describeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
-	s.ending = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
-		Name: "terminate_instances", Window: cfg.Window, Call: s.endAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.terminations = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
+		Name: "terminate_instances", Window: cfg.Window, Call: s.terminateBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return s
 }
@@ -132,7 +132,7 @@ func ParseProviderID(s string) (string, error) {
 }
 
 // Remember notes an instance that has just been launched.
-func (s *Instances) Remember(i cloudprovider.Instance) { s.fresh.Put(i.ID, i) }
+func (s *Instances) RecordLaunch(i cloudprovider.Instance) { s.launched.Put(i.ID, i) }
 
 // JustLaunched returns an instance that this process has launched so lately that EC2 may not show it yet, as it was launched. It
 // calls nobody; one that EC2 has reported to be gone is none.
@@ -141,35 +141,35 @@ func (s *Instances) JustLaunched(providerID string) (cloudprovider.Instance, boo
 	if err != nil {
 		return cloudprovider.Instance{}, false
 	}
-	return s.fresh.Get(id)
+	return s.launched.Get(id)
 }
 
 // Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
 // ErrNotVisible when that cannot be told yet.
 func (s *Instances) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
-	return s.get(ctx, providerID, s.reading)
+	return s.get(ctx, providerID, s.describes)
 }
 
 // reader gathers requests for single instances.
-type reader = *batch.Batcher[struct{}, string, ec2types.Instance]
+type describeBatcher = *batch.Batcher[struct{}, string, ec2types.Instance]
 
 // get is Get by the calls of one reader.
-func (s *Instances) get(ctx context.Context, providerID string, by reader) (cloudprovider.Instance, error) {
+func (s *Instances) get(ctx context.Context, providerID string, by describeBatcher) (cloudprovider.Instance, error) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
 	described, err := by.Do(ctx, struct{}{}, id)
 	if awserrors.Is(err, awserrors.NotFound) {
-		return s.unknown(id)
+		return s.missing(id)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
-	found := s.read(described)
-	s.shown.Put(id, struct{}{})
+	found := s.convert(described)
+	s.visible.Put(id, struct{}{})
 	if found.State == cloudprovider.Terminated {
-		s.fresh.Drop(id)
+		s.launched.Drop(id)
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
@@ -177,11 +177,11 @@ func (s *Instances) get(ctx context.Context, providerID string, by reader) (clou
 
 // unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
 // may still be invisible, so for a while after taking over nothing is believed to be gone.
-func (s *Instances) unknown(id string) (cloudprovider.Instance, error) {
-	if i, ok := s.fresh.Get(id); ok {
+func (s *Instances) missing(id string) (cloudprovider.Instance, error) {
+	if i, ok := s.launched.Get(id); ok {
 		return i, nil
 	}
-	if s.Young() {
+	if s.JustBecameLeader() {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
 	return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
@@ -193,7 +193,7 @@ var alive = network.Filter("instance-state-name", "pending", "running", "stoppin
 // List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
 // by ID. Those that are not ours are there to be named, not to be touched.
 func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
-	s.Young() // notices that this process leads: instances are listed all the time by then
+	s.JustBecameLeader() // notices that this process leads: instances are listed all the time by then
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
 			network.Filter("tag-key", awsv1.TagNodePool),
@@ -206,12 +206,12 @@ func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
-	return s.withFresh(found, func(cloudprovider.Instance) bool { return true }), nil
+	return s.withNewlyLaunched(found, func(cloudprovider.Instance) bool { return true }), nil
 }
 
-// OfClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
+// ForClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
 // since, as long as EC2 tells of them.
-func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
+func (s *Instances) ForClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
 	mine := func(i cloudprovider.Instance) bool {
 		return i.NodeClaimUID == claimUID && i.Owner == cloudprovider.Ours
 	}
@@ -222,7 +222,7 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovid
 	if err != nil {
 		return nil, fmt.Errorf("find the instance of claim %s: %w", claimUID, err)
 	}
-	found = slices.DeleteFunc(s.withFresh(found, mine), func(i cloudprovider.Instance) bool { return !mine(i) })
+	found = slices.DeleteFunc(s.withNewlyLaunched(found, mine), func(i cloudprovider.Instance) bool { return !mine(i) })
 	slices.SortFunc(found, func(a, b cloudprovider.Instance) int {
 		return cmp.Or(a.LaunchedAt.Compare(b.LaunchedAt), cmp.Compare(a.ID, b.ID))
 	})
@@ -230,23 +230,23 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovid
 }
 
 // Young reports whether this process has taken over so lately that EC2 may not show yet what an earlier one has launched.
-func (s *Instances) Young() bool {
+func (s *Instances) JustBecameLeader() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.since.IsZero() {
+	if s.leadingSince.IsZero() {
 		select {
 		case <-s.leading:
-			s.since = s.now()
+			s.leadingSince = s.now()
 		default:
 			return true
 		}
 	}
-	return s.now().Sub(s.since) < VisibleWithin
+	return s.now().Sub(s.leadingSince) < VisibleWithin
 }
 
-// OfLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
+// ForBatchLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
 // order that claims know theirs. EC2 tells of an ended instance for about an hour.
-func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
+func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagLaunch, launch)},
 		MaxResults: aws.Int32(1000),
@@ -259,14 +259,14 @@ func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloudprovide
 	return found, nil
 }
 
-// withFresh adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
+// withNewlyLaunched adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
 // and does not list any more is gone or on its way.
-func (s *Instances) withFresh(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
+func (s *Instances) withNewlyLaunched(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
 	for _, i := range found {
-		s.shown.Put(i.ID, struct{}{})
+		s.visible.Put(i.ID, struct{}{})
 	}
-	for _, i := range s.fresh.Values() {
-		if _, shown := s.shown.Get(i.ID); !shown && wanted(i) {
+	for _, i := range s.launched.Values() {
+		if _, shown := s.visible.Get(i.ID); !shown && wanted(i) {
 			found = append(found, i)
 		}
 	}
@@ -278,7 +278,7 @@ func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput
 	found, err := s.pages(ctx, in)
 	out := make([]cloudprovider.Instance, 0, len(found))
 	for _, i := range found {
-		out = append(out, s.read(i))
+		out = append(out, s.convert(i))
 	}
 	return out, err
 }
@@ -299,7 +299,7 @@ func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) (
 }
 
 // read is the instance as controllers know it.
-func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
+func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),
 		Type:         string(i.InstanceType),
@@ -344,7 +344,7 @@ func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
 	out.NodeClaimUID = out.Tags[identity.TagNodeClaimUID]
 	out.Launch = out.Tags[identity.TagLaunch]
-	out.LeftOut = placesOf(out.Tags[identity.TagLeftOut])
+	out.LeftOut = parseSlots(out.Tags[identity.TagLeftOut])
 	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
 	if out.Owner == cloudprovider.Unknown {
 		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))

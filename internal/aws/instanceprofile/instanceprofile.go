@@ -51,10 +51,10 @@ type NodeClass struct {
 }
 
 const (
-	// ensuredFor is how long a profile is believed to be as it was left.
-	ensuredFor = 15 * time.Minute
-	// roleMissingFor is how long IAM is not asked again about a role that does not exist.
-	roleMissingFor = time.Minute
+	// ensuredTTL is how long a profile is believed to be as it was left.
+	ensuredTTL = 15 * time.Minute
+	// missingRoleTTL is how long IAM is not asked again about a role that does not exist.
+	missingRoleTTL = time.Minute
 )
 
 // RoleNotFoundError means that the role of a node class does not exist.
@@ -67,12 +67,12 @@ type Profiles struct {
 	api      API
 	identity identity.Identity
 	ensured  *memo.Memo[string, string] // profile -> role
-	missing  *memo.Memo[string, struct{}]
+	missingRoles  *memo.Memo[string, struct{}]
 	now      func() time.Time
 
 	mu sync.Mutex
-	// idleSince is when a profile was first seen without use, by name.
-	idleSince map[string]time.Time
+	// unusedSince is when a profile was first seen without use, by name.
+	unusedSince map[string]time.Time
 }
 
 // New returns Profiles that know of none yet.
@@ -80,8 +80,8 @@ func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	return &Profiles{
 		api:      api,
 		identity: id,
-		ensured:  memo.New[string, string](ensuredFor, now),
-		missing:  memo.New[string, struct{}](roleMissingFor, now),
+		ensured:  memo.New[string, string](ensuredTTL, now),
+		missingRoles:  memo.New[string, struct{}](missingRoleTTL, now),
 		now:      now,
 	}
 }
@@ -116,19 +116,19 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 			return name, nil
 		}
 	}
-	if _, absent := p.missing.Get(role); absent {
+	if _, absent := p.missingRoles.Get(role); absent {
 		return "", &RoleNotFoundError{Role: role}
 	}
 	if len(names) > 1 {
 		if found, err := p.get(ctx, class.Current); err != nil {
 			return "", err
-		} else if found != nil && !p.foreign(found) && holds(found, role) {
+		} else if found != nil && !p.isForeign(found) && hasOnlyRole(found, role) {
 			p.ensured.Put(class.Current, role)
 			return class.Current, nil
 		}
 	}
 	name := p.Name(class)
-	if err := p.make(ctx, name, role, class); err != nil {
+	if err := p.create(ctx, name, role, class); err != nil {
 		return "", fmt.Errorf("instance profile %s for node class %s: %w", name, class.Name, err)
 	}
 	p.ensured.Put(name, role)
@@ -136,7 +136,7 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 }
 
 // make brings the profile of that name into being, step by step; each step finds what earlier ones left.
-func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass) error {
+func (p *Profiles) create(ctx context.Context, name, role string, class NodeClass) error {
 	found, err := p.get(ctx, name)
 	if err != nil {
 		return err
@@ -152,11 +152,11 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 		}
 		found = &iamtypes.InstanceProfile{}
 	}
-	if holds(found, role) {
+	if hasOnlyRole(found, role) {
 		return nil
 	}
 	if len(found.Roles) > 0 {
-		owned, err := p.own(ctx, found, class.UID)
+		owned, err := p.proveOwnership(ctx, found, class.UID)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 	}
 	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
 	if awserrors.Is(err, awserrors.RoleNotFound) {
-		p.missing.Put(role, struct{}{})
+		p.missingRoles.Put(role, struct{}{})
 		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
 	}
 	if err != nil {
@@ -201,12 +201,12 @@ func (p *Profiles) get(ctx context.Context, name string) (*iamtypes.InstanceProf
 	return out.InstanceProfile, nil
 }
 
-func holds(profile *iamtypes.InstanceProfile, role string) bool {
+func hasOnlyRole(profile *iamtypes.InstanceProfile, role string) bool {
 	return len(profile.Roles) == 1 && aws.ToString(profile.Roles[0].RoleName) == role
 }
 
 // foreign reports whether another cluster of the same name made the profile.
-func (p *Profiles) foreign(profile *iamtypes.InstanceProfile) bool {
+func (p *Profiles) isForeign(profile *iamtypes.InstanceProfile) bool {
 	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloudprovider.Foreign
 }
 
@@ -220,7 +220,7 @@ func tagsOf(profile *iamtypes.InstanceProfile) map[string]string {
 
 // own proves that a profile is ours. One without identity that an autoscaler before this one has made for
 // the class is adopted first.
-func (p *Profiles) own(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
+func (p *Profiles) proveOwnership(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
 	name, tags := aws.ToString(profile.InstanceProfileName), tagsOf(profile)
 	if owned, err := p.identity.Prove(identity.InstanceProfile, name, tags); err == nil {
 		return owned, nil
@@ -271,7 +271,7 @@ func (p *Profiles) remove(ctx context.Context, name, classUID string) error {
 	if err != nil || found == nil {
 		return err
 	}
-	owned, err := p.own(ctx, found, classUID)
+	owned, err := p.proveOwnership(ctx, found, classUID)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}

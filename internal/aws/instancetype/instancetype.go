@@ -49,7 +49,7 @@ type Class struct {
 	// Group is the placement group that instances go into; the zero value is none.
 	Group placement.Group
 	// Refused says why nothing may be launched for the class at the moment; empty if something may.
-	Refused string
+	LaunchBlocked string
 }
 
 // partitions are those that an instance may be placed in; one without a name where there is nothing to choose.
@@ -95,15 +95,15 @@ type Market struct {
 	OnDemand func(instanceType string) (float64, bool)
 	Spot     func(instanceType, zone string) (float64, bool)
 	// Derived tells whether the price of a capacity type was worked out from other prices; nil = none was.
-	Derived func(instanceType, capacityType string) bool
+	PriceDerived func(instanceType, capacityType string) bool
 	// Unavailable tells whether EC2 lately had no capacity; nil = never.
 	Unavailable func(Pool) bool
 	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
-	Shifted func(zone string) bool
+	ZoneShifted func(zone string) bool
 	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
 	Remaining func(reservation string) int
 	// Memory is what a node of the type with the class's images was seen to have; nil = nothing was seen.
-	Memory func(instanceType string) (resource.Quantity, bool)
+	DiscoveredMemory func(instanceType string) (resource.Quantity, bool)
 }
 
 // Pool is where capacity is bought.
@@ -139,7 +139,7 @@ func New(settings Settings) (*Resolver, error) {
 }
 
 // Session resolves types for one node class at one moment. It is for one goroutine.
-type Session struct {
+type ClassResolver struct {
 	resolver *Resolver
 	class    Class
 	market   Market
@@ -148,8 +148,8 @@ type Session struct {
 }
 
 // Begin prepares to resolve types for a class. It fails when an expression of the class does not compile.
-func (r *Resolver) Begin(class Class, market Market) (*Session, error) {
-	s := &Session{resolver: r, class: class, market: market, labels: offeringLabels{}}
+func (r *Resolver) ForClass(class Class, market Market) (*ClassResolver, error) {
+	s := &ClassResolver{resolver: r, class: class, market: market, labels: offeringLabels{}}
 	if !r.settings.Expressions {
 		return s, nil
 	}
@@ -160,8 +160,8 @@ func (r *Resolver) Begin(class Class, market Market) (*Session, error) {
 
 // All resolves every type, and returns them sorted by name. It fails when the expressions of the class's kubelet settings
 // come to nothing for any type at all.
-func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
-	s, err := r.Begin(class, market)
+func (r *Resolver) ResolveAll(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
+	s, err := r.ForClass(class, market)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +181,8 @@ func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Ma
 
 // Resolve says what info is to the node class at this moment. A type that the class cannot use is returned too, with all
 // its offerings unavailable; so is one for which an expression fails, together with the error.
-func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
-	m, err := s.machine(info)
+func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
+	m, err := s.forClass(info)
 	zones := m.zones(s.market)
 	capacity, allocatable := s.resolver.resources(m, s.market)
 	return &catalog.InstanceType{
@@ -197,34 +197,34 @@ func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType
 
 // Renew returns what has become of a type that was resolved for the same class, where nothing but the availability of its
 // offerings may have changed.
-func (s *Session) Renew(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
-	m, _ := s.machine(info) // an expression that fails is told by the offerings
+func (s *ClassResolver) RefreshOfferings(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
+	m, _ := s.forClass(info) // an expression that fails is told by the offerings
 	renewed := *known
 	renewed.Offerings = m.offerings(s.market, s.labels)
 	return &renewed
 }
 
 // machine is the type in the hands of the session's class, whose expressions are evaluated for it.
-func (s *Session) machine(info ec2types.InstanceTypeInfo) (machine, error) {
-	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
-	if s.kubelet == nil || !s.kubelet.Any() {
+func (s *ClassResolver) forClass(info ec2types.InstanceTypeInfo) (typeForClass, error) {
+	m := typeForClass{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
+	if s.kubelet == nil || !s.kubelet.HasExpressions() {
 		return m, nil
 	}
-	kubelet, err := s.kubelet.Kubelet(m.figures(), func(k awsv1.KubeletConfiguration) int64 {
+	kubelet, err := s.kubelet.Kubelet(m.variables(), func(k awsv1.KubeletConfiguration) int64 {
 		settled := m
 		settled.class.Kubelet = k
 		return int64(settled.pods())
 	})
 	if err != nil {
-		m.broken = err.Error()
+		m.expressionError = err.Error()
 	}
 	m.class.Kubelet = kubelet
 	return m, err
 }
 
 // Kubelet returns the kubelet settings of the class for a type: as they are, with what their expressions come to.
-func (s *Session) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
-	m, err := s.machine(info)
+func (s *ClassResolver) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
+	m, err := s.forClass(info)
 	return m.class.Kubelet, err
 }
 
@@ -235,27 +235,27 @@ func Supported(info ec2types.InstanceTypeInfo) bool {
 }
 
 // machine is one type in the hands of one node class.
-type machine struct {
+type typeForClass struct {
 	ec2types.InstanceTypeInfo
 	name     string
 	settings Settings
 	class    Class
 	// broken says which expression of the class fails for the type; empty if none.
-	broken string
+	expressionError string
 }
 
 // figures are what expressions know of the type.
-func (m machine) figures() expression.Machine {
-	f := expression.Machine{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
+func (m typeForClass) variables() expression.Variables {
+	f := expression.Variables{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
 	if m.NetworkInfo != nil {
-		card, _ := m.card(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
+		card, _ := m.networkCard(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
 		f.ENIs, f.IPsPerENI = int64(aws.ToInt32(card.MaximumNetworkInterfaces)), int64(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface))
 	}
 	return f
 }
 
 // zones are those in which the type is offered and the class has a subnet, in the order of the market.
-func (m machine) zones(market Market) []string {
+func (m typeForClass) zones(market Market) []string {
 	var zones []string
 	for _, zone := range market.Zones {
 		if market.Offered(m.name, zone) && m.subnetIn(zone) {
@@ -265,12 +265,12 @@ func (m machine) zones(market Market) []string {
 	return zones
 }
 
-func (m machine) subnetIn(zone string) bool {
+func (m typeForClass) subnetIn(zone string) bool {
 	return slices.ContainsFunc(m.class.Subnets, func(s awsv1.Subnet) bool { return s.Zone == zone })
 }
 
 // zoneID returns the ID of a zone that the class has a subnet in, "" if no subnet tells.
-func (m machine) zoneID(zone string) string {
+func (m typeForClass) zoneID(zone string) string {
 	for _, s := range m.class.Subnets {
 		if s.Zone == zone && s.ZoneID != "" {
 			return s.ZoneID
@@ -279,15 +279,15 @@ func (m machine) zoneID(zone string) string {
 	return ""
 }
 
-func (m machine) vcpus() int64 {
+func (m typeForClass) vcpus() int64 {
 	if m.VCpuInfo == nil {
 		return 0
 	}
 	return int64(aws.ToInt32(m.VCpuInfo.DefaultVCpus))
 }
 
-// efaOnly counts the class's interfaces that carry EFA traffic and no pods, on one card or (-1) on all.
-func (m machine) efaOnly(card int32) int {
+// countEFAOnly counts the class's interfaces that carry EFA traffic and no pods, on one card or (-1) on all.
+func (m typeForClass) countEFAOnly(card int32) int {
 	n := 0
 	for _, i := range m.class.NetworkInterfaces {
 		if i.InterfaceType == awsv1.InterfaceTypeEFAOnly && (card < 0 || i.NetworkCardIndex == card) {
@@ -298,7 +298,7 @@ func (m machine) efaOnly(card int32) int {
 }
 
 // card returns the network card of that index.
-func (m machine) card(index int32) (ec2types.NetworkCardInfo, bool) {
+func (m typeForClass) networkCard(index int32) (ec2types.NetworkCardInfo, bool) {
 	if m.NetworkInfo == nil {
 		return ec2types.NetworkCardInfo{}, false
 	}

@@ -19,7 +19,7 @@ import (
 
 // requirements are the labels of the type's nodes. Each key is present; a label that nodes will not
 // have is DoesNotExist, so that nobody can ask for it.
-func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
+func (r *Resolver) requirements(m typeForClass, zones []string) requirement.Set {
 	family, size, _ := strings.Cut(m.name, ".")
 	reqs := []requirement.Requirement{
 		requirement.In(corev1.LabelInstanceTypeStable, m.name),
@@ -42,8 +42,8 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 		optional(awsv1.LabelInstanceEBSBandwidth, m.ebsBandwidth()),
 		optional(awsv1.LabelInstanceNetworkBandwidth, r.networkBandwidth(m.name)),
 	}
-	reqs = append(reqs, m.withoutReservations()...)
-	reqs = append(reqs, m.groupLabels()...)
+	reqs = append(reqs, m.absentReservationLabels()...)
+	reqs = append(reqs, m.placementGroupLabels()...)
 	reqs = append(reqs, m.nameLabels()...)
 	reqs = append(reqs, m.processorLabels()...)
 	reqs = append(reqs, m.gpuLabels()...)
@@ -86,7 +86,7 @@ func architecture(info ec2types.InstanceTypeInfo) string {
 }
 
 // arch falls back to EC2's list as it prints, which no node can match.
-func (m machine) arch() string {
+func (m typeForClass) arch() string {
 	if a := architecture(m.InstanceTypeInfo); a != "" {
 		return a
 	}
@@ -98,14 +98,14 @@ func (m machine) arch() string {
 }
 
 // os is empty where the family's operating system does not run on the processor: then nothing can match.
-func (m machine) os() []string {
+func (m typeForClass) os() []string {
 	if m.class.Family.OS == corev1.Windows && m.arch() != "amd64" {
 		return nil
 	}
 	return []string{string(m.class.Family.OS)}
 }
 
-func (m machine) capacityTypes() []string {
+func (m typeForClass) capacityTypes() []string {
 	var types []string
 	for _, t := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
 		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 spells them alike
@@ -116,15 +116,15 @@ func (m machine) capacityTypes() []string {
 }
 
 // allCapacityTypes are those that everybody can buy, and reserved if the class has a reservation of the type.
-func (m machine) allCapacityTypes() []string {
+func (m typeForClass) allCapacityTypes() []string {
 	types := m.capacityTypes()
-	if len(m.reservations()) > 0 {
+	if len(m.reservationsOfType()) > 0 {
 		types = append(types, karpv1.CapacityTypeReserved)
 	}
 	return types
 }
 
-func (m machine) zoneIDs(zones []string) []string {
+func (m typeForClass) zoneIDs(zones []string) []string {
 	var ids []string
 	for _, zone := range zones {
 		if id := m.zoneID(zone); id != "" {
@@ -134,8 +134,8 @@ func (m machine) zoneIDs(zones []string) []string {
 	return ids
 }
 
-// groupLabels tell in which placement group, and in which of its partitions, instances of the class are.
-func (m machine) groupLabels() []requirement.Requirement {
+// placementGroupLabels tell in which placement group, and in which of its partitions, instances of the class are.
+func (m typeForClass) placementGroupLabels() []requirement.Requirement {
 	group := m.class.Group
 	labels := []requirement.Requirement{optional(awsv1.LabelPlacementGroupID, group.ID), requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition)}
 	if group.Strategy == placement.Partition {
@@ -144,15 +144,15 @@ func (m machine) groupLabels() []requirement.Requirement {
 	return labels
 }
 
-func (m machine) memoryMiB() int64 {
+func (m typeForClass) memoryMiB() int64 {
 	if m.MemoryInfo == nil {
 		return 0
 	}
 	return aws.ToInt64(m.MemoryInfo.SizeInMiB)
 }
 
-func (m machine) nameLabels() []requirement.Requirement {
-	category, generation := lineage(m.name)
+func (m typeForClass) nameLabels() []requirement.Requirement {
+	category, generation := categoryAndGeneration(m.name)
 	return []requirement.Requirement{
 		optional(awsv1.LabelInstanceCategory, category),
 		optional(awsv1.LabelInstanceGeneration, generation),
@@ -161,7 +161,7 @@ func (m machine) nameLabels() []requirement.Requirement {
 
 // lineage takes a type's name apart: letters, perhaps a size like -6tb, and a number. m5.large is m
 // and 5, u-6tb1.metal is u and 1; both are "" for a name of another form, such as mac-m4.metal.
-func lineage(name string) (category, generation string) {
+func categoryAndGeneration(name string) (category, generation string) {
 	const letters, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 	rest := strings.TrimLeft(name, letters)
 	category = name[:len(name)-len(rest)]
@@ -177,7 +177,7 @@ func lineage(name string) (category, generation string) {
 	return category, generation
 }
 
-func (m machine) processorLabels() []requirement.Requirement {
+func (m typeForClass) processorLabels() []requirement.Requirement {
 	manufacturer, mhz := "", ""
 	if p := m.ProcessorInfo; p != nil {
 		manufacturer = kebab(p.Manufacturer)
@@ -191,11 +191,11 @@ func (m machine) processorLabels() []requirement.Requirement {
 	}
 }
 
-func (m machine) encryptsInTransit() bool {
+func (m typeForClass) encryptsInTransit() bool {
 	return m.NetworkInfo != nil && aws.ToBool(m.NetworkInfo.EncryptionInTransitSupported)
 }
 
-func (m machine) localNVMe() string {
+func (m typeForClass) localNVMe() string {
 	s := m.InstanceStorageInfo
 	if s == nil || s.TotalSizeInGB == nil || s.NvmeSupport == ec2types.EphemeralNvmeSupportUnsupported {
 		return ""
@@ -203,7 +203,7 @@ func (m machine) localNVMe() string {
 	return number(*s.TotalSizeInGB)
 }
 
-func (m machine) ebsBandwidth() string {
+func (m typeForClass) ebsBandwidth() string {
 	e := m.EbsInfo
 	if e == nil || e.EbsOptimizedSupport != ec2types.EbsOptimizedSupportDefault ||
 		e.EbsOptimizedInfo == nil || e.EbsOptimizedInfo.MaximumBandwidthInMbps == nil {
@@ -221,7 +221,7 @@ func (r *Resolver) networkBandwidth(name string) string {
 }
 
 // gpuLabels describe types with one kind of GPU. Two kinds could not be told apart by one set of labels.
-func (m machine) gpuLabels() []requirement.Requirement {
+func (m typeForClass) gpuLabels() []requirement.Requirement {
 	name, manufacturer, count, memory := "", "", "", ""
 	if m.GpuInfo != nil && len(m.GpuInfo.Gpus) == 1 {
 		gpu := m.GpuInfo.Gpus[0]
@@ -240,7 +240,7 @@ func (m machine) gpuLabels() []requirement.Requirement {
 
 // acceleratorLabels describe types with one kind of Neuron device or, where EC2 knows of none, one
 // kind of inference accelerator.
-func (m machine) acceleratorLabels() []requirement.Requirement {
+func (m typeForClass) acceleratorLabels() []requirement.Requirement {
 	name, manufacturer, count := "", "", ""
 	switch {
 	case m.NeuronInfo != nil:

@@ -23,21 +23,21 @@ const (
 )
 
 // lacks are the reasons that the engine tells apart.
-var lacks = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
+var lackOfReason = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
 
 // offerings are one per zone of the market, capacity type of the type and partition of the placement group, in this order,
 // then those in reservations. Offerings where the class cannot launch the type are listed, and unavailable.
-func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offering {
-	refused, partitions := m.incompatible(), m.class.partitions()
+func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.Offering {
+	refused, partitions := m.incompatibility(), m.class.partitions()
 	offerings := make([]catalog.Offering, 0, 2*len(market.Zones)*len(partitions))
 	for _, zone := range market.Zones {
 		for _, capacityType := range m.capacityTypes() {
 			price, priced := m.price(capacityType, zone, market)
 			priced = priced && price > 0
-			derived := priced && market.Derived != nil && market.Derived(m.name, capacityType)
+			derived := priced && market.PriceDerived != nil && market.PriceDerived(m.name, capacityType)
 			for _, partition := range partitions {
 				pool := Pool{InstanceType: m.name, Zone: zone, CapacityType: capacityType, Partition: partition}
-				why := m.unavailable(pool, refused, market)
+				why := m.notLaunchable(pool, refused, market)
 				switch {
 				case why == "" && !priced:
 					why = NoPrice
@@ -45,18 +45,18 @@ func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offer
 					why = NoCapacity
 				}
 				offerings = append(offerings, catalog.Offering{
-					Lacks: lacks[why],
+					Lacks: lackOfReason[why],
 					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
 					PriceDerived: derived, Available: why == "", Why: why,
 				})
 			}
 		}
 	}
-	return append(offerings, m.reserved(refused, market)...)
+	return append(offerings, m.reservedOfferings(refused, market)...)
 }
 
 // unavailable says why the class cannot launch the type in a place, whatever it costs; empty if it can.
-func (m machine) unavailable(p Pool, refused string, market Market) string {
+func (m typeForClass) notLaunchable(p Pool, refused string, market Market) string {
 	switch {
 	case refused != "":
 		return refused
@@ -64,13 +64,13 @@ func (m machine) unavailable(p Pool, refused string, market Market) string {
 		return NotSold
 	case !m.subnetIn(p.Zone):
 		return NoSubnet
-	case market.Shifted != nil && market.Shifted(p.Zone):
+	case market.ZoneShifted != nil && market.ZoneShifted(p.Zone):
 		return ZoneShifted
 	}
 	return ""
 }
 
-func (m machine) price(capacityType, zone string, market Market) (float64, bool) {
+func (m typeForClass) price(capacityType, zone string, market Market) (float64, bool) {
 	if capacityType == karpv1.CapacityTypeSpot {
 		return market.Spot(m.name, zone)
 	}
@@ -80,11 +80,11 @@ func (m machine) price(capacityType, zone string, market Market) (float64, bool)
 // offeringLabels are the labels of offerings by place: for one node class, they are the same of every type.
 type offeringLabels map[Pool]requirement.Set
 
-func (known offeringLabels) of(m machine, p Pool) requirement.Set {
+func (known offeringLabels) of(m typeForClass, p Pool) requirement.Set {
 	p.InstanceType = ""
 	set, ok := known[p]
 	if !ok {
-		set = requirement.NewSet(append(m.placeLabels(p),
+		set = requirement.NewSet(append(m.locationLabels(p),
 			requirement.DoesNotExist(awsv1.LabelReservationID),
 			requirement.DoesNotExist(awsv1.LabelReservationType),
 			requirement.DoesNotExist(awsv1.LabelReservationInterruptible))...)
@@ -93,8 +93,8 @@ func (known offeringLabels) of(m machine, p Pool) requirement.Set {
 	return set
 }
 
-// placeLabels are those of everything that is bought in a place.
-func (m machine) placeLabels(p Pool) []requirement.Requirement {
+// locationLabels are those of everything that is bought in a place.
+func (m typeForClass) locationLabels(p Pool) []requirement.Requirement {
 	labels := []requirement.Requirement{
 		requirement.In(karpv1.LabelCapacityType, p.CapacityType),
 		requirement.In(corev1.LabelTopologyZone, p.Zone),

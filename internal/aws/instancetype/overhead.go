@@ -24,7 +24,7 @@ const (
 // overhead is what the kubelet withholds from pods: its own reservation, the system's, and what must
 // stay free lest pods are evicted. computed is the estimate of memory, which percentages refer to even
 // where better is known.
-func (m machine) overhead(capacity corev1.ResourceList, computed resource.Quantity) []corev1.ResourceList {
+func (m typeForClass) overhead(capacity corev1.ResourceList, computed resource.Quantity) []corev1.ResourceList {
 	return []corev1.ResourceList{
 		m.kubeReserved(capacity),
 		quantities(m.class.Kubelet.SystemReserved),
@@ -32,7 +32,7 @@ func (m machine) overhead(capacity corev1.ResourceList, computed resource.Quanti
 	}
 }
 
-func (m machine) kubeReserved(capacity corev1.ResourceList) corev1.ResourceList {
+func (m typeForClass) kubeReserved(capacity corev1.ResourceList) corev1.ResourceList {
 	podCapacity := capacity[corev1.ResourcePods]
 	pods := podCapacity.Value()
 	if m.class.Family.ENILimitedMemory {
@@ -79,7 +79,7 @@ func quantities(texts map[string]string) corev1.ResourceList {
 	return list
 }
 
-func (m machine) evictionThreshold(memory, disk resource.Quantity) corev1.ResourceList {
+func (m typeForClass) evictionThreshold(memory, disk resource.Quantity) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceMemory:           *resource.NewQuantity(evictionMemoryMiB<<20, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(share(disk, evictionDiskPercent), resource.BinarySI),

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-//go:embed branch.txt
+//go:embed branch-interfaces.txt
 var branchText string
 
-//go:embed bandwidth.txt
+//go:embed network-bandwidth.txt
 var bandwidthText string
 
 // table holds one number per instance type, by family and then size. The family "*" has the numbers

@@ -21,10 +21,10 @@ type envelope struct {
 }
 
 // route is what tells events apart.
-type route struct{ source, detailType string }
+type eventType struct{ source, detailType string }
 
 // readers know the details of the events that we act on. Any other event is none of our business.
-var readers = map[route]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
+var parsers = map[eventType]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
 	{"aws.ec2", "EC2 Spot Instance Interruption Warning"}:                 always(cloudprovider.SpotInterrupted),
 	{"aws.ec2", "EC2 Instance Rebalance Recommendation"}:                  always(cloudprovider.RebalanceRecommended),
 	{"aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"}: always(cloudprovider.ReservationInterrupted),
@@ -47,7 +47,7 @@ func Parse(body string) (cloudprovider.Message, error) {
 	if at, err := time.Parse(time.RFC3339, e.Time); err == nil {
 		out.At = at
 	}
-	read, known := readers[route{e.Source, e.DetailType}]
+	read, known := parsers[eventType{e.Source, e.DetailType}]
 	if !known || e.Version != "0" {
 		return out, nil
 	}

@@ -61,7 +61,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovide
 		MessageAttributeNames:       []string{string(sqstypes.QueueAttributeNameAll)},
 	})
 	if err != nil {
-		return nil, q.failed("receive messages", err)
+		return nil, q.explain("receive messages", err)
 	}
 	messages := make([]cloudprovider.Message, len(out.Messages))
 	for i, m := range out.Messages {
@@ -99,7 +99,7 @@ func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (i
 	}
 	out, err := q.api.DeleteMessageBatch(ctx, in)
 	if err != nil {
-		return 0, q.failed("delete messages", err)
+		return 0, q.explain("delete messages", err)
 	}
 	var errs []error
 	for _, f := range out.Failed {
@@ -118,7 +118,7 @@ func (q *Queue) find(ctx context.Context) (string, error) {
 	}
 	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.name)})
 	if err != nil {
-		return "", q.failed("find it", err)
+		return "", q.explain("find it", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +127,7 @@ func (q *Queue) find(ctx context.Context) (string, error) {
 }
 
 // failed says what an error means.
-func (q *Queue) failed(what string, err error) error {
+func (q *Queue) explain(what string, err error) error {
 	var missing *sqstypes.QueueDoesNotExist
 	switch {
 	case errors.As(err, &missing):

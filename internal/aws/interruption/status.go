@@ -21,7 +21,7 @@ const ImpairedFor = 2 * time.Minute
 
 // queries find the instances of an account that are not well. EC2 takes the values of one filter as alternatives, and several
 // filters as conditions that hold together, so that it takes a query for each.
-var queries = []ec2types.Filter{
+var impairedFilters = []ec2types.Filter{
 	network.Filter("instance-status.status", "impaired"),
 	network.Filter("system-status.status", "impaired"),
 	network.Filter("event.code", "instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"),
@@ -33,7 +33,7 @@ var queries = []ec2types.Filter{
 func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Ailment, error) {
 	seen := map[string]bool{}
 	var out []cloudprovider.Ailment
-	for _, filter := range queries {
+	for _, filter := range impairedFilters {
 		pages := ec2.NewDescribeInstanceStatusPaginator(api, &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{filter}})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -78,7 +78,7 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 		{cloudprovider.InstanceStatusFailed, "instance status check", s.InstanceStatus},
 		{cloudprovider.SystemStatusFailed, "system status check", s.SystemStatus},
 	} {
-		since, failing := failedSince(check.sum)
+		since, failing := impairedSince(check.sum)
 		out.Failing = out.Failing || failing
 		if failing && now.Sub(since) >= ImpairedFor {
 			out.Kinds = append(out.Kinds, check.kind)
@@ -86,7 +86,7 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 		}
 	}
 	for _, e := range s.Events {
-		if over(e) {
+		if completed(e) {
 			continue
 		}
 		if !slices.Contains(out.Kinds, cloudprovider.EventScheduled) {
@@ -102,8 +102,8 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 	return out
 }
 
-// failedSince is since when the detail of a check fails that has failed for longest.
-func failedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing bool) {
+// impairedSince is since when the detail of a check fails that has failed for longest.
+func impairedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing bool) {
 	if sum == nil {
 		return time.Time{}, false
 	}
@@ -116,7 +116,7 @@ func failedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing 
 }
 
 // over reports whether an event has taken place or was called off: EC2 lists it for some time after.
-func over(e ec2types.InstanceStatusEvent) bool {
+func completed(e ec2types.InstanceStatusEvent) bool {
 	text := strings.ToLower(aws.ToString(e.Description))
 	return strings.HasPrefix(text, "[completed]") || strings.HasPrefix(text, "[canceled]")
 }

@@ -34,8 +34,8 @@ type API interface {
 	ec2.DescribeInstanceTypeOfferingsAPIClient
 }
 
-// composedFor bounds how long what nobody asks for is kept.
-const composedFor = 5 * time.Minute
+// composedTTL bounds how long what nobody asks for is kept.
+const composedTTL = 5 * time.Minute
 
 // Config is what a Source works with.
 type Config struct {
@@ -59,32 +59,32 @@ type Config struct {
 // Source knows the instance types of a region. It is safe for concurrent use.
 type Source struct {
 	cfg      Config
-	loading  singleflight.Group
-	composed *memo.Memo[composedKey, composed]
+	refreshing  singleflight.Group
+	resolved *memo.Memo[resolvedKey, resolved]
 
 	mu    sync.RWMutex
-	stock stock
+	listing listing
 }
 
 // stock is what EC2 sells, as last listed. It is replaced as a whole.
-type stock struct {
+type listing struct {
 	version int
 	types   []ec2types.InstanceTypeInfo // by name
 	zones   []string                    // sorted
-	offered map[offer]bool
+	offered map[typeInZone]bool
 }
 
-type offer struct{ instanceType, zone string }
+type typeInZone struct{ instanceType, zone string }
 
 // New returns a Source that has listed nothing yet.
 func New(cfg Config) *Source {
-	return &Source{cfg: cfg, composed: memo.New[composedKey, composed](composedFor, cfg.Now)}
+	return &Source{cfg: cfg, resolved: memo.New[resolvedKey, resolved](composedTTL, cfg.Now)}
 }
 
 // Refresh lists types and offerings anew. After an error the last listing stays.
 func (s *Source) Refresh(ctx context.Context) error {
 	var infos []ec2types.InstanceTypeInfo
-	var offered map[offer]bool
+	var offered map[typeInZone]bool
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		infos, err = s.listTypes(ctx)
@@ -104,7 +104,7 @@ func (s *Source) Refresh(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock = stock{version: s.stock.version + 1, types: infos, zones: slices.Sorted(maps.Keys(zones)), offered: offered}
+	s.listing = listing{version: s.listing.version + 1, types: infos, zones: slices.Sorted(maps.Keys(zones)), offered: offered}
 	return nil
 }
 
@@ -130,19 +130,19 @@ func (s *Source) listTypes(ctx context.Context) ([]ec2types.InstanceTypeInfo, er
 	return infos, nil
 }
 
-func (s *Source) listOfferings(ctx context.Context) (map[offer]bool, error) {
+func (s *Source) listOfferings(ctx context.Context) (map[typeInZone]bool, error) {
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(s.cfg.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: ec2types.LocationTypeAvailabilityZone,
 		MaxResults:   aws.Int32(1000),
 	})
-	offered := map[offer]bool{}
+	offered := map[typeInZone]bool{}
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("describe instance type offerings: %w", err)
 		}
 		for _, o := range page.InstanceTypeOfferings {
-			offered[offer{string(o.InstanceType), aws.ToString(o.Location)}] = true
+			offered[typeInZone{string(o.InstanceType), aws.ToString(o.Location)}] = true
 		}
 	}
 	if len(offered) == 0 {
@@ -151,17 +151,17 @@ func (s *Source) listOfferings(ctx context.Context) (map[offer]bool, error) {
 	return offered, nil
 }
 
-func (s *Source) loaded(ctx context.Context) (stock, error) {
+func (s *Source) currentListing(ctx context.Context) (listing, error) {
 	s.mu.RLock()
-	known := s.stock
+	known := s.listing
 	s.mu.RUnlock()
 	if known.version > 0 {
 		return known, nil
 	}
-	if _, err, _ := s.loading.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
-		return stock{}, err
+	if _, err, _ := s.refreshing.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
+		return listing{}, err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.stock, nil
+	return s.listing, nil
 }

@@ -71,7 +71,7 @@ func unchecked(cause, what, why string) cloudprovider.Finding {
 }
 
 // standing is a certain fault of the configuration.
-func standing(cause, scope, message, remedy string) cloudprovider.Finding {
+func misconfiguration(cause, scope, message, remedy string) cloudprovider.Finding {
 	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, Standing: true, Message: message, Remedy: remedy}
 }
 

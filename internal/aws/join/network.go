@@ -65,7 +65,7 @@ type Network struct {
 
 // Path judges whether instances can reach the API server. A fault of one subnet is certain for the class only if
 // all subnets have it; of the others, it is likely, since instances may be launched elsewhere.
-func Path(n Network) []cloudprovider.Finding {
+func CheckNetwork(n Network) []cloudprovider.Finding {
 	var out []cloudprovider.Finding
 	for _, missed := range []struct{ what, why string }{
 		{"how the API server of cluster " + n.Cluster.Name + " can be reached", n.ClusterErr},
@@ -83,8 +83,8 @@ func Path(n Network) []cloudprovider.Finding {
 		return out
 	}
 	if n.GroupsErr == "" {
-		out = append(out, n.otherVPC()...)
-		out = append(out, n.admission()...)
+		out = append(out, n.groupsOfOtherVPC()...)
+		out = append(out, n.ingress()...)
 	}
 	return append(out, n.routes()...)
 }
@@ -109,7 +109,7 @@ func (n Network) egress() []cloudprovider.Finding {
 			return nil
 		}
 	}
-	return []cloudprovider.Finding{standing(NoEgress, n.groupScope(),
+	return []cloudprovider.Finding{misconfiguration(NoEgress, n.groupScope(),
 		fmt.Sprintf("no security group of the node class (%s) allows egress on TCP port 443, so instances cannot reach the API server", n.groupIDs()),
 		fmt.Sprintf("aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]", n.Cluster.Region, n.Groups[0].ID))}
 }
@@ -124,12 +124,12 @@ func (p Permission) https() bool {
 
 func (p Permission) peers() int { return len(p.CIDRs) + len(p.Groups) + len(p.PrefixLists) }
 
-// otherVPC finds security groups that no instance in the subnets can have.
-func (n Network) otherVPC() []cloudprovider.Finding {
+// groupsOfOtherVPC finds security groups that no instance in the subnets can have.
+func (n Network) groupsOfOtherVPC() []cloudprovider.Finding {
 	for _, g := range n.Groups {
 		for _, s := range n.Subnets {
 			if g.VPC != s.VPC {
-				return []cloudprovider.Finding{standing(GroupsOfOtherVPC, n.groupScope(),
+				return []cloudprovider.Finding{misconfiguration(GroupsOfOtherVPC, n.groupScope(),
 					fmt.Sprintf("security group %s is in %s, but subnet %s is in %s: no instance can have both", g.ID, g.VPC, s.ID, s.VPC),
 					"narrow securityGroupSelectorTerms or subnetSelectorTerms of the EC2NodeClass to one VPC")}
 			}
@@ -139,15 +139,15 @@ func (n Network) otherVPC() []cloudprovider.Finding {
 }
 
 // private tells whether the API server is reached within the cluster's own VPC from the subnet.
-func (n Network) private(s Subnet) bool { return n.PrivateAccess && s.VPC == n.VPC }
+func (n Network) usesPrivateEndpoint(s Subnet) bool { return n.PrivateAccess && s.VPC == n.VPC }
 
 // admission finds that the API server's network interfaces admit no instance of the class.
-func (n Network) admission() []cloudprovider.Finding {
+func (n Network) ingress() []cloudprovider.Finding {
 	if len(n.ClusterGroups) == 0 || len(n.Groups) == 0 || len(n.Subnets) == 0 {
 		return nil
 	}
 	for _, s := range n.Subnets {
-		if !n.private(s) {
+		if !n.usesPrivateEndpoint(s) {
 			return nil
 		}
 		for _, g := range n.ClusterGroups {
@@ -159,7 +159,7 @@ func (n Network) admission() []cloudprovider.Finding {
 		}
 	}
 	group := n.ClusterGroups[0].ID
-	return []cloudprovider.Finding{standing(ClusterRejectsNodes, n.groupScope(),
+	return []cloudprovider.Finding{misconfiguration(ClusterRejectsNodes, n.groupScope(),
 		fmt.Sprintf("security group %s of the API server admits TCP port 443 neither from the groups of the node class (%s) nor from its subnets", group, n.groupIDs()),
 		fmt.Sprintf("aws ec2 authorize-security-group-ingress --region %s --group-id %s --protocol tcp --port 443 --source-group %s", n.Cluster.Region, group, n.Groups[0].ID))}
 }
@@ -201,7 +201,7 @@ func (n Network) routes() []cloudprovider.Finding {
 }
 
 func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
-	if n.private(s) {
+	if n.usesPrivateEndpoint(s) {
 		return cloudprovider.Finding{}, false // within a VPC every subnet reaches every other
 	}
 	scope := "subnet/" + s.ID
@@ -211,22 +211,22 @@ func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 	way, known := defaultRoute(s.Routes)
 	switch {
 	case !known:
-		return standing(SubnetWithoutRoute, scope,
+		return misconfiguration(SubnetWithoutRoute, scope,
 			fmt.Sprintf("subnet %s has no route to the public endpoint of cluster %s (no default route), and the private endpoint cannot be used from there", s.ID, n.Cluster.Name),
-			n.openPrivate(s)), true
+			n.routeRemedy(s)), true
 	case way.Blackhole:
-		return standing(SubnetWithoutRoute, scope,
+		return misconfiguration(SubnetWithoutRoute, scope,
 			fmt.Sprintf("the default route of subnet %s leads to %s, which no longer exists", s.ID, way.Target),
 			fmt.Sprintf("replace the route's target in the route table of subnet %s, for example by a NAT gateway that exists", s.ID)), true
 	case strings.HasPrefix(way.Target, "igw-") && !s.PublicIP:
-		return standing(SubnetWithoutPublicIP, scope,
+		return misconfiguration(SubnetWithoutPublicIP, scope,
 			fmt.Sprintf("the default route of subnet %s is the internet gateway %s, and instances get no public address: they cannot reach the public endpoint of cluster %s", s.ID, way.Target, n.Cluster.Name),
 			"set spec.associatePublicIPAddress: true in the EC2NodeClass, or use subnets behind a NAT gateway"), true
 	case len(n.PublicCIDRs) > 0 && !slices.Contains(n.PublicCIDRs, "0.0.0.0/0"):
 		return cloudprovider.Finding{
 			Cause: PublicAccessRestricted, Certainty: cloudprovider.Likely, Scope: scope, Standing: true,
 			Message: fmt.Sprintf("the public endpoint of cluster %s can be reached from %s only; the address of %s must be among them", n.Cluster.Name, strings.Join(n.PublicCIDRs, ", "), way.Target),
-			Remedy:  n.openPrivate(s),
+			Remedy:  n.routeRemedy(s),
 		}, true
 	}
 	return cloudprovider.Finding{}, false
@@ -237,12 +237,12 @@ func (n Network) routeToVPC(s Subnet, scope string) (cloudprovider.Finding, bool
 	if slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Target != "local" && !r.Blackhole }) {
 		return cloudprovider.Finding{}, false // peering or a transit gateway may lead there
 	}
-	return standing(SubnetWithoutRoute, scope,
+	return misconfiguration(SubnetWithoutRoute, scope,
 		fmt.Sprintf("subnet %s is in %s and has no route out of it; the API server of cluster %s has a private endpoint in %s only", s.ID, s.VPC, n.Cluster.Name, n.VPC),
 		fmt.Sprintf("let subnetSelectorTerms of the EC2NodeClass select subnets of %s, or connect the two VPCs", n.VPC)), true
 }
 
-func (n Network) openPrivate(s Subnet) string {
+func (n Network) routeRemedy(s Subnet) string {
 	if s.VPC != n.VPC {
 		return fmt.Sprintf("add a default route to the route table of subnet %s, for example to a NAT gateway", s.ID)
 	}

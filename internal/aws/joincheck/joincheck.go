@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// healthyFor is how long a class in which no certain fault was found is not looked at again.
-	healthyFor = 5 * time.Minute
-	// faultyFor is the same for one with a certain fault, so that it recovers soon after it was mended.
-	faultyFor = 5 * time.Second
-	// clusterFor is how long what is true of the whole cluster is believed.
-	clusterFor = 4 * time.Second
+	// healthyTTL is how long a class in which no certain fault was found is not looked at again.
+	healthyTTL = 5 * time.Minute
+	// faultyTTL is the same for one with a certain fault, so that it recovers soon after it was mended.
+	faultyTTL = 5 * time.Second
+	// clusterTTL is how long what is true of the whole cluster is believed.
+	clusterTTL = 4 * time.Second
 	// patience bounds the calls of one look.
-	patience = 15 * time.Second
-	// identityFor is how long the controller's own role is believed.
-	identityFor = time.Hour
+	checkTimeout = 15 * time.Second
+	// identityTTL is how long the controller's own role is believed.
+	identityTTL = time.Hour
 )
 
 // EC2 is what a Checker calls of EC2.
@@ -92,9 +92,9 @@ type Config struct {
 // Checker looks for what keeps nodes from joining. It is safe for concurrent use.
 type Checker struct {
 	cfg      Config
-	verdicts *memo.Memo[string, []cloudprovider.Finding]
+	findings *memo.Memo[string, []cloudprovider.Finding]
 	clusters *memo.Memo[string, *ekstypes.Cluster]
-	self     *memo.Memo[string, caller]
+	callers     *memo.Memo[string, caller]
 	// roles are the names of the roles of instance profiles, by profile.
 	roles *memo.Memo[string, string]
 }
@@ -103,10 +103,10 @@ type Checker struct {
 func New(cfg Config) *Checker {
 	return &Checker{
 		cfg:      cfg,
-		verdicts: memo.New[string, []cloudprovider.Finding](healthyFor, cfg.Now),
-		clusters: memo.New[string, *ekstypes.Cluster](clusterFor, cfg.Now),
-		self:     memo.New[string, caller](identityFor, cfg.Now),
-		roles:    memo.New[string, string](identityFor, cfg.Now),
+		findings: memo.New[string, []cloudprovider.Finding](healthyTTL, cfg.Now),
+		clusters: memo.New[string, *ekstypes.Cluster](clusterTTL, cfg.Now),
+		callers:     memo.New[string, caller](identityTTL, cfg.Now),
+		roles:    memo.New[string, string](identityTTL, cfg.Now),
 	}
 }
 
@@ -122,59 +122,59 @@ type Class struct {
 // NodeClass says what keeps the instances of a class from joining, as far as that shows before one is launched. key
 // names the class and its generation; an answer is believed for a while, a fault not for long.
 func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloudprovider.Finding {
-	if known, ok := c.verdicts.Get(key); ok {
+	if known, ok := c.findings.Get(key); ok {
 		return known
 	}
 	found := c.Look(ctx, class)
-	ttl := healthyFor
+	ttl := healthyTTL
 	if f, ok := cloudprovider.First(found); ok && f.Certainty == cloudprovider.Certain {
-		ttl = faultyFor
+		ttl = faultyTTL
 	}
-	c.verdicts.PutFor(key, found, ttl)
+	c.findings.SetWithTTL(key, found, ttl)
 	return found
 }
 
 // ForgetAll makes the next call of NodeClass look again, whatever the class.
-func (c *Checker) ForgetAll() { c.verdicts.Clear() }
+func (c *Checker) ForgetAll() { c.findings.Clear() }
 
 // Look says what keeps the instances of a class from joining, as of now.
 func (c *Checker) Look(ctx context.Context, class Class) []cloudprovider.Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var out []cloudprovider.Finding
-	out = append(out, join.Roles(c.access(ctx, class))...)
-	out = append(out, join.Path(c.network(ctx, class))...)
-	out = append(out, join.Boot(c.machine(class))...)
+	out = append(out, join.CheckRole(c.access(ctx, class))...)
+	out = append(out, join.CheckNetwork(c.network(ctx, class))...)
+	out = append(out, join.CheckBoot(c.bootConfig(class))...)
 	return append(out, c.webhooks(ctx)...)
 }
 
 // Instance says why an instance of a class has not become a node: by what became of it, by its console, and by
 // everything that is asked before a launch, anew.
 func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudprovider.Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + plain(err)})
+		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + errorText(err)})
 	}
-	if ended := join.End(instance); len(ended) > 0 {
+	if ended := join.CheckState(instance); len(ended) > 0 {
 		return ended
 	}
-	roles := join.Roles(c.access(ctx, class))
+	roles := join.CheckRole(c.access(ctx, class))
 	out := append(roles[:len(roles):len(roles)], c.webhooks(ctx)...)
 	text, err := c.console(ctx, id)
 	if err != nil {
-		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
+		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + errorText(err)})
 	}
-	for _, f := range join.Console(instance, text) {
+	for _, f := range join.CheckConsole(instance, text) {
 		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
 			// The role is mapped as it should be, as of now: the refusal may be over, or the API server's own trouble.
 			f.Certainty = cloudprovider.Likely
 		}
 		out = append(out, f)
 	}
-	out = append(out, join.Path(c.network(ctx, class))...)
-	return append(out, join.Boot(c.machine(class))...)
+	out = append(out, join.CheckNetwork(c.network(ctx, class))...)
+	return append(out, join.CheckBoot(c.bootConfig(class))...)
 }
 
 // ClassScope is the scope of what a class itself is to blame for; an edit makes another of it.
@@ -198,18 +198,18 @@ func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
 
 func (c *Checker) webhooks(ctx context.Context) []cloudprovider.Finding {
 	if c.cfg.APIServer == nil {
-		return join.Webhooks(nil, "access to the API server is not configured")
+		return join.CheckWebhooks(nil, "access to the API server is not configured")
 	}
 	hooks, err := c.cfg.APIServer.NodeWebhooks(ctx)
-	return join.Webhooks(hooks, plain(err))
+	return join.CheckWebhooks(hooks, errorText(err))
 }
 
 // plain is the text of an error; empty if there is none.
-func plain(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return awserrors.Plain(err).Error()
 }
 
-func str(s *string) string { return aws.ToString(s) }
+func deref(s *string) string { return aws.ToString(s) }

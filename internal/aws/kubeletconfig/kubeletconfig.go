@@ -98,11 +98,11 @@ func (c *checker) value(path string, value any) {
 			return
 		}
 	}
-	c.errs = append(c.errs, fmt.Errorf("%s is not %s", path, names[c.kinds[path]]))
+	c.errs = append(c.errs, fmt.Errorf("%s is not %s", path, kindNames[c.kinds[path]]))
 }
 
 // names are the kinds in words.
-var names = map[string]string{
+var kindNames = map[string]string{
 	"object": "an object", "list": "a list", "map": "a map", "string": "a string", "boolean": "true or false", "integer": "a whole number",
 	"number": "a number", "duration": "a duration such as 1m30s", "quantity": "a quantity",
 }

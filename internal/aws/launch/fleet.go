@@ -34,21 +34,21 @@ type fleet struct {
 	zones     map[string]string
 	placement cloudprovider.Placement
 	// places are where reservations are asked for; all are of one market, that of sample.
-	places map[place]cloudprovider.Reservation
+	reservations map[place]cloudprovider.Reservation
 	sample cloudprovider.Reservation
 }
 
 // request is a call to make, with what its answer does not tell.
-type request struct {
+type fleetCall struct {
 	*ec2.CreateFleetInput
 	capacityType string
-	places       map[place]cloudprovider.Reservation
+	reservations       map[place]cloudprovider.Reservation
 	zones        map[string]string // IDs by name
 	placement    cloudprovider.Placement
 }
 
-func (f fleet) request() *request {
-	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places, zones: f.zones, placement: f.placement}
+func (f fleet) call() *fleetCall {
+	return &fleetCall{CreateFleetInput: f.input(), capacityType: f.capacityType, reservations: f.reservations, zones: f.zones, placement: f.placement}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -95,7 +95,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 }
 
 // instancesOf reads the instances that an answer tells of, by ID. What the answer leaves out is taken from the request.
-func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
+func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
 	for _, i := range out.Instances {
 		bought := cloudprovider.Instance{
 			Type:         string(i.InstanceType),
@@ -112,7 +112,7 @@ func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloudprovider.I
 			fill(&bought.ImageID, aws.ToString(o.ImageId))
 		}
 		fillFromRequest(&bought, in.CreateFleetInput)
-		bought.Reservation = in.places[place{bought.Type, bought.Zone}]
+		bought.Reservation = in.reservations[place{bought.Type, bought.Zone}]
 		for _, id := range i.InstanceIds {
 			bought.ID = id
 			all = append(all, bought)
@@ -164,7 +164,7 @@ type Failure struct {
 	implied bool
 }
 
-func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
+func failures(in *fleetCall, out *ec2.CreateFleetOutput) []Failure {
 	all := make([]Failure, 0, len(out.Errors))
 	for _, e := range out.Errors {
 		f := Failure{
@@ -178,32 +178,32 @@ func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 			f.Zone = aws.ToString(o.AvailabilityZone)
 			f.ZoneID = in.zones[f.Zone]
 			f.SubnetID = aws.ToString(o.SubnetId)
-			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+			f.Reservation = in.reservations[place{f.InstanceType, f.Zone}].ID
 		}
 		all = append(all, f)
 	}
 	for _, f := range all {
-		if spreadFull(f) {
-			all = append(all, in.everywhere(f)...)
+		if spreadGroupFull(f) {
+			all = append(all, in.allOfferings(f)...)
 		}
 	}
 	return all
 }
 
-// spreadFull tells whether a failure says that a spread placement group takes no more instances in a zone, of whatever type.
-func spreadFull(f Failure) bool {
+// spreadGroupFull tells whether a failure says that a spread placement group takes no more instances in a zone, of whatever type.
+func spreadGroupFull(f Failure) bool {
 	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" && strings.Contains(f.Message, "limit of instances in this spread placement group")
 }
 
 // everywhere is the failure of everything that was asked for in the zone of f, or, if that is empty, in any.
-func (in *request) everywhere(f Failure) (all []Failure) {
+func (in *fleetCall) allOfferings(f Failure) (all []Failure) {
 	f.implied = true
 	zone := f.Zone
 	for _, config := range in.LaunchTemplateConfigs {
 		for _, o := range config.Overrides {
 			if name := aws.ToString(o.AvailabilityZone); zone == "" || zone == name {
 				f.InstanceType, f.Zone, f.ZoneID = string(o.InstanceType), name, in.zones[name]
-				f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+				f.Reservation = in.reservations[place{f.InstanceType, f.Zone}].ID
 				all = append(all, f)
 			}
 		}
@@ -222,7 +222,7 @@ func (f Failure) offering() unavailableofferings.Offering {
 
 // mark notes what the failures say about capacity. refused gets each reservation that EC2 launched nothing into, with the code;
 // exhausted gets each subnet without addresses.
-func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
+func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
 		case f.Code == awserrors.SpotRoleDenied:
@@ -244,7 +244,7 @@ func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reser
 
 // refusal is the error for an answer without an instance: InsufficientCapacityError if that is all that
 // the failures say, else a CreateError.
-func refusal(all []Failure) error {
+func failureError(all []Failure) error {
 	if len(all) == 0 {
 		return &cloudprovider.CreateError{Reason: awserrors.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
 	}
@@ -262,7 +262,7 @@ func refusal(all []Failure) error {
 }
 
 // whole is the error for a call that EC2 refused as a whole.
-func whole(a answer) error {
+func rejectionError(a fleetResult) error {
 	if code := awserrors.Code(a.err); awserrors.Unfulfillable(code) || code == awserrors.SpotRoleDenied {
 		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.Plain(a.err))}
 	}
@@ -279,8 +279,8 @@ func createError(err error) *cloudprovider.CreateError {
 	return &cloudprovider.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
-// shownFailures is how many different failures a message names.
-const shownFailures = 4
+// maxShownFailures is how many different failures a message names.
+const maxShownFailures = 4
 
 // describe names each kind of failure once, with the offerings it is about.
 func describe(all []Failure) string {
@@ -296,9 +296,9 @@ func describe(all []Failure) string {
 		}
 		where[what] = append(where[what], strings.Trim(f.InstanceType+"/"+f.Zone, "/"))
 	}
-	parts := make([]string, 0, shownFailures)
+	parts := make([]string, 0, maxShownFailures)
 	for i, what := range order {
-		if i == shownFailures {
+		if i == maxShownFailures {
 			parts = append(parts, fmt.Sprintf("and %d more kinds of errors", len(order)-i))
 			break
 		}

@@ -11,6 +11,6 @@ func ImageFor(class *awsv1.EC2NodeClass, t *catalog.InstanceType) (string, error
 	if err != nil {
 		return "", err
 	}
-	id, _ := images.suiting(t)
+	id, _ := images.firstFor(t)
 	return id, nil
 }

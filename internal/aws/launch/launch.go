@@ -70,25 +70,25 @@ type Config struct {
 // made before. See joint for how the outcome becomes known, deal for how it is found out by those who were not there.
 type Launcher struct {
 	cfg    Config
-	ledger *ledger
-	gather *batch.Batcher[string, *member, cloudprovider.Instance]
+	ledger *tokenLedger
+	batcher *batch.Batcher[string, *batchMember, cloudprovider.Instance]
 	// joints are the launches of several that this process has made, by the UID of each claim, the last one last. A claim may still
 	// have the ticket of an earlier one: a later attempt may have failed to write its own.
-	joints *memo.Memo[string, []*joint]
+	batches *memo.Memo[string, []*batchLaunch]
 	// alone are the claims that this process has launched alone, by their UID, or was about to. They have no ticket any more, whatever
 	// a cache still shows.
-	alone *memo.Memo[string, struct{}]
+	single *memo.Memo[string, struct{}]
 	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
-	doubts  *memo.Memo[string, time.Time]
-	looking singleflight.Group
+	firstLookups  *memo.Memo[string, time.Time]
+	lookups singleflight.Group
 	// told are the node classes of which it was said lately that their user data is large.
-	told *memo.Memo[string, struct{}]
+	largeUserData *memo.Memo[string, struct{}]
 	// launches counts those of several.
-	launches atomic.Uint64
+	batchCount atomic.Uint64
 
 	mu sync.Mutex
 	// begun counts the launches in progress, by the UID of their claim.
-	begun map[string]int
+	inProgress map[string]int
 }
 
 // New returns a Launcher.
@@ -100,13 +100,13 @@ func New(cfg Config) *Launcher {
 		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
 	}
 	l := &Launcher{
-		cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{},
-		joints: memo.New[string, []*joint](remembered, cfg.Now), alone: memo.New[string, struct{}](remembered, cfg.Now),
-		doubts: memo.New[string, time.Time](remembered, cfg.Now),
-		told:   memo.New[string, struct{}](remembered, cfg.Now),
+		cfg: cfg, ledger: newTokenLedger(cfg.Now), inProgress: map[string]int{},
+		batches: memo.New[string, []*batchLaunch](launchTTL, cfg.Now), single: memo.New[string, struct{}](launchTTL, cfg.Now),
+		firstLookups: memo.New[string, time.Time](launchTTL, cfg.Now),
+		largeUserData:   memo.New[string, struct{}](launchTTL, cfg.Now),
 	}
-	l.gather = batch.New(batch.Config[string, *member, cloudprovider.Instance]{
-		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
+		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return l
 }
@@ -123,8 +123,8 @@ func (l *Launcher) Begin(claimUID string) (done func()) {
 func (l *Launcher) count(claimUID string, by int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.begun[claimUID] += by; l.begun[claimUID] == 0 {
-		delete(l.begun, claimUID)
+	if l.inProgress[claimUID] += by; l.inProgress[claimUID] == 0 {
+		delete(l.inProgress, claimUID)
 	}
 }
 
@@ -132,10 +132,10 @@ func (l *Launcher) count(claimUID string, by int) {
 func (l *Launcher) Busy(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if made, _ := l.joints.Get(claimUID); slices.ContainsFunc(made, (*joint).open) {
+	if made, _ := l.batches.Get(claimUID); slices.ContainsFunc(made, (*batchLaunch).unsettled) {
 		return true
 	}
-	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
+	return l.inProgress[claimUID] > 0 || l.ledger.outcomeUnknown(claimUID)
 }
 
 // Order is what to buy.
@@ -159,24 +159,24 @@ func (o Order) kubelet(instanceType string) (string, error) {
 	return string(raw), err
 }
 
-// ReasonInDoubt is the reason of a launch that waits to see what an earlier call did.
-const ReasonInDoubt = "LaunchOutcomeUnknown"
+// ReasonOutcomeUnknown is the reason of a launch that waits to see what an earlier call did.
+const ReasonOutcomeUnknown = "LaunchOutcomeUnknown"
 
 // errTemplateGone means that a launch template was deleted between making sure of it and using it.
 var errTemplateGone = errors.New("launch template is gone")
 
-// errTokenSpent means that EC2 remembers a client token from a call that it has refused.
-var errTokenSpent = errors.New("client token was used by a call that EC2 has refused")
+// errTokenUsed means that EC2 remembers a client token from a call that it has refused.
+var errTokenUsed = errors.New("client token was used by a call that EC2 has refused")
 
 // Adopt returns the instance that was launched for a claim before, if there is one. The error is a CreateError with
-// ReasonInDoubt where that cannot be told yet.
+// ReasonOutcomeUnknown where that cannot be told yet.
 func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Instance, bool, error) {
-	uid, mark := string(claim.UID), l.markOf(claim)
-	if j := l.jointOf(claim); j != nil {
-		if _, _, settled := j.known(uid); !settled {
+	uid, mark := string(claim.UID), l.launchAnnotation(claim)
+	if j := l.batchOf(claim); j != nil {
+		if _, _, settled := j.outcome(uid); !settled {
 			l.settle(ctx, j)
 		}
-		switch i, err, settled := j.known(uid); {
+		switch i, err, settled := j.outcome(uid); {
 		case !settled:
 			return cloudprovider.Instance{}, false, err
 		case err == nil:
@@ -188,42 +188,42 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudpro
 		return cloudprovider.Instance{}, false, nil
 	}
 	if ticket, ok := cloudprovider.ParseTicket(mark); ok {
-		return l.recall(ctx, claim, ticket)
+		return l.lookUpSlot(ctx, claim, ticket)
 	}
-	found, err := l.cfg.Instances.OfClaim(ctx, uid)
-	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) })
+	found, err := l.cfg.Instances.ForClaim(ctx, uid)
+	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) })
 	if err != nil || len(found) == 0 {
 		return cloudprovider.Instance{}, false, err
 	}
 	if len(found) > 1 {
 		l.cfg.Log.Error("NodeClaim has more than one instance; the oldest one is kept", "claim", claim.Name, "instances", len(found))
 	}
-	l.ledger.bought(uid)
+	l.ledger.done(uid)
 	return found[0], true, nil
 }
 
-// markOf is what the claim says of how it is launched. One that this process has launched alone has no ticket, though it may be read
+// launchAnnotation is what the claim says of how it is launched. One that this process has launched alone has no ticket, though it may be read
 // from before that was written on it.
-func (l *Launcher) markOf(claim *karpv1.NodeClaim) string {
-	if _, alone := l.alone.Get(string(claim.UID)); alone {
+func (l *Launcher) launchAnnotation(claim *karpv1.NodeClaim) string {
+	if _, alone := l.single.Get(string(claim.UID)); alone {
 		return ""
 	}
 	return claim.Annotations[karpv1.AnnotationLaunch]
 }
 
-// jointOf returns the launch of several that the claim took part in last, if this process has made it and not given it up: that of
+// batchOf returns the launch of several that the claim took part in last, if this process has made it and not given it up: that of
 // its ticket, or the last one where the claim is read from before it was written on. Any other ticket another process has written,
 // which knows better.
-func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
-	mark := l.markOf(claim)
+func (l *Launcher) batchOf(claim *karpv1.NodeClaim) *batchLaunch {
+	mark := l.launchAnnotation(claim)
 	ticket, enrolled := cloudprovider.ParseTicket(mark)
 	if !enrolled && mark != cloudprovider.Unlaunched {
 		return nil
 	}
-	made, _ := l.joints.Get(string(claim.UID))
+	made, _ := l.batches.Get(string(claim.UID))
 	for _, j := range slices.Backward(made) {
 		if !enrolled || ticket.Launch == j.id {
-			if j.isGivenUp() {
+			if j.isAbandoned() {
 				return nil
 			}
 			return j
@@ -233,23 +233,23 @@ func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
 }
 
 // made remembers a launch of several for one of its claims.
-func (l *Launcher) made(claimUID string, j *joint) {
+func (l *Launcher) recordBatch(claimUID string, j *batchLaunch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	earlier, _ := l.joints.Get(claimUID)
-	l.joints.Put(claimUID, append(slices.Clone(earlier), j))
+	earlier, _ := l.batches.Get(claimUID)
+	l.batches.Put(claimUID, append(slices.Clone(earlier), j))
 }
 
 // Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
 // making a call that could launch one. The error says that it is not known yet.
 func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error) {
 	uid, over := string(claim.UID), true
-	if j := l.jointOf(claim); j != nil {
-		over = j.giveUp(l.cfg.Now()) // before EC2 is asked, which then shows all that the calls have brought
-		switch i, err, settled := j.known(uid); {
+	if j := l.batchOf(claim); j != nil {
+		over = j.abandon(l.cfg.Now()) // before EC2 is asked, which then shows all that the calls have brought
+		switch i, err, settled := j.outcome(uid); {
 		case settled && err == nil:
 			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
-			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !living(i) {
+			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !alive(i) {
 				return nil, nil
 			}
 			return []cloudprovider.Instance{i}, err
@@ -257,60 +257,60 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudpr
 			return nil, nil
 		}
 	}
-	mark := l.markOf(claim)
+	mark := l.launchAnnotation(claim)
 	if mark == cloudprovider.Unlaunched {
 		return nil, nil
 	}
 	ticket, ok := cloudprovider.ParseTicket(mark)
 	if !ok {
-		return l.findAlone(ctx, uid)
+		return l.findSingle(ctx, uid)
 	}
-	i, found, err := l.recall(ctx, claim, ticket)
+	i, found, err := l.lookUpSlot(ctx, claim, ticket)
 	switch {
 	case err != nil:
 		return nil, err
 	case found:
 		return []cloudprovider.Instance{i}, nil
 	case !over:
-		return nil, inDoubt(nil) // another claim may ask EC2 once more, which then launches for this one, too
+		return nil, outcomeUnknown(nil) // another claim may ask EC2 once more, which then launches for this one, too
 	}
 	return nil, nil
 }
 
-// findAlone is Find for a claim that was launched alone, if at all.
-func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
-	found, err := l.cfg.Instances.OfClaim(ctx, claimUID)
+// findSingle is Find for a claim that was launched alone, if at all.
+func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
+	found, err := l.cfg.Instances.ForClaim(ctx, claimUID)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.Young()) {
-		return nil, inDoubt(nil)
+	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.JustBecameLeader()) {
+		return nil, outcomeUnknown(nil)
 	}
-	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) }), nil
+	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) }), nil
 }
 
 // Launch buys an instance for the claim, alone. It must follow an Adopt that found none. Errors are those of package cloud.
 func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance, error) {
 	bought, err := l.try(ctx, o)
-	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenSpent) {
+	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenUsed) {
 		bought, err = l.try(ctx, o)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
-	l.ledger.bought(string(o.Claim.UID))
-	l.cfg.Instances.Remember(bought)
+	l.ledger.done(string(o.Claim.UID))
+	l.cfg.Instances.RecordLaunch(bought)
 	return bought, nil
 }
 
 func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
-	state := l.ledger.settled(claim)
+	state := l.ledger.next(claim)
 	switch {
 	case state.replay != nil:
-		return l.call(ctx, o, state.replay, nil)
-	case !state.doubtful.IsZero():
-		return cloudprovider.Instance{}, inDoubt(nil)
+		return l.launchWithToken(ctx, o, state.replay, nil)
+	case !state.unknownSince.IsZero():
+		return cloudprovider.Instance{}, outcomeUnknown(nil)
 	}
 	plan, err := l.plan(o)
 	if err != nil {
@@ -323,53 +323,53 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, er
 	}
 	fleet.tags[awsv1.TagNodeClaim], fleet.tags[identity.TagNodeClaimUID] = o.Claim.Name, claim
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)
-	return l.call(ctx, o, fleet.request(), plan.choice)
+	return l.launchWithToken(ctx, o, fleet.call(), plan.choice)
 }
 
 // call asks EC2 and notes in the ledger what is known of the outcome afterwards.
-func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloudprovider.Instance, error) {
+func (l *Launcher) launchWithToken(ctx context.Context, o Order, in *fleetCall, choice *network.Choice) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
-	a := l.ask(ctx, in)
+	a := l.createFleet(ctx, in)
 	switch {
-	case a.other:
+	case a.tokenMismatch:
 		if l.ledger.mismatched(claim) {
-			return cloudprovider.Instance{}, errors.Join(errTokenSpent, createError(fmt.Errorf("create fleet: %w", a.err)))
+			return cloudprovider.Instance{}, errors.Join(errTokenUsed, createError(fmt.Errorf("create fleet: %w", a.err)))
 		}
-		return cloudprovider.Instance{}, inDoubt(a.err)
+		return cloudprovider.Instance{}, outcomeUnknown(a.err)
 	case !a.known:
 		l.ledger.lost(claim, in)
-		return cloudprovider.Instance{}, lostError(a.err)
-	case a.gone:
-		l.ledger.refused(claim)
+		return cloudprovider.Instance{}, unknownOutcomeError(a.err)
+	case a.templateGone:
+		l.ledger.rejected(claim)
 		return cloudprovider.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
 	case a.err != nil:
 		// Nothing came of this call. What an earlier one did is as it was.
-		l.ledger.refused(claim)
-		return cloudprovider.Instance{}, whole(a)
+		l.ledger.rejected(claim)
+		return cloudprovider.Instance{}, rejectionError(a)
 	}
-	if len(a.bought) == 0 {
-		l.ledger.answered(claim)
-		l.tell(o, a, "")
-		return cloudprovider.Instance{}, refusal(a.failed)
+	if len(a.instances) == 0 {
+		l.ledger.noInstance(claim)
+		l.logFailures(o, a, "")
+		return cloudprovider.Instance{}, failureError(a.failures)
 	}
-	bought := a.bought[0]
+	bought := a.instances[0]
 	if choice != nil {
 		choice.Settle(bought.SubnetID)
 	}
-	l.tell(o, a, bought.ID)
+	l.logFailures(o, a, bought.ID)
 	l.complete(&bought, o, in)
 	return bought, nil
 }
 
 // tell logs what an answer complains of.
-func (l *Launcher) tell(o Order, a answer, launched string) {
-	if len(a.failed) > 0 {
-		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failed))
+func (l *Launcher) logFailures(o Order, a fleetResult, launched string) {
+	if len(a.failures) > 0 {
+		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failures))
 	}
 }
 
-// refusedReservation passes on that EC2 launches nothing into a reservation at the moment.
-func (l *Launcher) refusedReservation(id, code string) {
+// recordReservationFailure passes on that EC2 launches nothing into a reservation at the moment.
+func (l *Launcher) recordReservationFailure(id, code string) {
 	switch {
 	case l.cfg.Reservations == nil:
 	case code == awserrors.ReservationFull:
@@ -380,7 +380,7 @@ func (l *Launcher) refusedReservation(id, code string) {
 }
 
 // complete adds what the answer does not say about an instance.
-func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *request) {
+func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *fleetCall) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
 	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
@@ -412,9 +412,9 @@ func (l *Launcher) forgetTemplates(in *ec2.CreateFleetInput, err error) error {
 	return errors.Join(errTemplateGone, createError(fmt.Errorf("create fleet: %w", err)))
 }
 
-func inDoubt(err error) error {
+func outcomeUnknown(err error) error {
 	return &cloudprovider.CreateError{
-		Reason:  ReasonInDoubt,
+		Reason:  ReasonOutcomeUnknown,
 		Message: "an earlier call may have launched an instance that is not visible yet; waiting for it",
 		Err:     err,
 	}

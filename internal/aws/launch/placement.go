@@ -49,7 +49,7 @@ func (p plan) suits(o *catalog.Offering) bool {
 	return p.placement.Partition == 0 || o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Has(strconv.Itoa(p.placement.Partition))
 }
 
-func (b Blueprint) placement() *ec2types.LaunchTemplatePlacementRequest {
+func (b TemplateSpec) placement() *ec2types.LaunchTemplatePlacementRequest {
 	out := &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(b.Tenancy)}
 	if b.Placement.GroupID != "" {
 		out.GroupId = aws.String(b.Placement.GroupID)

@@ -73,7 +73,7 @@ func (p plan) need() map[string]int {
 }
 
 // group is the instance types that share a launch template.
-type group struct {
+type templateGroup struct {
 	image   string
 	efas    int
 	maxPods int64
@@ -83,8 +83,8 @@ type group struct {
 	reservation cloudprovider.Reservation
 }
 
-// templatesAtATime is how many launch templates one launch makes sure of at a time.
-const templatesAtATime = 4
+// maxConcurrentTemplates is how many launch templates one launch makes sure of at a time.
+const maxConcurrentTemplates = 4
 
 // fleet makes sure of the launch templates and lays out what to ask EC2 for.
 func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
@@ -103,18 +103,18 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	if err != nil {
 		return fleet{}, err
 	}
-	f.places = map[place]cloudprovider.Reservation{}
+	f.reservations = map[place]cloudprovider.Reservation{}
 	for _, g := range order {
 		for _, override := range overrides[g] {
 			if g.reservation.ID != "" {
-				f.places[place{string(override.InstanceType), aws.ToString(override.AvailabilityZone)}] = g.reservation
+				f.reservations[place{string(override.InstanceType), aws.ToString(override.AvailabilityZone)}] = g.reservation
 				f.sample = g.reservation
 			}
 		}
 	}
 	f.configs = make([]ec2types.FleetLaunchTemplateConfigRequest, len(order))
 	templates, ctx := errgroup.WithContext(ctx)
-	templates.SetLimit(templatesAtATime)
+	templates.SetLimit(maxConcurrentTemplates)
 	for i, g := range order {
 		templates.Go(func() error {
 			name, err := l.template(ctx, o, p, g)
@@ -154,18 +154,18 @@ const maxOverrides = 300
 
 // overrides lists what to ask for, by group; groups in the order of their cheapest type. Where there are
 // more than EC2 takes, the offerings of the dearest types are left out.
-func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
+func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
 	images, err := imagesOf(o.Class)
 	if err != nil {
 		return nil, nil, createError(err)
 	}
-	var order []group
+	var order []templateGroup
 	total := 0
-	overrides := map[group][]ec2types.FleetLaunchTemplateOverridesRequest{}
+	overrides := map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest{}
 	type pool struct{ instanceType, zone, reservation string }
 	listed := map[pool]bool{} // an offering is there once for each partition of a placement group
 	for _, c := range p.candidates {
-		imageID, ok := images.suiting(c.InstanceType)
+		imageID, ok := images.firstFor(c.InstanceType)
 		if !ok {
 			continue
 		}
@@ -173,7 +173,7 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		if err != nil {
 			return nil, nil, createError(err)
 		}
-		g := group{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
+		g := templateGroup{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
 		if _, asked := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; asked {
 			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
 		}
@@ -204,16 +204,16 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 	return order, overrides, nil
 }
 
-// suitableImage is an image of the node class, ready to be compared with instance types.
-type suitableImage struct {
+// imageRequirements is an image of the node class, ready to be compared with instance types.
+type imageRequirements struct {
 	id           string
 	requirements requirement.Set
 }
 
-type suitableImages []suitableImage
+type classImages []imageRequirements
 
-func imagesOf(class *awsv1.EC2NodeClass) (suitableImages, error) {
-	var out suitableImages
+func imagesOf(class *awsv1.EC2NodeClass) (classImages, error) {
+	var out classImages
 	for _, ami := range class.Status.AMIs {
 		reqs := make([]requirement.Requirement, 0, len(ami.Requirements))
 		for _, r := range ami.Requirements {
@@ -223,14 +223,14 @@ func imagesOf(class *awsv1.EC2NodeClass) (suitableImages, error) {
 			}
 			reqs = append(reqs, parsed)
 		}
-		out = append(out, suitableImage{ami.ID, requirement.NewSet(reqs...)})
+		out = append(out, imageRequirements{ami.ID, requirement.NewSet(reqs...)})
 	}
 	return out, nil
 }
 
 // suiting returns the first image that an instance type can boot.
-func (s suitableImages) suiting(t *catalog.InstanceType) (string, bool) {
-	i := slices.IndexFunc(s, func(i suitableImage) bool { return i.requirements.Overlaps(t.Requirements) })
+func (s classImages) firstFor(t *catalog.InstanceType) (string, bool) {
+	i := slices.IndexFunc(s, func(i imageRequirements) bool { return i.requirements.Overlaps(t.Requirements) })
 	if i < 0 {
 		return "", false
 	}
@@ -238,16 +238,16 @@ func (s suitableImages) suiting(t *catalog.InstanceType) (string, bool) {
 }
 
 // template makes sure of the launch template of a group and returns its name.
-func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (string, error) {
+func (l *Launcher) template(ctx context.Context, o Order, p plan, g templateGroup) (string, error) {
 	cluster := l.cfg.Cluster()
 	userData, err := l.userData(o, p, g, cluster)
 	if err != nil {
 		return "", err
 	}
-	l.measure(o.Class.Name, len(userData))
+	l.recordUserDataSize(o.Class.Name, len(userData))
 	_, enclave := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandbox]
 	_, slots := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandboxSlots]
-	in, err := Template(Blueprint{
+	in, err := Template(TemplateSpec{
 		Class:            o.Class,
 		ImageID:          g.image,
 		UserData:         userData,
@@ -278,15 +278,15 @@ const (
 	largeUserData = maxUserData * 9 / 10
 )
 
-func (l *Launcher) measure(nodeClass string, bytes int) {
+func (l *Launcher) recordUserDataSize(nodeClass string, bytes int) {
 	l.cfg.Meter.UserData(nodeClass, bytes)
-	if _, told := l.told.Get(nodeClass); bytes >= largeUserData && !told {
-		l.told.Put(nodeClass, struct{}{})
+	if _, told := l.largeUserData.Get(nodeClass); bytes >= largeUserData && !told {
+		l.largeUserData.Put(nodeClass, struct{}{})
 		l.cfg.Log.Warn("user data is close to the limit of EC2, or exceeds it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
 	}
 }
 
-func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster) (string, error) {
+func (l *Launcher) userData(o Order, p plan, g templateGroup, cluster bootstrap.Cluster) (string, error) {
 	class := o.Class
 	if g.kubelet != "" {
 		class = class.DeepCopy()

@@ -13,12 +13,12 @@ type Memo[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	entries map[K]entry[V]
-	swept   time.Time
+	sweptAt   time.Time
 }
 
 type entry[V any] struct {
 	value V
-	until time.Time
+	expiresAt time.Time
 }
 
 // New returns a Memo whose entries live for ttl.
@@ -31,7 +31,7 @@ func (m *Memo[K, V]) Get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.entries[key]
-	if !ok || !m.now().Before(e.until) {
+	if !ok || !m.now().Before(e.expiresAt) {
 		var none V
 		return none, false
 	}
@@ -39,15 +39,15 @@ func (m *Memo[K, V]) Get(key K) (V, bool) {
 }
 
 // Put stores a value; one that is there lives anew.
-func (m *Memo[K, V]) Put(key K, value V) { m.PutFor(key, value, m.ttl) }
+func (m *Memo[K, V]) Put(key K, value V) { m.SetWithTTL(key, value, m.ttl) }
 
-// PutFor is Put with a time to live of its own.
-func (m *Memo[K, V]) PutFor(key K, value V, ttl time.Duration) {
+// SetWithTTL is Put with a time to live of its own.
+func (m *Memo[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
 	m.sweep(now)
-	m.entries[key] = entry[V]{value: value, until: now.Add(ttl)}
+	m.entries[key] = entry[V]{value: value, expiresAt: now.Add(ttl)}
 }
 
 // Drop forgets a key.
@@ -71,7 +71,7 @@ func (m *Memo[K, V]) Values() []V {
 	now := m.now()
 	values := make([]V, 0, len(m.entries))
 	for _, e := range m.entries {
-		if now.Before(e.until) {
+		if now.Before(e.expiresAt) {
 			values = append(values, e.value)
 		}
 	}
@@ -80,12 +80,12 @@ func (m *Memo[K, V]) Values() []V {
 
 // sweep frees what is out of date, at most once per time to live.
 func (m *Memo[K, V]) sweep(now time.Time) {
-	if now.Sub(m.swept) < m.ttl {
+	if now.Sub(m.sweptAt) < m.ttl {
 		return
 	}
-	m.swept = now
+	m.sweptAt = now
 	for key, e := range m.entries {
-		if !now.Before(e.until) {
+		if !now.Before(e.expiresAt) {
 			delete(m.entries, key)
 		}
 	}

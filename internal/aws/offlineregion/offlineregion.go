@@ -98,7 +98,7 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 	if len(traits.Subnets) == 0 {
 		traits.Subnets = r.zones
 	}
-	types, err := r.resolver.All(r.infos, traits, r.market(traits.Subnets, offline.Platform(traits.Family.OS)))
+	types, err := r.resolver.ResolveAll(r.infos, traits, r.market(traits.Subnets, offline.Platform(traits.Family.OS)))
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", name, err)
 	}
@@ -130,7 +130,7 @@ func (r *Region) market(subnets []awsv1.Subnet, platform offline.Platform) insta
 			p, ok := price(instanceType, karpv1.CapacityTypeSpot)
 			return p.PerHour, ok
 		},
-		Derived: func(instanceType, capacityType string) bool {
+		PriceDerived: func(instanceType, capacityType string) bool {
 			p, _ := price(instanceType, capacityType)
 			return p.Derived
 		},

@@ -54,21 +54,21 @@ type Prices struct {
 	cfg Config
 
 	mu      sync.RWMutex
-	lists   map[offline.Platform]*list // of the platforms that were needed
+	lists   map[offline.Platform]*platformPrices // of the platforms that were needed
 	version uint64
 	// read is what became of reading the prices of a capacity type.
-	read map[string]reading
+	read map[string]lastRead
 }
 
 // list is what AWS has reported of a platform. A map that is empty was not read yet.
-type list struct {
+type platformPrices struct {
 	onDemand map[string]float64
 	spot     map[pool]spotPrice
 	// read has the capacity types that were read, whether or not there were any prices.
 	read map[string]bool
 }
 
-type reading struct {
+type lastRead struct {
 	at  time.Time // of the last success
 	err error     // of the last attempt
 }
@@ -83,11 +83,11 @@ type spotPrice struct {
 
 // New returns Prices that know only the fallback.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, lists: map[offline.Platform]*list{offline.Linux: newList()}, read: map[string]reading{}}
+	return &Prices{cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{}}
 }
 
-func newList() *list {
-	return &list{onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]bool{}}
+func newList() *platformPrices {
+	return &platformPrices{onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]bool{}}
 }
 
 // Version changes with the prices.
@@ -217,7 +217,7 @@ func (p *Prices) State() []cloudprovider.PriceState {
 		r := p.read[capacityType]
 		state := cloudprovider.PriceState{CapacityType: capacityType, Read: r.at, Err: awserrors.Plain(r.err)}
 		if capacityType == karpv1.CapacityTypeOnDemand {
-			state.Unasked, state.Basis = p.Unasked(), p.basis()
+			state.Unasked, state.Basis = p.PricingAPIUnused(), p.basis()
 		}
 		state.Due = p.due(capacityType) && state.Unasked == ""
 		out = append(out, state)
@@ -265,16 +265,16 @@ func PricingRegion(region string) string {
 
 // RefreshOnDemand asks the Pricing API. Types that it no longer lists keep their last price.
 func (p *Prices) RefreshOnDemand(ctx context.Context) error {
-	if p.Unasked() != "" {
+	if p.PricingAPIUnused() != "" {
 		return nil
 	}
 	err := p.refreshOnDemand(ctx)
-	p.note(karpv1.CapacityTypeOnDemand, err)
+	p.recordRead(karpv1.CapacityTypeOnDemand, err)
 	return err
 }
 
 // Unasked says why nobody asks the Pricing API; empty if it is asked.
-func (p *Prices) Unasked() string {
+func (p *Prices) PricingAPIUnused() string {
 	switch {
 	case p.cfg.Pricing == nil:
 		return "an isolated VPC cannot reach the Pricing API"
@@ -287,7 +287,7 @@ func (p *Prices) Unasked() string {
 }
 
 // note remembers what became of reading the prices of a capacity type.
-func (p *Prices) note(capacityType string, err error) {
+func (p *Prices) recordRead(capacityType string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.read[capacityType]
@@ -313,18 +313,18 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 	var shared, dedicated map[string]float64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		shared, err = p.products(ctx, listing{platform, "Shared", "Compute Instance"})
+		shared, err = p.products(ctx, productFilter{platform, "Shared", "Compute Instance"})
 		return err
 	})
 	group.Go(func() (err error) {
-		dedicated, err = p.products(ctx, listing{platform, "Dedicated", "Compute Instance (bare metal)"})
+		dedicated, err = p.products(ctx, productFilter{platform, "Dedicated", "Compute Instance (bare metal)"})
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	if len(shared) == 0 {
-		return fmt.Errorf("the Pricing API lists no prices of %s for %s", systems[platform].product, p.cfg.Region)
+		return fmt.Errorf("the Pricing API lists no prices of %s for %s", platformNames[platform].product, p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -337,7 +337,7 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 }
 
 // systems are what AWS calls platforms: in the Pricing API, and in the history of spot prices.
-var systems = map[offline.Platform]struct {
+var platformNames = map[offline.Platform]struct {
 	product string
 	spot    []string
 }{
@@ -347,7 +347,7 @@ var systems = map[offline.Platform]struct {
 
 // platformOf is the platform of a record of spot prices.
 func platformOf(description string) (offline.Platform, bool) {
-	for platform, system := range systems {
+	for platform, system := range platformNames {
 		if slices.Contains(system.spot, description) {
 			return platform, true
 		}
@@ -356,18 +356,18 @@ func platformOf(description string) (offline.Platform, bool) {
 }
 
 // listing is a part of the Pricing API's list.
-type listing struct {
+type productFilter struct {
 	platform        offline.Platform
 	tenancy, family string
 }
 
-func (p *Prices) products(ctx context.Context, of listing) (map[string]float64, error) {
+func (p *Prices) products(ctx context.Context, of productFilter) (map[string]float64, error) {
 	prices := map[string]float64{}
 	filters := []pricingtypes.Filter{
 		term("regionCode", p.cfg.Region),
 		term("serviceCode", "AmazonEC2"),
 		term("preInstalledSw", "NA"),
-		term("operatingSystem", systems[of.platform].product),
+		term("operatingSystem", platformNames[of.platform].product),
 		term("capacitystatus", "Used"),
 		term("marketoption", "OnDemand"),
 		term("tenancy", of.tenancy),
@@ -383,7 +383,7 @@ func (p *Prices) products(ctx context.Context, of listing) (map[string]float64, 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("get products (%s, %s): %w", of.family, systems[of.platform].product, err)
+			return nil, fmt.Errorf("get products (%s, %s): %w", of.family, platformNames[of.platform].product, err)
 		}
 		for _, item := range page.PriceList {
 			if instanceType, price, ok := ParseProduct(item, currency(p.cfg.Region)); ok {
@@ -408,7 +408,7 @@ func currency(region string) string {
 // RefreshSpot asks EC2 for the present spot prices; of several for one pool the newest counts.
 func (p *Prices) RefreshSpot(ctx context.Context) error {
 	err := p.refreshSpot(ctx)
-	p.note(karpv1.CapacityTypeSpot, err)
+	p.recordRead(karpv1.CapacityTypeSpot, err)
 	return err
 }
 
@@ -417,7 +417,7 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 	var descriptions []string
 	for _, platform := range p.platforms() {
 		found[platform] = map[pool]spotPrice{}
-		descriptions = append(descriptions, systems[platform].spot...)
+		descriptions = append(descriptions, platformNames[platform].spot...)
 	}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
 		ProductDescriptions: descriptions,

@@ -75,7 +75,7 @@ func (b builtIn) Basis(region string) string {
 	return ""
 }
 
-func TestBeforeTheFirstAnswer(t *testing.T) {
+func TestFallbackPricesBeforeTheFirstRead(t *testing.T) {
 	p := New(Config{Region: "eu-west-3", Fallback: builtIn{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0}})
 	far := New(Config{Region: "mx-central-1", Fallback: p.cfg.Fallback})
 	for _, tc := range []struct {
@@ -100,7 +100,7 @@ func TestBeforeTheFirstAnswer(t *testing.T) {
 }
 
 // What ships with the program, in regions that the Pricing API of other partitions does not list.
-func TestGovCloudAndChinaPayPricesOfTheirOwnWithoutThePricingAPI(t *testing.T) {
+func TestGovCloudAndChinaUseTheirOwnFallbackPrices(t *testing.T) {
 	data, err := offline.Load("us-gov-west-1", "cn-north-1", "cn-northwest-1")
 	if err != nil {
 		t.Fatal(err)

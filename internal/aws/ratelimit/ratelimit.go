@@ -26,7 +26,7 @@ type limit struct{ burst, rate float64 }
 
 // documented are limits of EC2's actions after the categories of the EC2 Developer Guide (Request throttling for the Amazon EC2
 // API). The guide has lower ones for some actions and for listings without filters: these are found by refusals.
-var documented = []struct {
+var documentedLimits = []struct {
 	prefixes []string
 	limit
 }{
@@ -37,31 +37,31 @@ var documented = []struct {
 }
 
 // mutating is the limit of all other actions.
-var mutating = limit{50, 5}
+var mutatingLimit = limit{50, 5}
 
 func limitOf(action string) limit {
-	for _, d := range documented {
+	for _, d := range documentedLimits {
 		for _, prefix := range d.prefixes {
 			if strings.HasPrefix(action, prefix) {
 				return d.limit
 			}
 		}
 	}
-	return mutating
+	return mutatingLimit
 }
 
 const (
 	// slowest is the share of the documented rate below which no refusal brings an API: where EC2 refuses calls at random, or
 	// others use all that it lets through, going slower does not help.
-	slowest = 0.1
-	// halveAfter is how long refusals count as one: many calls are under way when a bucket runs dry.
-	halveAfter = time.Second
+	minRateShare = 0.1
+	// halveInterval is how long refusals count as one: many calls are under way when a bucket runs dry.
+	halveInterval = time.Second
 	// regain is the share of the documented rate that a success adds while the rate is below that.
-	regain = 1.0 / 40
+	recoverShare = 1.0 / 40
 	// fastest is how many times the documented rate an account may turn out to have.
-	fastest = 20
+	maxRateFactor = 20
 	// raise is what a success after waiting adds above it, in calls a second: the rate then grows by half in half a minute.
-	raise = 1.0 / 60
+	probeIncrement = 1.0 / 60
 )
 
 // bucket is that of one API.
@@ -74,17 +74,17 @@ type bucket struct {
 
 	mu     sync.Mutex
 	tokens float64
-	at     time.Time
+	refilledAt     time.Time
 	// refused is when the rate was last halved.
-	refused time.Time
+	halvedAt time.Time
 }
 
 func newBucket(l limit) *bucket {
-	return &bucket{limit: l, documented: l.rate, turn: make(chan struct{}, 1), tokens: l.burst, at: time.Now()}
+	return &bucket{limit: l, documented: l.rate, turn: make(chan struct{}, 1), tokens: l.burst, refilledAt: time.Now()}
 }
 
 // longest is how long a caller waits at a time before it looks at the rate again.
-const longest = time.Second
+const maxWait = time.Second
 
 // take draws a token, and reports whether it had to wait for it. It fails when ctx ends before.
 func (b *bucket) take(ctx context.Context) (waited bool, err error) {
@@ -95,12 +95,12 @@ func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	}
 	defer func() { <-b.turn }()
 	for {
-		wait := b.try(time.Now())
+		wait := b.tryTake(time.Now())
 		if wait == 0 {
 			return waited, nil
 		}
 		waited = true
-		timer := time.NewTimer(min(wait, longest))
+		timer := time.NewTimer(min(wait, maxWait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -111,10 +111,10 @@ func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 }
 
 // try draws a token if there is one, or returns how long it takes until there is.
-func (b *bucket) try(now time.Time) time.Duration {
+func (b *bucket) tryTake(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flow(now)
+	b.refill(now)
 	if b.tokens >= 1 {
 		b.tokens--
 		return 0
@@ -123,27 +123,27 @@ func (b *bucket) try(now time.Time) time.Duration {
 	return time.Duration((1-b.tokens)/b.rate*float64(time.Second)) + time.Microsecond
 }
 
-func (b *bucket) flow(now time.Time) {
-	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.at).Seconds())
-	b.at = now
+func (b *bucket) refill(now time.Time) {
+	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.refilledAt).Seconds())
+	b.refilledAt = now
 }
 
 // answered learns from what became of a call that was sent at sent.
-func (b *bucket) answered(sent, now time.Time, waited, refused bool) {
+func (b *bucket) observe(sent, now time.Time, waited, refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flow(now)
+	b.refill(now)
 	switch {
-	case refused && sent.Sub(b.refused) >= halveAfter: // calls sent before say nothing about the new rate
-		b.refused = now
-		b.rate = max(b.documented*slowest, b.rate/2)
+	case refused && sent.Sub(b.halvedAt) >= halveInterval: // calls sent before say nothing about the new rate
+		b.halvedAt = now
+		b.rate = max(b.documented*minRateShare, b.rate/2)
 		b.tokens = 0
 	case refused:
 		b.tokens = 0
 	case b.rate < b.documented:
-		b.rate = min(b.documented, b.rate+b.documented*regain)
+		b.rate = min(b.documented, b.rate+b.documented*recoverShare)
 	case waited:
-		b.rate = min(b.documented*fastest, b.rate+raise)
+		b.rate = min(b.documented*maxRateFactor, b.rate+probeIncrement)
 	}
 }
 
@@ -156,7 +156,7 @@ type Limiter struct {
 // New returns a Limiter with full buckets.
 func New() *Limiter { return &Limiter{buckets: map[string]*bucket{}} }
 
-func (l *Limiter) of(action string) *bucket {
+func (l *Limiter) bucketOf(action string) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[action]
@@ -172,29 +172,29 @@ func (l *Limiter) Add(stack *middleware.Stack) error {
 	if _, retries := stack.Finalize.Get("Retry"); !retries {
 		return nil // presigned, nothing is sent
 	}
-	return stack.Finalize.Insert(attempt{l}, "Retry", middleware.After)
+	return stack.Finalize.Insert(attemptMiddleware{l}, "Retry", middleware.After)
 }
 
 // attempt is a step of each attempt at a call.
-type attempt struct{ *Limiter }
+type attemptMiddleware struct{ *Limiter }
 
 // ID implements middleware.FinalizeMiddleware.
-func (attempt) ID() string { return "dovetail.RateLimit" }
+func (attemptMiddleware) ID() string { return "dovetail.RateLimit" }
 
 // HandleFinalize implements middleware.FinalizeMiddleware.
-func (a attempt) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+func (a attemptMiddleware) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 	out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
 ) {
 	if awsmiddleware.GetServiceID(ctx) != ec2.ServiceID {
 		return next.HandleFinalize(ctx, in)
 	}
-	b := a.of(middleware.GetOperationName(ctx))
+	b := a.bucketOf(middleware.GetOperationName(ctx))
 	waited, err := b.take(ctx)
 	if err != nil {
 		return out, metadata, err
 	}
 	sent := time.Now()
 	out, metadata, err = next.HandleFinalize(ctx, in)
-	b.answered(sent, time.Now(), waited, awserrors.Is(err, awserrors.RateLimited))
+	b.observe(sent, time.Now(), waited, awserrors.Is(err, awserrors.RateLimited))
 	return out, metadata, err
 }

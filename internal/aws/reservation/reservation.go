@@ -28,9 +28,9 @@ import (
 
 const (
 	// believed is how long an answer about a node class's reservations is.
-	believed = time.Minute
+	answerTTL = time.Minute
 	// remembered is how long a count is that nobody has asked for again.
-	remembered = 24 * time.Hour
+	countTTL = 24 * time.Hour
 	pageSize   = 1000
 )
 
@@ -53,25 +53,25 @@ type Finder struct {
 	found *memo.Memo[string, []ec2types.CapacityReservation]
 
 	mu      sync.Mutex
-	counts  map[string]*count
+	counts  map[string]*freeCount
 	version uint64
 }
 
 // count is what is known of a reservation's room.
-type count struct {
+type freeCount struct {
 	// free is what EC2 said in answer to a question asked at asked.
 	free  int
-	asked time.Time
+	queriedAt time.Time
 	// launched are the times of launches into it that the answer may not know of.
 	launched []time.Time
 	full     bool // said EC2 since
 	// refused is until when no launch is tried, whatever EC2 counts; zero if launches are.
-	refused time.Time
+	blockedUntil time.Time
 }
 
 // NewFinder returns a Finder that knows of no reservation.
 func NewFinder(api ec2.DescribeCapacityReservationsAPIClient, now func() time.Time, log *slog.Logger) *Finder {
-	return &Finder{api: api, now: now, log: log, found: memo.New[string, []ec2types.CapacityReservation](believed, now), counts: map[string]*count{}}
+	return &Finder{api: api, now: now, log: log, found: memo.New[string, []ec2types.CapacityReservation](answerTTL, now), counts: map[string]*freeCount{}}
 }
 
 // Reservations returns the active reservations that any of the terms selects, by ID. Answers are kept under a key that the
@@ -92,12 +92,12 @@ func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.Cap
 		slices.SortFunc(found, func(a, b ec2types.CapacityReservation) int {
 			return cmp.Compare(aws.ToString(a.CapacityReservationId), aws.ToString(b.CapacityReservationId))
 		})
-		f.count(found, asked)
+		f.recordCounts(found, asked)
 		f.found.Put(key, found)
 	}
 	var out []awsv1.CapacityReservation
 	for i := range found {
-		if r, ok := f.read(&found[i]); ok {
+		if r, ok := f.convert(&found[i]); ok {
 			out = append(out, r)
 		}
 	}
@@ -135,7 +135,7 @@ func (f *Finder) query(ctx context.Context, term awsv1.CapacityReservationSelect
 }
 
 // read is a reservation as a node class's status has it; false if it is over or of a kind that nodes cannot use.
-func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservation, bool) {
+func (f *Finder) convert(r *ec2types.CapacityReservation) (awsv1.CapacityReservation, bool) {
 	now, id := f.now(), aws.ToString(r.CapacityReservationId)
 	out := awsv1.CapacityReservation{
 		ID: id, AvailabilityZone: aws.ToString(r.AvailabilityZone), InstanceType: aws.ToString(r.InstanceType), OwnerID: aws.ToString(r.OwnerId),
@@ -161,38 +161,38 @@ func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservatio
 }
 
 // count learns the counts of an answer.
-func (f *Finder) count(found []ec2types.CapacityReservation, asked time.Time) {
+func (f *Finder) recordCounts(found []ec2types.CapacityReservation, asked time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range found {
 		id, free := aws.ToString(found[i].CapacityReservationId), int(aws.ToInt32(found[i].AvailableInstanceCount))
 		known := f.counts[id]
 		if known == nil {
-			known = &count{}
+			known = &freeCount{}
 			f.counts[id] = known
 		}
-		if known.asked.After(asked) {
+		if known.queriedAt.After(asked) {
 			continue // another node class has asked since
 		}
-		before := known.left()
-		known.free, known.asked, known.full = free, asked, false
-		if !asked.Before(known.refused) {
-			known.refused = time.Time{}
+		before := known.remaining()
+		known.free, known.queriedAt, known.full = free, asked, false
+		if !asked.Before(known.blockedUntil) {
+			known.blockedUntil = time.Time{}
 		}
 		known.launched = slices.DeleteFunc(known.launched, asked.After)
-		if known.left() != before {
+		if known.remaining() != before {
 			f.version++
 		}
 	}
 	for id, c := range f.counts {
-		if asked.Sub(c.asked) > remembered {
+		if asked.Sub(c.queriedAt) > countTTL {
 			delete(f.counts, id)
 		}
 	}
 }
 
-func (c *count) left() int {
-	if c.full || !c.refused.IsZero() {
+func (c *freeCount) remaining() int {
+	if c.full || !c.blockedUntil.IsZero() {
 		return 0
 	}
 	return max(0, c.free-len(c.launched))
@@ -203,7 +203,7 @@ func (f *Finder) Remaining(id string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.counts[id]; c != nil {
-		return c.left()
+		return c.remaining()
 	}
 	return 0
 }
@@ -217,19 +217,19 @@ func (f *Finder) Counts(all []awsv1.CapacityReservation) bool {
 
 // Launched notes that an instance was launched into a reservation.
 func (f *Finder) Launched(id string) {
-	f.mark(id, func(c *count) { c.launched = append(c.launched, f.now()) })
+	f.update(id, func(c *freeCount) { c.launched = append(c.launched, f.now()) })
 }
 
 // Full notes that EC2 had no room in a reservation. It is believed until EC2 has been asked again.
-func (f *Finder) Full(id string) { f.mark(id, func(c *count) { c.full = true }) }
+func (f *Finder) Full(id string) { f.update(id, func(c *freeCount) { c.full = true }) }
 
 // Unavailable notes that EC2 launches nothing into a reservation for a reason that its count does not show, such as an owner
 // who takes it back. No launch into it is tried for as long as with other offerings, and until EC2 has been queried again.
 func (f *Finder) Unavailable(id string) {
-	f.mark(id, func(c *count) { c.refused = f.now().Add(unavailableofferings.For) })
+	f.update(id, func(c *freeCount) { c.blockedUntil = f.now().Add(unavailableofferings.For) })
 }
 
-func (f *Finder) mark(id string, change func(*count)) {
+func (f *Finder) update(id string, change func(*freeCount)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.counts[id]; c != nil {

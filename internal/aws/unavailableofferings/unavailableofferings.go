@@ -35,16 +35,16 @@ type Memory struct {
 	offerings map[Offering]time.Time // until when
 	subnets   map[string]time.Time
 	// next is when the first mark runs out, zero if there is none.
-	next time.Time
-	// byType counts marks and ends of marks that concern one type, all those that concern every type.
-	byType map[string]uint64
-	all    uint64
+	nextExpiry time.Time
+	// typeChanges counts marks and ends of marks that concern one type, all those that concern every type.
+	typeChanges map[string]uint64
+	globalChanges    uint64
 	marks  uint64
 }
 
 // New returns a Memory without marks.
 func New(now func() time.Time) *Memory {
-	return &Memory{now: now, offerings: map[Offering]time.Time{}, subnets: map[string]time.Time{}, byType: map[string]uint64{}}
+	return &Memory{now: now, offerings: map[Offering]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
 }
 
 // Marks counts the marks made so far.
@@ -59,7 +59,7 @@ func (m *Memory) Sequence(instanceType string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	return m.all + m.byType[instanceType] // both only grow
+	return m.globalChanges + m.typeChanges[instanceType] // both only grow
 }
 
 // MarkOffering notes that an offering cannot be had. Marking again makes the mark last longer.
@@ -67,7 +67,7 @@ func (m *Memory) MarkOffering(o Offering) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	m.offerings[o] = m.until()
+	m.offerings[o] = m.expiry()
 	m.changed(o)
 }
 
@@ -84,38 +84,38 @@ func (m *Memory) MarkSubnet(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	m.subnets[id] = m.until()
+	m.subnets[id] = m.expiry()
 	m.changed(Offering{})
 }
 
 // until is when a mark of now runs out.
-func (m *Memory) until() time.Time {
+func (m *Memory) expiry() time.Time {
 	m.marks++
 	until := m.now().Add(For)
-	if m.next.IsZero() || until.Before(m.next) {
-		m.next = until
+	if m.nextExpiry.IsZero() || until.Before(m.nextExpiry) {
+		m.nextExpiry = until
 	}
 	return until
 }
 
 func (m *Memory) changed(o Offering) {
 	if o.InstanceType == "" {
-		m.all++
+		m.globalChanges++
 		return
 	}
-	m.byType[o.InstanceType]++
+	m.typeChanges[o.InstanceType]++
 }
 
 // expire drops the marks that have run out, which is a change as well.
 func (m *Memory) expire() {
 	now := m.now()
-	if m.next.IsZero() || now.Before(m.next) {
+	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
 	}
-	m.next = time.Time{}
+	m.nextExpiry = time.Time{}
 	sooner := func(until time.Time) {
-		if m.next.IsZero() || until.Before(m.next) {
-			m.next = until
+		if m.nextExpiry.IsZero() || until.Before(m.nextExpiry) {
+			m.nextExpiry = until
 		}
 	}
 	maps.DeleteFunc(m.offerings, func(o Offering, until time.Time) bool {
@@ -138,11 +138,11 @@ func (m *Memory) expire() {
 
 // Scarce reports whether an offering cannot be had: it is marked, or its zone or capacity type is, or every subnet
 // that the node class has in its zone. A class without a subnet there is none of the latter.
-func (m *Memory) Scarce(o Offering, subnets []string) bool {
+func (m *Memory) IsUnavailable(o Offering, subnets []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	return m.marked(o) || m.full(subnets)
+	return m.marked(o) || m.allSubnetsFull(subnets)
 }
 
 // marked looks for marks about the offering itself, and for those that leave out what it is one of.
@@ -177,7 +177,7 @@ func (o Offering) groups() []Offering {
 	return groups
 }
 
-func (m *Memory) full(subnets []string) bool {
+func (m *Memory) allSubnetsFull(subnets []string) bool {
 	for _, id := range subnets {
 		if _, marked := m.subnets[id]; !marked {
 			return false

@@ -1,0 +1,80 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
+)
+
+// Kubelet returns spec.kubelet of the class as JSON, with what its expressions come to for a type; nil if there is none.
+type Kubelet func(instanceType string) ([]byte, error)
+
+// Kubelets are the kubelet settings of the class by type. It is nil where they are the same for all.
+func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubelet, error) {
+	kubelet, err := class.KubeletConfiguration()
+	if err != nil || len(expression.Texts(kubelet)) == 0 {
+		return nil, err
+	}
+	of, err := s.classInputs(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	stock, err := s.currentListing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.cfg.Resolver.ForClass(of.Class, s.market(stock, of, nil))
+	if err != nil {
+		return nil, err
+	}
+	return func(instanceType string) ([]byte, error) {
+		i, ok := slices.BinarySearchFunc(stock.types, instanceType, func(t ec2types.InstanceTypeInfo, name string) int {
+			return strings.Compare(string(t.InstanceType), name)
+		})
+		if !ok {
+			return nil, fmt.Errorf("EC2 does not offer instance type %s", instanceType)
+		}
+		resolved, err := session.Kubelet(stock.types[i])
+		if err != nil {
+			return nil, err
+		}
+		return expression.ResolvedJSON(class.Spec.Kubelet.Raw, resolved)
+	}, nil
+}
+
+// Expressions tells for which types an expression of the class's kubelet settings fails, out of how many. err is an
+// *expression.InvalidError when one does not compile, else the *expression.FailedError of the first of those types.
+func (s *Source) Expressions(ctx context.Context, class *awsv1.EC2NodeClass) (failing []string, of int, err error) {
+	kubelet, err := class.KubeletConfiguration()
+	if err != nil || len(expression.Texts(kubelet)) == 0 {
+		return nil, 0, err
+	}
+	subject, err := s.classInputs(ctx, class)
+	if err != nil {
+		return nil, 0, err
+	}
+	stock, err := s.currentListing(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	session, err := s.cfg.Resolver.ForClass(subject.Class, s.market(stock, subject, nil))
+	if err != nil {
+		return nil, 0, err
+	}
+	var first error
+	for i := range stock.types {
+		if _, err := session.Kubelet(stock.types[i]); err != nil {
+			failing = append(failing, string(stock.types[i].InstanceType))
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return failing, len(stock.types), first
+}

@@ -1,0 +1,215 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
+	"github.com/dovetail-k8s/dovetail/internal/aws/image"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+)
+
+// resolvedKey is all that types are composed of, except for scarcity, which has a number for each type. Two classes that come
+// to the same share what is composed, and a class that comes to anything else has its own.
+type resolvedKey struct {
+	class  [sha256.Size]byte
+	listing   int
+	prices  uint64
+	userPrices   int // version of the user's prices
+	reservationCounts  uint64
+	memory  uint64
+	shiftedZones string
+}
+
+// composed are types as a class would launch them.
+type resolved struct {
+	types []*catalog.InstanceType
+	// scarcity has the sequence number of each type at the time when it was composed.
+	sequences []uint64
+}
+
+// subject is a node class as far as instance types depend on it.
+type classInputs struct {
+	Class instancetype.Class
+	// Images as observations of memory are kept by.
+	Images string
+}
+
+// Types returns every type as the class would launch it now, by name. The slice and what it refers to are
+// shared; as long as nothing has changed it is the same slice. The first call lists what EC2 sells if Refresh has not done so.
+func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	all, err := s.types(ctx, class)
+	if err != nil {
+		return nil, fmt.Errorf("instance types of node class %s: %w", class.Name, err)
+	}
+	return all, nil
+}
+
+func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	if len(class.Status.Subnets) == 0 {
+		return nil, fmt.Errorf("no subnets found")
+	}
+	stock, err := s.currentListing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of, err := s.classInputs(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	users, version := s.userPrices()
+	key, err := s.key(of, stock, version)
+	if err != nil {
+		return nil, err
+	}
+	known, ok := s.resolved.Get(key)
+	if ok {
+		return s.refreshed(key, known, of, stock, users)
+	}
+	fresh := resolved{sequences: make([]uint64, len(stock.types))}
+	for i := range stock.types { // before they are composed: a mark that is made meanwhile shows the next time
+		fresh.sequences[i] = s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+	}
+	if fresh.types, err = s.cfg.Resolver.ResolveAll(stock.types, of.Class, s.market(stock, of, users)); err != nil {
+		return nil, err
+	}
+	s.resolved.Put(key, fresh)
+	return fresh.types, nil
+}
+
+// renewed looks anew at those types of which something has become scarce, or is not scarce any more.
+func (s *Source) refreshed(key resolvedKey, known resolved, of classInputs, stock listing, users map[string]float64) ([]*catalog.InstanceType, error) {
+	var session *instancetype.ClassResolver
+	fresh := known
+	for i := range stock.types {
+		number := s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+		if number == known.sequences[i] {
+			continue
+		}
+		if session == nil {
+			var err error
+			if session, err = s.cfg.Resolver.ForClass(of.Class, s.market(stock, of, users)); err != nil {
+				return nil, err
+			}
+			fresh = resolved{types: slices.Clone(known.types), sequences: slices.Clone(known.sequences)}
+		}
+		fresh.types[i] = session.RefreshOfferings(stock.types[i], known.types[i])
+		fresh.sequences[i] = number
+	}
+	if session != nil {
+		s.resolved.Put(key, fresh)
+	}
+	return fresh.types, nil
+}
+
+// subject finds out what of the class bears on instance types. While its placement group is not known, nothing is available:
+// what is launched outside of the group would be wrong.
+func (s *Source) classInputs(ctx context.Context, class *awsv1.EC2NodeClass) (classInputs, error) {
+	traits, err := instancetype.ClassOf(class, image.Family(class))
+	if err != nil {
+		return classInputs{}, err
+	}
+	if s.cfg.Reservations == nil {
+		traits.Reservations = nil
+	}
+	if s.cfg.Groups != nil {
+		group, err := s.cfg.Groups.Of(ctx, class)
+		if err != nil && group.ID == "" {
+			traits.LaunchBlocked = "its placement group is not known: " + awserrors.Plain(err).Error()
+		}
+		traits.Group = group
+	}
+	return classInputs{Class: traits, Images: discoveredmemory.Images(class.Status.AMIs)}, nil
+}
+
+func (s *Source) key(of classInputs, stock listing, users int) (resolvedKey, error) {
+	of.Class.Reservations = slices.Clone(of.Class.Reservations)
+	for i := range of.Class.Reservations {
+		of.Class.Reservations[i].EndTime = nil // the state says what follows from it
+	}
+	text, err := json.Marshal(of)
+	if err != nil {
+		return resolvedKey{}, fmt.Errorf("compare node classes: %w", err)
+	}
+	key := resolvedKey{class: sha256.Sum256(text), listing: stock.version, userPrices: users, prices: s.cfg.Prices.Version()}
+	if s.cfg.Reservations != nil {
+		key.reservationCounts = s.cfg.Reservations.Version()
+	}
+	if s.cfg.Observed != nil {
+		key.memory = s.cfg.Observed.Version()
+	}
+	var shifted []string
+	for _, subnet := range of.Class.Subnets {
+		if s.shifted(subnet.ZoneID) {
+			shifted = append(shifted, subnet.ZoneID)
+		}
+	}
+	slices.Sort(shifted)
+	key.shiftedZones = strings.Join(slices.Compact(shifted), ",")
+	return key, nil
+}
+
+func (s *Source) shifted(zoneID string) bool {
+	return s.cfg.Shifted != nil && zoneID != "" && s.cfg.Shifted(zoneID)
+}
+
+func (s *Source) userPrices() (prices map[string]float64, version int) {
+	if s.cfg.UserPrices == nil {
+		return nil, 0
+	}
+	return s.cfg.UserPrices()
+}
+
+// market is what holds of the stock for a class at the moment.
+func (s *Source) market(stock listing, of classInputs, users map[string]float64) instancetype.Market {
+	subnets, ids := map[string][]string{}, map[string]string{}
+	for _, subnet := range of.Class.Subnets {
+		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
+		if subnet.ZoneID != "" {
+			ids[subnet.Zone] = subnet.ZoneID
+		}
+	}
+	quotes := s.cfg.Prices.For(offline.Platform(of.Class.Family.OS))
+	market := instancetype.Market{
+		Zones:   stock.zones,
+		Offered: func(instanceType, zone string) bool { return stock.offered[typeInZone{instanceType, zone}] },
+		OnDemand: func(instanceType string) (float64, bool) {
+			if price, known := quotes.OnDemand(instanceType); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
+		Spot: func(instanceType, zone string) (float64, bool) {
+			if price, known := quotes.Spot(instanceType, zone); known {
+				return price, true
+			}
+			price, known := users[instanceType]
+			return price, known
+		},
+		Unavailable: func(p instancetype.Pool) bool {
+			return s.cfg.Scarcity.IsUnavailable(unavailableofferings.Offering{
+				CapacityType: p.CapacityType, InstanceType: p.InstanceType, Zone: p.Zone, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
+			}, subnets[p.Zone])
+		},
+		ZoneShifted: func(zone string) bool { return s.shifted(ids[zone]) },
+	}
+	if s.cfg.Reservations != nil {
+		market.Remaining = s.cfg.Reservations.Remaining
+	}
+	if s.cfg.Observed != nil {
+		market.DiscoveredMemory = func(instanceType string) (resource.Quantity, bool) { return s.cfg.Observed.Of(instanceType, of.Images) }
+	}
+	return market
+}

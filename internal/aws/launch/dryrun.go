@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Rehearse makes sure of the launch template from which on-demand instances of a type are launched, and returns what a launch would
+// ask for: the fleet, and the same instance in each subnet of the class. The order's types do not matter.
+func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceType, tenancy string) (dryrun.Rehearsal, error) {
+	imageID, err := ImageFor(o.Class, t)
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	kubelet, err := o.kubelet(t.Name)
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	p := plan{requirements: requirement.NewSet(), capacityType: karpv1.CapacityTypeOnDemand, tenancy: tenancy}
+	name, err := l.template(ctx, o, p, templateGroup{image: imageID, maxPods: t.Capacity.Pods().Value(), kubelet: kubelet})
+	if err != nil {
+		return dryrun.Rehearsal{}, err
+	}
+	tags := l.sharedTags(o)
+	config := ec2types.FleetLaunchTemplateConfigRequest{
+		LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: aws.String(name), Version: aws.String("$Latest")},
+	}
+	var out dryrun.Rehearsal
+	for _, s := range o.Class.Status.Subnets {
+		config.Overrides = append(config.Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
+			InstanceType: ec2types.InstanceType(t.Name), SubnetId: aws.String(s.ID), ImageId: aws.String(imageID), AvailabilityZone: aws.String(s.Zone),
+		})
+		out.RunInstances = append(out.RunInstances, runInput(o.Class, t, name, s.ID, tags))
+	}
+	out.Fleet = fleet{
+		capacityType: p.capacityType, tags: tags, context: o.Class.Spec.Context, configs: []ec2types.FleetLaunchTemplateConfigRequest{config},
+	}.input()
+	out.Fleet.ClientToken = nil // the SDK makes one up
+	return out, nil
+}
+
+// run asks for one instance from a template in a subnet.
+func runInput(class *awsv1.EC2NodeClass, t *catalog.InstanceType, template, subnet string, tags map[string]string) *ec2.RunInstancesInput {
+	in := &ec2.RunInstancesInput{
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: ec2types.InstanceType(t.Name),
+		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateName: aws.String(template), Version: aws.String("$Latest")},
+	}
+	// Interfaces in a call take the place of those of the template, groups included.
+	for _, nic := range (TemplateSpec{Class: class}).interfaces() {
+		in.NetworkInterfaces = append(in.NetworkInterfaces, ec2types.InstanceNetworkInterfaceSpecification{
+			DeviceIndex: nic.DeviceIndex, NetworkCardIndex: nic.NetworkCardIndex, InterfaceType: nic.InterfaceType, Groups: nic.Groups,
+			AssociatePublicIpAddress: nic.AssociatePublicIpAddress, SubnetId: aws.String(subnet),
+		})
+	}
+	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeNetworkInterface} {
+		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: instance.Tags(tags)})
+	}
+	return in
+}

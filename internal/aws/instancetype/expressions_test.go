@@ -169,7 +169,7 @@ func TestPlacementGroups(t *testing.T) {
 	}
 	t.Run("a partition without capacity leaves the others", func(t *testing.T) {
 		m := market()
-		m.Unavailable = func(p instancetype.Pool) bool { return p.Partition == "2" }
+		m.Unavailable = func(p instancetype.PartitionedOffering) bool { return p.Partition == "2" }
 		m.Remaining = func(string) int { return 3 }
 		c := class(awsv1.AMIFamilyAL2023, inGroup(placement.Partition, 3), func(c *instancetype.Class) {
 			c.Reservations = []awsv1.CapacityReservation{reservation("cr-1", "us-east-1a")}
@@ -200,7 +200,7 @@ func TestFractionalGPU(t *testing.T) {
 func TestUnavailableReasons(t *testing.T) {
 	_, infos := supported(t)
 	m := market()
-	m.Unavailable = func(p instancetype.Pool) bool { return p.InstanceType == "m5.large" && p.CapacityType == "spot" }
+	m.Unavailable = func(p instancetype.PartitionedOffering) bool { return p.InstanceType == "m5.large" && p.CapacityType == "spot" }
 	types, err := resolver(t, settings).ResolveAll(infos, class(awsv1.AMIFamilyAL2023), m)
 	if err != nil {
 		t.Fatal(err)

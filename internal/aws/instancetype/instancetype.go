@@ -97,7 +97,7 @@ type Market struct {
 	// Derived tells whether the price of a capacity type was worked out from other prices; nil = none was.
 	PriceDerived func(instanceType, capacityType string) bool
 	// Unavailable tells whether EC2 lately had no capacity; nil = never.
-	Unavailable func(Pool) bool
+	Unavailable func(PartitionedOffering) bool
 	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
 	ZoneShifted func(zone string) bool
 	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
@@ -106,10 +106,10 @@ type Market struct {
 	DiscoveredMemory func(instanceType string) (resource.Quantity, bool)
 }
 
-// Pool is where capacity is bought.
-type Pool struct {
-	InstanceType, Zone, CapacityType string
-	// Partition of the class's placement group, empty if it is left open.
+// PartitionedOffering is an offering in one partition of the node class's placement group.
+type PartitionedOffering struct {
+	catalog.OfferingKey
+	// Partition is empty if EC2 chooses the partition, or if there is none.
 	Partition string
 }
 

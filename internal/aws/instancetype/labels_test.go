@@ -216,8 +216,8 @@ func TestOfferings(t *testing.T) {
 			m.Spot = func(name, zone string) (float64, bool) { return 0.1, name == "m5.large" && zone == "us-east-1b" }
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"lately out of capacity", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
-			m.Unavailable = func(p instancetype.Pool) bool {
-				return p == instancetype.Pool{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot}
+			m.Unavailable = func(p instancetype.PartitionedOffering) bool {
+				return p.OfferingKey == catalog.OfferingKey{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot} && p.Partition == ""
 			}
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},

@@ -36,17 +36,19 @@ func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.
 			priced = priced && price > 0
 			derived := priced && market.PriceDerived != nil && market.PriceDerived(m.name, capacityType)
 			for _, partition := range partitions {
-				pool := Pool{InstanceType: m.name, Zone: zone, CapacityType: capacityType, Partition: partition}
-				why := m.notLaunchable(pool, refused, market)
+				key := PartitionedOffering{
+					OfferingKey: catalog.OfferingKey{InstanceType: m.name, Zone: zone, CapacityType: capacityType}, Partition: partition,
+				}
+				why := m.notLaunchable(key, refused, market)
 				switch {
 				case why == "" && !priced:
 					why = NoPrice
-				case why == "" && market.Unavailable != nil && market.Unavailable(pool):
+				case why == "" && market.Unavailable != nil && market.Unavailable(key):
 					why = NoCapacity
 				}
 				offerings = append(offerings, catalog.Offering{
 					Lacks: lackOfReason[why],
-					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
+					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, key), Price: price,
 					PriceDerived: derived, Available: why == "", Why: why,
 				})
 			}
@@ -56,7 +58,7 @@ func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.
 }
 
 // unavailable says why the class cannot launch the type in a place, whatever it costs; empty if it can.
-func (m typeForClass) notLaunchable(p Pool, refused string, market Market) string {
+func (m typeForClass) notLaunchable(p PartitionedOffering, refused string, market Market) string {
 	switch {
 	case refused != "":
 		return refused
@@ -78,9 +80,9 @@ func (m typeForClass) price(capacityType, zone string, market Market) (float64, 
 }
 
 // offeringLabels are the labels of offerings by place: for one node class, they are the same of every type.
-type offeringLabels map[Pool]requirement.Set
+type offeringLabels map[PartitionedOffering]requirement.Set
 
-func (known offeringLabels) of(m typeForClass, p Pool) requirement.Set {
+func (known offeringLabels) of(m typeForClass, p PartitionedOffering) requirement.Set {
 	p.InstanceType = ""
 	set, ok := known[p]
 	if !ok {
@@ -94,7 +96,7 @@ func (known offeringLabels) of(m typeForClass, p Pool) requirement.Set {
 }
 
 // locationLabels are those of everything that is bought in a place.
-func (m typeForClass) locationLabels(p Pool) []requirement.Requirement {
+func (m typeForClass) locationLabels(p PartitionedOffering) []requirement.Requirement {
 	labels := []requirement.Requirement{
 		requirement.In(karpv1.LabelCapacityType, p.CapacityType),
 		requirement.In(corev1.LabelTopologyZone, p.Zone),

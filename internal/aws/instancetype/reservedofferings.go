@@ -45,19 +45,22 @@ func (m typeForClass) reservedOfferings(refused string, market Market) []catalog
 			remaining = market.Remaining(r.ID)
 		}
 		for _, partition := range m.class.partitions() {
-			pool := Pool{InstanceType: m.name, Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Partition: partition}
-			why := m.notLaunchable(pool, refused, market)
+			key := PartitionedOffering{
+				OfferingKey: catalog.OfferingKey{InstanceType: m.name, Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved},
+				Partition:   partition,
+			}
+			why := m.notLaunchable(key, refused, market)
 			switch {
 			case why != "":
 			case r.State == reservation.Expiring:
 				why = EndingReserved
 			case remaining <= 0:
 				why = FullReserved
-			case market.Unavailable != nil && market.Unavailable(pool):
+			case market.Unavailable != nil && market.Unavailable(key):
 				why = NoCapacity
 			}
 			out = append(out, catalog.Offering{
-				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, pool), Price: price / ReservedDiscount,
+				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, key), Price: price / ReservedDiscount,
 				ReservationID: r.ID, Remaining: remaining, Available: why == "", Why: why,
 			})
 		}
@@ -65,7 +68,7 @@ func (m typeForClass) reservedOfferings(refused string, market Market) []catalog
 	return out
 }
 
-func (m typeForClass) reservedLabels(r awsv1.CapacityReservation, p Pool) requirement.Set {
+func (m typeForClass) reservedLabels(r awsv1.CapacityReservation, p PartitionedOffering) requirement.Set {
 	return requirement.NewSet(append(m.locationLabels(p),
 		requirement.In(awsv1.LabelReservationID, r.ID),
 		requirement.In(awsv1.LabelReservationType, r.ReservationType),

@@ -3,7 +3,7 @@ package inventory_test
 import (
 	"testing"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkTypes(b *testing.B) {
 	})
 	b.Run("one type scarce", func(b *testing.B) {
 		for b.Loop() {
-			w.unavailable.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+			w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 			w.list(b, c)
 		}
 	})

@@ -191,7 +191,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 		if again := w.list(t, c); &again[0] != &before[0] {
 			t.Error("the list is made anew though nothing has changed")
 		}
-		w.unavailable.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		after := w.list(t, c)
 		for i := range after {
 			if same := after[i] == before[i]; same == (after[i].Name == "m5.large") {
@@ -217,7 +217,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 		one := class(func(c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[:1] })
 		w.list(t, both)
 		w.list(t, one)
-		w.unavailable.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := available(w.list(t, one)); len(got) != 1 {
 			t.Errorf("one zone: %q", got)
 		}

@@ -198,9 +198,9 @@ func (s *Source) market(stock listing, of classInputs, users map[string]float64)
 			price, known := users[instanceType]
 			return price, known
 		},
-		Unavailable: func(p instancetype.Pool) bool {
-			return s.cfg.Scarcity.IsUnavailable(unavailableofferings.Offering{
-				CapacityType: p.CapacityType, InstanceType: p.InstanceType, Zone: p.Zone, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
+		Unavailable: func(p instancetype.PartitionedOffering) bool {
+			return s.cfg.Scarcity.IsUnavailable(unavailableofferings.Scope{
+				OfferingKey: p.OfferingKey, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
 			}, subnets[p.Zone])
 		},
 		ZoneShifted: func(zone string) bool { return s.shifted(ids[zone]) },

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // fleet is a request for instances.
@@ -34,7 +35,7 @@ type fleet struct {
 	zones     map[string]string
 	placement cloudprovider.Placement
 	// places are where reservations are asked for; all are of one market, that of sample.
-	reservations map[place]cloudprovider.Reservation
+	reservations map[catalog.OfferingKey]cloudprovider.Reservation
 	sample cloudprovider.Reservation
 }
 
@@ -42,7 +43,7 @@ type fleet struct {
 type fleetCall struct {
 	*ec2.CreateFleetInput
 	capacityType string
-	reservations       map[place]cloudprovider.Reservation
+	reservations       map[catalog.OfferingKey]cloudprovider.Reservation
 	zones        map[string]string // IDs by name
 	placement    cloudprovider.Placement
 }
@@ -112,7 +113,7 @@ func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider
 			fill(&bought.ImageID, aws.ToString(o.ImageId))
 		}
 		fillFromRequest(&bought, in.CreateFleetInput)
-		bought.Reservation = in.reservations[place{bought.Type, bought.Zone}]
+		bought.Reservation = in.reservations[reservedKey(bought.Type, bought.Zone)]
 		for _, id := range i.InstanceIds {
 			bought.ID = id
 			all = append(all, bought)
@@ -178,7 +179,7 @@ func failures(in *fleetCall, out *ec2.CreateFleetOutput) []Failure {
 			f.Zone = aws.ToString(o.AvailabilityZone)
 			f.ZoneID = in.zones[f.Zone]
 			f.SubnetID = aws.ToString(o.SubnetId)
-			f.Reservation = in.reservations[place{f.InstanceType, f.Zone}].ID
+			f.Reservation = in.reservations[reservedKey(f.InstanceType, f.Zone)].ID
 		}
 		all = append(all, f)
 	}
@@ -203,7 +204,7 @@ func (in *fleetCall) allOfferings(f Failure) (all []Failure) {
 		for _, o := range config.Overrides {
 			if name := aws.ToString(o.AvailabilityZone); zone == "" || zone == name {
 				f.InstanceType, f.Zone, f.ZoneID = string(o.InstanceType), name, in.zones[name]
-				f.Reservation = in.reservations[place{f.InstanceType, f.Zone}].ID
+				f.Reservation = in.reservations[reservedKey(f.InstanceType, f.Zone)].ID
 				all = append(all, f)
 			}
 		}
@@ -211,9 +212,12 @@ func (in *fleetCall) allOfferings(f Failure) (all []Failure) {
 	return all
 }
 
-// offering is what a mark about the failure is about.
-func (f Failure) offering() unavailableofferings.Offering {
-	o := unavailableofferings.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, PlacementGroup: f.Placement.GroupID}
+// scope is the offerings that are unavailable according to the failure.
+func (f Failure) scope() unavailableofferings.Scope {
+	o := unavailableofferings.Scope{
+		OfferingKey:    catalog.OfferingKey{InstanceType: f.InstanceType, Zone: f.Zone, CapacityType: f.CapacityType},
+		PlacementGroup: f.Placement.GroupID,
+	}
 	if f.Placement.Partition > 0 {
 		o.Partition = strconv.Itoa(f.Placement.Partition)
 	}
@@ -232,7 +236,7 @@ func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused
 			if f.Reservation != "" {
 				refused(f.Reservation, f.Code)
 			} else if f.InstanceType != "" && f.Zone != "" {
-				memory.MarkOffering(f.offering())
+				memory.Mark(f.scope())
 			}
 			if f.Code == awserrors.SubnetFull && f.SubnetID != "" {
 				memory.MarkSubnet(f.SubnetID)

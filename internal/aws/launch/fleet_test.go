@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 func failure(code string) Failure {
@@ -52,8 +53,8 @@ func TestFailureError(t *testing.T) {
 }
 
 func TestFailuresMarkOfferingsUnavailable(t *testing.T) {
-	spot := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
-	elsewhere := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}
+	spot := unavailableofferings.Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}}
+	elsewhere := unavailableofferings.Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}}
 	for _, tc := range []struct {
 		code                         string
 		offering, allSpot, exhausted bool

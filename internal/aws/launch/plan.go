@@ -103,11 +103,11 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	if err != nil {
 		return fleet{}, err
 	}
-	f.reservations = map[place]cloudprovider.Reservation{}
+	f.reservations = map[catalog.OfferingKey]cloudprovider.Reservation{}
 	for _, g := range order {
 		for _, override := range overrides[g] {
 			if g.reservation.ID != "" {
-				f.reservations[place{string(override.InstanceType), aws.ToString(override.AvailabilityZone)}] = g.reservation
+				f.reservations[reservedKey(string(override.InstanceType), aws.ToString(override.AvailabilityZone))] = g.reservation
 				f.sample = g.reservation
 			}
 		}
@@ -152,6 +152,12 @@ func (p plan) overlaid() bool {
 // maxOverrides is how many overrides EC2 takes in one fleet.
 const maxOverrides = 300
 
+// overrideKey identifies an override of a fleet.
+type overrideKey struct {
+	catalog.OfferingKey
+	reservationID string
+}
+
 // overrides lists what to ask for, by group; groups in the order of their cheapest type. Where there are
 // more than EC2 takes, the offerings of the dearest types are left out.
 func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
@@ -162,8 +168,7 @@ func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.
 	var order []templateGroup
 	total := 0
 	overrides := map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest{}
-	type pool struct{ instanceType, zone, reservation string }
-	listed := map[pool]bool{} // an offering is there once for each partition of a placement group
+	listed := map[overrideKey]bool{} // an offering is listed once for each partition of a placement group
 	for _, c := range p.candidates {
 		imageID, ok := images.firstFor(c.InstanceType)
 		if !ok {
@@ -179,7 +184,7 @@ func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.
 		}
 		for _, offering := range c.offerings {
 			subnet, ok := p.choice.Subnets[offering.Zone]
-			from := pool{c.Name, offering.Zone, offering.ReservationID}
+			from := overrideKey{offering.Key(c.Name), offering.ReservationID}
 			if !ok || offering.CapacityType != p.capacityType || total == maxOverrides || listed[from] || !p.suits(&offering) {
 				continue
 			}

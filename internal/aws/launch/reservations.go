@@ -23,9 +23,11 @@ type Reservations interface {
 	Unavailable(id string)
 }
 
-// place is where an instance is launched. A fleet asks for one reservation in each place at most, so that its answer tells
-// which one an instance is in.
-type place struct{ instanceType, zone string }
+// reservedKey identifies the reserved offering of an instance type in a zone. A fleet requests at most one reservation per
+// type and zone, so its response shows which reservation an instance is in.
+func reservedKey(instanceType, zone string) catalog.OfferingKey {
+	return catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: karpv1.CapacityTypeReserved}
+}
 
 // reservationOf reads the reservation that an offering takes from; zero if none.
 func reservationOf(o *catalog.Offering) cloudprovider.Reservation {

@@ -141,7 +141,7 @@ func TestReservationIsFull(t *testing.T) {
 	} {
 		in := &fleetCall{
 			CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "reserved",
-			reservations: map[place]cloudprovider.Reservation{{"m5.large", "a"}: defaultReservation("cr-1")},
+			reservations: map[catalog.OfferingKey]cloudprovider.Reservation{reservedKey("m5.large", "a"): defaultReservation("cr-1")},
 		}
 		out := &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{{
 			ErrorCode: aws.String(code), LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{

@@ -28,6 +28,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
@@ -63,7 +64,7 @@ type Prices struct {
 // list is what AWS has reported of a platform. A map that is empty was not read yet.
 type platformPrices struct {
 	onDemand map[string]float64
-	spot     map[pool]spotPrice
+	spot     map[catalog.OfferingKey]spotPrice
 	// read has the capacity types that were read, whether or not there were any prices.
 	read map[string]bool
 }
@@ -73,8 +74,10 @@ type lastRead struct {
 	err error     // of the last attempt
 }
 
-// pool is where spot capacity is traded.
-type pool struct{ instanceType, zone string }
+// spotKey identifies the spot offering of an instance type in a zone.
+func spotKey(instanceType, zone string) catalog.OfferingKey {
+	return catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: karpv1.CapacityTypeSpot}
+}
 
 type spotPrice struct {
 	price float64
@@ -87,7 +90,7 @@ func New(cfg Config) *Prices {
 }
 
 func newList() *platformPrices {
-	return &platformPrices{onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]bool{}}
+	return &platformPrices{onDemand: map[string]float64{}, spot: map[catalog.OfferingKey]spotPrice{}, read: map[string]bool{}}
 }
 
 // Version changes with the prices.
@@ -163,7 +166,7 @@ func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 // the catalog adds; before it has listed any at all, spot is taken to cost what on-demand does. Afterwards a pool that EC2 does
 // not trade has no price.
 func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
-	p, key := q.prices, pool{instanceType, zone}
+	p, key := q.prices, spotKey(instanceType, zone)
 	p.mu.RLock()
 	listed, ofLinux := p.lists[q.platform].spot, p.lists[offline.Linux].spot
 	price, ok := listed[key]
@@ -413,10 +416,10 @@ func (p *Prices) RefreshSpot(ctx context.Context) error {
 }
 
 func (p *Prices) refreshSpot(ctx context.Context) error {
-	found := map[offline.Platform]map[pool]spotPrice{}
+	found := map[offline.Platform]map[catalog.OfferingKey]spotPrice{}
 	var descriptions []string
 	for _, platform := range p.platforms() {
-		found[platform] = map[pool]spotPrice{}
+		found[platform] = map[catalog.OfferingKey]spotPrice{}
 		descriptions = append(descriptions, platformNames[platform].spot...)
 	}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
@@ -448,12 +451,12 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 	return nil
 }
 
-func newest(prices map[pool]spotPrice, record ec2types.SpotPrice) {
+func newest(prices map[catalog.OfferingKey]spotPrice, record ec2types.SpotPrice) {
 	price, err := strconv.ParseFloat(aws.ToString(record.SpotPrice), 64)
 	if err != nil || price <= 0 || record.Timestamp == nil {
 		return
 	}
-	key := pool{string(record.InstanceType), aws.ToString(record.AvailabilityZone)}
+	key := spotKey(string(record.InstanceType), aws.ToString(record.AvailabilityZone))
 	if known, ok := prices[key]; !ok || record.Timestamp.After(known.at) {
 		prices[key] = spotPrice{price: price, at: *record.Timestamp}
 	}

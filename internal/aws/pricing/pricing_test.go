@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
@@ -43,13 +44,13 @@ func TestNewestSpotPriceCounts(t *testing.T) {
 	record := func(price string, minute int) ec2types.SpotPrice {
 		return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("a"), SpotPrice: aws.String(price), Timestamp: aws.Time(at.Add(time.Duration(minute) * time.Minute))}
 	}
-	prices := map[pool]spotPrice{}
+	prices := map[catalog.OfferingKey]spotPrice{}
 	without := record("9", 9)
 	without.Timestamp = nil
 	for _, r := range []ec2types.SpotPrice{record("0.03", 1), record("0.05", 3), record("0.04", 2), record("0", 4), record("x", 5), without} {
 		newest(prices, r)
 	}
-	if got := prices[pool{"m5.large", "a"}].price; got != 0.05 {
+	if got := prices[spotKey("m5.large", "a")].price; got != 0.05 {
 		t.Errorf("price is %v", got)
 	}
 }

@@ -9,21 +9,24 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // For is how long a mark is remembered.
 const For = 3 * time.Minute
 
-// Offering is what a mark is about, or what is asked for. In a mark an empty field stands for all: without an
-// InstanceType it is about a zone.
-type Offering struct {
-	CapacityType string
-	InstanceType string
-	Zone         string
-	// PlacementGroup is the ID of the group that was launched into, empty for none. A mark without one concerns launches
-	// into every group and into none, a mark with one only those into this group.
+// Offering identifies an offering.
+type Offering = catalog.OfferingKey
+
+// Scope is the offerings that a mark covers, or the offering that a caller checks. In a mark an empty field matches
+// everything: a mark without an InstanceType covers a whole zone or capacity type.
+type Scope struct {
+	catalog.OfferingKey
+	// PlacementGroup is the ID of the placement group of the launch, empty for none. A mark without a group covers
+	// launches into every group and into none; a mark with a group covers only launches into that group.
 	PlacementGroup string
-	// Partition of the placement group; a mark without one concerns the whole group.
+	// Partition of the placement group. A mark without a partition covers the whole group.
 	Partition string
 }
 
@@ -32,7 +35,7 @@ type Memory struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	offerings map[Offering]time.Time // until when
+	offerings map[Scope]time.Time // expiry
 	subnets   map[string]time.Time
 	// next is when the first mark runs out, zero if there is none.
 	nextExpiry time.Time
@@ -44,7 +47,7 @@ type Memory struct {
 
 // New returns a Memory without marks.
 func New(now func() time.Time) *Memory {
-	return &Memory{now: now, offerings: map[Offering]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
+	return &Memory{now: now, offerings: map[Scope]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
 }
 
 // Marks counts the marks made so far.
@@ -62,8 +65,11 @@ func (m *Memory) Sequence(instanceType string) uint64 {
 	return m.globalChanges + m.typeChanges[instanceType] // both only grow
 }
 
-// MarkOffering notes that an offering cannot be had. Marking again makes the mark last longer.
-func (m *Memory) MarkOffering(o Offering) {
+// MarkOffering marks an offering as unavailable, in every placement group.
+func (m *Memory) MarkOffering(o catalog.OfferingKey) { m.Mark(Scope{OfferingKey: o}) }
+
+// Mark marks the offerings of a scope as unavailable. Marking again extends the mark.
+func (m *Memory) Mark(o Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -73,11 +79,11 @@ func (m *Memory) MarkOffering(o Offering) {
 
 // MarkCapacityType notes that nothing of a capacity type can be had.
 func (m *Memory) MarkCapacityType(capacityType string) {
-	m.MarkOffering(Offering{CapacityType: capacityType})
+	m.MarkOffering(catalog.OfferingKey{CapacityType: capacityType})
 }
 
 // MarkZone notes that nothing can be had in a zone.
-func (m *Memory) MarkZone(zone string) { m.MarkOffering(Offering{Zone: zone}) }
+func (m *Memory) MarkZone(zone string) { m.MarkOffering(catalog.OfferingKey{Zone: zone}) }
 
 // MarkSubnet notes that a subnet has no free address.
 func (m *Memory) MarkSubnet(id string) {
@@ -85,7 +91,7 @@ func (m *Memory) MarkSubnet(id string) {
 	defer m.mu.Unlock()
 	m.expire()
 	m.subnets[id] = m.expiry()
-	m.changed(Offering{})
+	m.changed(Scope{})
 }
 
 // until is when a mark of now runs out.
@@ -98,7 +104,7 @@ func (m *Memory) expiry() time.Time {
 	return until
 }
 
-func (m *Memory) changed(o Offering) {
+func (m *Memory) changed(o Scope) {
 	if o.InstanceType == "" {
 		m.globalChanges++
 		return
@@ -118,7 +124,7 @@ func (m *Memory) expire() {
 			m.nextExpiry = until
 		}
 	}
-	maps.DeleteFunc(m.offerings, func(o Offering, until time.Time) bool {
+	maps.DeleteFunc(m.offerings, func(o Scope, until time.Time) bool {
 		if now.Before(until) {
 			sooner(until)
 			return false
@@ -131,14 +137,14 @@ func (m *Memory) expire() {
 			sooner(until)
 			return false
 		}
-		m.changed(Offering{})
+		m.changed(Scope{})
 		return true
 	})
 }
 
 // Scarce reports whether an offering cannot be had: it is marked, or its zone or capacity type is, or every subnet
 // that the node class has in its zone. A class without a subnet there is none of the latter.
-func (m *Memory) IsUnavailable(o Offering, subnets []string) bool {
+func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -146,7 +152,7 @@ func (m *Memory) IsUnavailable(o Offering, subnets []string) bool {
 }
 
 // marked looks for marks about the offering itself, and for those that leave out what it is one of.
-func (m *Memory) marked(o Offering) bool {
+func (m *Memory) marked(o Scope) bool {
 	if len(m.offerings) == 0 {
 		return false
 	}
@@ -154,7 +160,10 @@ func (m *Memory) marked(o Offering) bool {
 		for _, instanceType := range []string{o.InstanceType, ""} {
 			for _, capacityType := range []string{o.CapacityType, ""} {
 				for _, zone := range []string{o.Zone, ""} {
-					_, marked := m.offerings[Offering{capacityType, instanceType, zone, group.PlacementGroup, group.Partition}]
+					_, marked := m.offerings[Scope{
+						OfferingKey:    catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: capacityType},
+						PlacementGroup: group.PlacementGroup, Partition: group.Partition,
+					}]
 					if marked {
 						return true
 					}
@@ -166,13 +175,13 @@ func (m *Memory) marked(o Offering) bool {
 }
 
 // groups are the placement groups whose marks concern the offering.
-func (o Offering) groups() []Offering {
-	groups := append(make([]Offering, 0, 3), Offering{})
+func (o Scope) groups() []Scope {
+	groups := append(make([]Scope, 0, 3), Scope{})
 	if o.PlacementGroup != "" {
-		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup})
+		groups = append(groups, Scope{PlacementGroup: o.PlacementGroup})
 	}
 	if o.Partition != "" {
-		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup, Partition: o.Partition})
+		groups = append(groups, Scope{PlacementGroup: o.PlacementGroup, Partition: o.Partition})
 	}
 	return groups
 }

@@ -3,34 +3,36 @@ package unavailableofferings
 import (
 	"testing"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-var spotA = Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
+var spotA = Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}}
 
 // with is spotA, changed.
-func with(change func(*Offering)) Offering {
+func with(change func(*Scope)) Scope {
 	o := spotA
 	change(&o)
 	return o
 }
 
 var (
-	onDemandA = with(func(o *Offering) { o.CapacityType = "on-demand" })
-	spotB     = with(func(o *Offering) { o.Zone = "b" })
-	largerA   = with(func(o *Offering) { o.InstanceType = "m5.xlarge" })
-	inGroup   = with(func(o *Offering) { o.PlacementGroup = "pg-1" })
-	inOther   = with(func(o *Offering) { o.PlacementGroup = "pg-2" })
-	part1     = with(func(o *Offering) { o.PlacementGroup, o.Partition = "pg-1", "1" })
-	part2     = with(func(o *Offering) { o.PlacementGroup, o.Partition = "pg-1", "2" })
+	onDemandA = with(func(o *Scope) { o.CapacityType = "on-demand" })
+	spotB     = with(func(o *Scope) { o.Zone = "b" })
+	largerA   = with(func(o *Scope) { o.InstanceType = "m5.xlarge" })
+	inGroup   = with(func(o *Scope) { o.PlacementGroup = "pg-1" })
+	inOther   = with(func(o *Scope) { o.PlacementGroup = "pg-2" })
+	part1     = with(func(o *Scope) { o.PlacementGroup, o.Partition = "pg-1", "1" })
+	part2     = with(func(o *Scope) { o.PlacementGroup, o.Partition = "pg-1", "2" })
 )
 
 func TestIsUnavailable(t *testing.T) {
 	two := []string{"subnet-1", "subnet-2"}
-	offering := func(o Offering) func(*Memory) { return func(m *Memory) { m.MarkOffering(o) } }
+	offering := func(o Scope) func(*Memory) { return func(m *Memory) { m.Mark(o) } }
 	for _, tc := range []struct {
 		name    string
 		mark    func(*Memory)
-		asked   Offering
+		asked   Scope
 		subnets []string
 		want    bool
 	}{
@@ -53,8 +55,8 @@ func TestIsUnavailable(t *testing.T) {
 		{"in a partition, launches into it", offering(part1), part1, two, true},
 		{"in a partition, launches into another", offering(part1), part2, two, false},
 		{"in a partition, launches into the group wherever", offering(part1), inGroup, two, false},
-		{"every type of a zone in a group", offering(Offering{Zone: "a", PlacementGroup: "pg-1"}), part2, two, true},
-		{"every type of a zone in a group, outside of it", offering(Offering{Zone: "a", PlacementGroup: "pg-1"}), spotA, two, false},
+		{"every type of a zone in a group", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), part2, two, true},
+		{"every type of a zone in a group, outside of it", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), spotA, two, false},
 		{"a whole zone", func(m *Memory) { m.MarkZone("a") }, onDemandA, two, true},
 		{"another zone than the whole one", func(m *Memory) { m.MarkZone("a") }, spotB, two, false},
 	} {
@@ -75,7 +77,7 @@ func TestSequence(t *testing.T) {
 		mark   func(*Memory)
 		m5, c5 bool // the sequence numbers of which types change
 	}{
-		{"an offering concerns its type", func(m *Memory) { m.MarkOffering(spotA) }, true, false},
+		{"an offering concerns its type", func(m *Memory) { m.Mark(spotA) }, true, false},
 		{"a capacity type concerns every type", func(m *Memory) { m.MarkCapacityType("spot") }, true, true},
 		{"a subnet concerns every type", func(m *Memory) { m.MarkSubnet("subnet-1") }, true, true},
 		{"a zone concerns every type", func(m *Memory) { m.MarkZone("a") }, true, true},
@@ -108,10 +110,10 @@ func TestMarksExpireAfterThreeMinutes(t *testing.T) {
 	t.Run("three minutes later", func(t *testing.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		m := New(func() time.Time { return now })
-		m.MarkOffering(spotA)
+		m.Mark(spotA)
 		m.MarkSubnet("subnet-1")
 		now = now.Add(2 * time.Minute)
-		m.MarkOffering(spotA) // extends
+		m.Mark(spotA) // extends
 		now = now.Add(2 * time.Minute)
 		if !m.IsUnavailable(spotA, nil) {
 			t.Error("a mark that was renewed two minutes ago is gone")
@@ -133,7 +135,7 @@ func TestMarksExpireAfterThreeMinutes(t *testing.T) {
 func TestMarksAreCounted(t *testing.T) {
 	m := New(time.Now)
 	m.MarkSubnet("subnet-1")
-	m.MarkOffering(spotA)
+	m.Mark(spotA)
 	if m.Marks() != 2 {
 		t.Errorf("%d marks, want 2", m.Marks())
 	}

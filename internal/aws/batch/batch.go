@@ -53,12 +53,12 @@ type Batcher[Key comparable, In, Out any] struct {
 
 // bucket is what has been gathered for one call.
 type bucket[In, Out any] struct {
-	items  []In
-	results []chan Result[Out]
+	items     []In
+	results   []chan Result[Out]
 	openedAt  time.Time
-	closed bool
-	idleTimer   *time.Timer
-	maxTimer   *time.Timer
+	closed    bool
+	idleTimer *time.Timer
+	maxTimer  *time.Timer
 }
 
 // New returns a Batcher.

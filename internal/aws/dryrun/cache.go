@@ -18,15 +18,15 @@ const (
 type Memory struct {
 	now func() time.Time
 
-	mu    sync.Mutex
+	mu      sync.Mutex
 	entries map[string]entry
 }
 
 type entry struct {
-	inputHash   string
-	verdict Verdict
-	expiresAt   time.Time
-	rejections    int // in a row
+	inputHash  string
+	verdict    Verdict
+	expiresAt  time.Time
+	rejections int // in a row
 }
 
 // NewMemory returns a Memory that knows nothing.

@@ -105,10 +105,10 @@ func TestTenancy(t *testing.T) {
 		pools []requirement.Set
 		want  string
 	}{
-		"no pool":                              {nil, "default"},
-		"a pool that does not care":            {[]requirement.Set{requirement.NewSet()}, "default"},
-		"shared hardware only":                 {[]requirement.Set{in("default")}, "default"},
-		"a pool that allows both": {[]requirement.Set{requirement.NewSet(), in("default", "dedicated")}, "dedicated"},
+		"no pool":                   {nil, "default"},
+		"a pool that does not care": {[]requirement.Set{requirement.NewSet()}, "default"},
+		"shared hardware only":      {[]requirement.Set{in("default")}, "default"},
+		"a pool that allows both":   {[]requirement.Set{requirement.NewSet(), in("default", "dedicated")}, "dedicated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Tenancy(tc.pools); got != tc.want {

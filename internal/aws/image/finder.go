@@ -39,7 +39,7 @@ const (
 	pageSize = 1000
 	// aliasTTL and customParameterTTL are how long the value of an SSM parameter is believed: ours change
 	// rarely, those that users name may be edited at any time.
-	aliasTTL  = 24 * time.Hour
+	aliasTTL           = 24 * time.Hour
 	customParameterTTL = 5 * time.Minute
 )
 

@@ -32,8 +32,8 @@ const (
 )
 
 type (
-	described = batch.Result[ec2types.Instance]
-	terminated     = batch.Result[struct{}]
+	described  = batch.Result[ec2types.Instance]
+	terminated = batch.Result[struct{}]
 )
 
 // describeBatch describes instances by ID. It asks by a filter: where IDs are named as such, EC2 refuses the whole call for one

@@ -76,7 +76,7 @@ type Instances struct {
 	terminations             *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
 	launched *memo.Memo[string, cloudprovider.Instance]
-	visible *memo.Memo[string, struct{}]
+	visible  *memo.Memo[string, struct{}]
 }
 
 // New returns the Instances of a cluster.
@@ -99,8 +99,8 @@ func New(cfg Config) *Instances {
 		meter:    cfg.Meter,
 		now:      cfg.Now,
 		leading:  cfg.Leading,
-		launched:    memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
-		visible:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
+		launched: memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
+		visible:  memo.New[string, struct{}](VisibleWithin, cfg.Now),
 	}
 	if s.leading == nil {
 		s.leadingSince = s.now()

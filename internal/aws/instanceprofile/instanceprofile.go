@@ -64,11 +64,11 @@ func (e *RoleNotFoundError) Error() string { return fmt.Sprintf("role %q does no
 
 // Profiles are the instance profiles of one cluster.
 type Profiles struct {
-	api      API
-	identity identity.Identity
-	ensured  *memo.Memo[string, string] // profile -> role
-	missingRoles  *memo.Memo[string, struct{}]
-	now      func() time.Time
+	api          API
+	identity     identity.Identity
+	ensured      *memo.Memo[string, string] // profile -> role
+	missingRoles *memo.Memo[string, struct{}]
+	now          func() time.Time
 
 	mu sync.Mutex
 	// unusedSince is when a profile was first seen without use, by name.
@@ -78,11 +78,11 @@ type Profiles struct {
 // New returns Profiles that know of none yet.
 func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	return &Profiles{
-		api:      api,
-		identity: id,
-		ensured:  memo.New[string, string](ensuredTTL, now),
-		missingRoles:  memo.New[string, struct{}](missingRoleTTL, now),
-		now:      now,
+		api:          api,
+		identity:     id,
+		ensured:      memo.New[string, string](ensuredTTL, now),
+		missingRoles: memo.New[string, struct{}](missingRoleTTL, now),
+		now:          now,
 	}
 }
 

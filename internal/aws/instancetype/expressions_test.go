@@ -200,7 +200,9 @@ func TestFractionalGPU(t *testing.T) {
 func TestUnavailableReasons(t *testing.T) {
 	_, infos := supported(t)
 	m := market()
-	m.Unavailable = func(p instancetype.PartitionedOffering) bool { return p.InstanceType == "m5.large" && p.CapacityType == "spot" }
+	m.Unavailable = func(p instancetype.PartitionedOffering) bool {
+		return p.InstanceType == "m5.large" && p.CapacityType == "spot"
+	}
 	types, err := resolver(t, settings).ResolveAll(infos, class(awsv1.AMIFamilyAL2023), m)
 	if err != nil {
 		t.Fatal(err)

@@ -58,11 +58,11 @@ type Config struct {
 
 // Source knows the instance types of a region. It is safe for concurrent use.
 type Source struct {
-	cfg      Config
-	refreshing  singleflight.Group
-	resolved *memo.Memo[resolvedKey, resolved]
+	cfg        Config
+	refreshing singleflight.Group
+	resolved   *memo.Memo[resolvedKey, resolved]
 
-	mu    sync.RWMutex
+	mu      sync.RWMutex
 	listing listing
 }
 

@@ -45,11 +45,11 @@ func (s *fakeEC2) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeIn
 // world is a source with all that it depends on, in two zones.
 type testSource struct {
 	*inventory.Source
-	ec2     *fakeEC2
+	ec2         *fakeEC2
 	unavailable *unavailableofferings.Memory
-	observed *discoveredmemory.Memory
-	shifted  string
-	now      time.Time
+	observed    *discoveredmemory.Memory
+	shifted     string
+	now         time.Time
 }
 
 func newTestSource(t testing.TB, sold ...string) *testSource {

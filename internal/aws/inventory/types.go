@@ -23,13 +23,13 @@ import (
 // resolvedKey is all that types are composed of, except for scarcity, which has a number for each type. Two classes that come
 // to the same share what is composed, and a class that comes to anything else has its own.
 type resolvedKey struct {
-	class  [sha256.Size]byte
-	listing   int
-	prices  uint64
-	userPrices   int // version of the user's prices
-	reservationCounts  uint64
-	memory  uint64
-	shiftedZones string
+	class             [sha256.Size]byte
+	listing           int
+	prices            uint64
+	userPrices        int // version of the user's prices
+	reservationCounts uint64
+	memory            uint64
+	shiftedZones      string
 }
 
 // composed are types as a class would launch them.

@@ -84,7 +84,7 @@ type consolePattern struct {
 func byRole(i Instance) string   { return i.Role }
 func bySubnet(i Instance) string { return i.Subnet }
 func byClass(i Instance) string  { return i.Class }
-func cluster(Instance) string   { return "cluster" }
+func cluster(Instance) string    { return "cluster" }
 
 // signs are in the order of their weight: of several on one line the first counts.
 var consolePatterns = []consolePattern{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/partition"
@@ -103,8 +104,10 @@ func (a Access) nodeRole() string {
 		return role
 	}
 	if a.Role != "" && a.Account != "" {
-		part := cmp.Or(a.Partition, partition.Of(a.Cluster.Region))
-		return fmt.Sprintf("arn:%s:iam::%s:role/%s", part, a.Account, strings.TrimPrefix(a.Role, "/"))
+		return arn.ARN{
+			Partition: cmp.Or(a.Partition, partition.Of(a.Cluster.Region)), Service: "iam", AccountID: a.Account,
+			Resource: rolePrefix + strings.TrimPrefix(a.Role, "/"),
+		}.String()
 	}
 	return ""
 }
@@ -265,8 +268,8 @@ func (a Access) linuxNodesCutOff() string {
 }
 
 // ownRole is the ARN of a role that somebody has yet to make, beside one that others use.
-func ownRole(arn string) string {
-	return withoutPath(arn)[:strings.LastIndexByte(withoutPath(arn), '/')+1] + "NEW_ROLE"
+func ownRole(roleARN string) string {
+	return strings.TrimSuffix(withoutPath(roleARN), RoleName(roleARN)) + "NEW_ROLE"
 }
 
 // unmapped says that no place that counts has the role, and what is there instead.
@@ -394,33 +397,39 @@ func (a Access) wantedEntryYAML(role string) string {
 	return string(out)
 }
 
-// withoutPath turns arn:aws:iam::1:role/a/b/NAME into arn:aws:iam::1:role/NAME, as aws-auth wants it.
-func withoutPath(arn string) string {
-	head, rest, ok := strings.Cut(arn, ":role/")
-	if !ok {
-		return arn
+// withoutPath turns arn:aws:iam::1:role/a/b/NAME into arn:aws:iam::1:role/NAME, as aws-auth expects it.
+func withoutPath(roleARN string) string {
+	parsed := parseARN(roleARN)
+	if !strings.HasPrefix(parsed.Resource, rolePrefix) {
+		return roleARN
 	}
-	return head + ":role/" + RoleName(rest)
+	return strings.TrimSuffix(roleARN, parsed.Resource) + rolePrefix + RoleName(parsed.Resource)
 }
 
 // RoleName is the name of a role, given by its name, its path and name, or its ARN.
 func RoleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
 
-// account is the fifth part of an ARN.
-func account(arn string) string { return part(arn, 4) }
+// rolePrefix begins the resource of a role's ARN.
+const rolePrefix = "role/"
 
-// partitionOf is the second part of an ARN.
-func partitionOf(arn string) string { return part(arn, 1) }
+// account is the account ID in an ARN; empty if the text is not an ARN.
+func account(text string) string { return parseARN(text).AccountID }
 
-// arnParts is how many parts an ARN has; the last one may have colons of its own.
-const arnParts = 6
+// partitionOf is the partition in an ARN; empty if the text is not an ARN.
+func partitionOf(text string) string { return parseARN(text).Partition }
 
-func part(arn string, n int) string {
-	parts := strings.SplitN(arn, ":", arnParts)
-	if len(parts) < arnParts {
-		return ""
+// parseARN returns the zero value for text that is not an ARN. The case of the prefix does not matter: aws-auth compares
+// ARNs in lower case.
+func parseARN(text string) arn.ARN {
+	const prefix = "arn:"
+	if len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
+		text = prefix + text[len(prefix):]
 	}
-	return parts[n]
+	parsed, err := arn.Parse(text)
+	if err != nil {
+		return arn.ARN{}
+	}
+	return parsed
 }
 
 // sameRole compares account and name, which no two roles share. Paths differ from place to place, and the partition of an ARN
@@ -432,6 +441,7 @@ func sameRole(a, b string) bool {
 	return account(a) == account(b) && strings.EqualFold(RoleName(a), RoleName(b))
 }
 
-func isRole(arn string) bool {
-	return account(arn) != "" && strings.HasPrefix(part(arn, arnParts-1), "role/")
+func isRole(text string) bool {
+	parsed := parseARN(text)
+	return parsed.AccountID != "" && strings.HasPrefix(parsed.Resource, rolePrefix)
 }

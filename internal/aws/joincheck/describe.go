@@ -35,16 +35,21 @@ func (c *Checker) callerIdentity(ctx context.Context) (caller, error) {
 		return caller{}, fmt.Errorf("get the controller's identity from STS:  %w", err)
 	}
 	who := caller{account: deref(out.Account)}
-	if identity, err := arn.Parse(deref(out.Arn)); err == nil {
-		who.partition = identity.Partition
-	}
-	// arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION
-	if head, rest, ok := strings.Cut(deref(out.Arn), ":assumed-role/"); ok {
-		role, _, _ := strings.Cut(rest, "/")
-		who.role = strings.Replace(head, ":sts:", ":iam:", 1) + ":role/" + role
+	if session, err := arn.Parse(deref(out.Arn)); err == nil {
+		who.partition = session.Partition
+		if role, ok := assumedRole(session); ok {
+			who.role = role.String()
+		}
 	}
 	c.callers.Put("", who)
 	return who, nil
+}
+
+// assumedRole turns arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION into arn:PARTITION:iam::ACCOUNT:role/ROLE.
+func assumedRole(session arn.ARN) (arn.ARN, bool) {
+	rest, ok := strings.CutPrefix(session.Resource, "assumed-role/")
+	name, _, _ := strings.Cut(rest, "/")
+	return arn.ARN{Partition: session.Partition, Service: "iam", Region: session.Region, AccountID: session.AccountID, Resource: "role/" + name}, ok
 }
 
 func (c *Checker) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) {
@@ -119,7 +124,7 @@ func (c *Checker) readProfile(ctx context.Context, a *join.Access) {
 	if len(a.Profile.Roles) == 1 || a.Role == "" {
 		return
 	}
-	name := a.Role[strings.LastIndexByte(a.Role, '/')+1:]
+	name := join.RoleName(a.Role)
 	if out, err := c.cfg.IAM.GetRole(ctx, &iam.GetRoleInput{RoleName: &name}); err == nil && out.Role != nil {
 		a.RoleARN = deref(out.Role.Arn)
 	}
@@ -154,7 +159,7 @@ func (c *Checker) readMode(ctx context.Context, a *join.Access) {
 func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, error) {
 	wanted := map[string]bool{}
 	for _, role := range slices.Concat(a.Profile.Roles, []string{a.RoleARN, a.Role}, a.ControllerRoles) {
-		if name := role[strings.LastIndexByte(role, '/')+1:]; name != "" {
+		if name := join.RoleName(role); name != "" {
 			wanted[strings.ToLower(name)] = true
 		}
 	}
@@ -166,7 +171,7 @@ func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, er
 			return nil, err
 		}
 		for _, principal := range page.AccessEntries {
-			if !wanted[strings.ToLower(principal[strings.LastIndexByte(principal, '/')+1:])] {
+			if !wanted[strings.ToLower(join.RoleName(principal))] {
 				continue
 			}
 			described, err := c.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &c.cfg.Cluster.Name, PrincipalArn: &principal})

@@ -94,7 +94,7 @@ type Checker struct {
 	cfg      Config
 	findings *memo.Memo[string, []cloudprovider.Finding]
 	clusters *memo.Memo[string, *ekstypes.Cluster]
-	callers     *memo.Memo[string, caller]
+	callers  *memo.Memo[string, caller]
 	// roles are the names of the roles of instance profiles, by profile.
 	roles *memo.Memo[string, string]
 }
@@ -105,7 +105,7 @@ func New(cfg Config) *Checker {
 		cfg:      cfg,
 		findings: memo.New[string, []cloudprovider.Finding](healthyTTL, cfg.Now),
 		clusters: memo.New[string, *ekstypes.Cluster](clusterTTL, cfg.Now),
-		callers:     memo.New[string, caller](identityTTL, cfg.Now),
+		callers:  memo.New[string, caller](identityTTL, cfg.Now),
 		roles:    memo.New[string, string](identityTTL, cfg.Now),
 	}
 }

@@ -26,10 +26,10 @@ type Enroll func(ctx context.Context, mark string) error
 // member is a claim that is to be launched together with others.
 type batchMember struct {
 	// ctx is the caller's: one that has gone is not launched for.
-	ctx    context.Context
+	ctx      context.Context
 	request  Order
-	fleet  fleet
-	plan   plan
+	fleet    fleet
+	plan     plan
 	annotate Enroll
 }
 
@@ -128,7 +128,7 @@ type slotAssignment struct {
 	// failed says why, by UID.
 	members    []*batchMember
 	emptySlots []int
-	failed  map[string]error
+	failed     map[string]error
 }
 
 // annotateAll writes a ticket on each claim.
@@ -176,7 +176,9 @@ func (l *Launcher) launchID(members []*batchMember) string {
 }
 
 // nothing is a launch that is known to have brought nobody anything.
-func emptyBatchLaunch(id string, err error) *batchLaunch { return &batchLaunch{id: id, settled: true, err: err} }
+func emptyBatchLaunch(id string, err error) *batchLaunch {
+	return &batchLaunch{id: id, settled: true, err: err}
+}
 
 // maxTag is how many characters the value of a tag may have.
 const maxTag = 256

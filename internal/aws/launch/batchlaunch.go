@@ -17,7 +17,7 @@ import (
 // long that EC2 shows what there is, a claim that is to end may give the launch up: no call is made any more, and all its
 // claims go by their tickets.
 type batchLaunch struct {
-	id      string
+	id   string
 	call *fleetCall
 	// orders are those of the claims that take part, in the order of their places; that of orders[n] gets bought[n].
 	requests []Order
@@ -30,11 +30,11 @@ type batchLaunch struct {
 	// settled is true once the outcome is known.
 	settled bool
 	// calling is true during a call, doubtful when the last one was made whose outcome is not known.
-	calling  bool
+	calling      bool
 	unknownSince time.Time
 	// abandoned launches make no more calls, and stay as they are.
 	abandoned bool
-	instances  []cloudprovider.Instance
+	instances []cloudprovider.Instance
 	// err is what claims without an instance are told.
 	err error
 }

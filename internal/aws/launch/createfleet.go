@@ -21,7 +21,7 @@ type fleetResult struct {
 	templateGone bool
 	// bought are the new instances, by ID; failed says what else was asked for in vain.
 	instances []cloudprovider.Instance
-	failures []Failure
+	failures  []Failure
 	// err says why there is no answer. EC2 refused the call then, or its outcome is not known.
 	err error
 }

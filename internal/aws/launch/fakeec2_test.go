@@ -35,23 +35,23 @@ import (
 type callOutcome int
 
 const (
-	served       callOutcome = iota // takes effect and is answered
-	responseLost               // takes effect, but the answer never arrives
-	requestLost              // never arrives
-	rejectedCall              // is refused with a code
-	noCapacity               // is answered with errors and no instance
-	templateGone             // names a template that was deleted meanwhile
-	rejectedWithToken             // is refused with a code, and its token is remembered with its parameters
+	served            callOutcome = iota // takes effect and is answered
+	responseLost                         // takes effect, but the answer never arrives
+	requestLost                          // never arrives
+	rejectedCall                         // is refused with a code
+	noCapacity                           // is answered with errors and no instance
+	templateGone                         // names a template that was deleted meanwhile
+	rejectedWithToken                    // is refused with a code, and its token is remembered with its parameters
 )
 
 // fakeEC2 is EC2 as far as idempotency goes: client tokens, late visibility, lost messages.
 type fakeEC2 struct {
-	time      time.Time
-	visible   time.Duration // how late a new instance shows
-	callOutcomes     []callOutcome        // of the calls to come; served when used up
-	tokens    map[string]tokenUse
-	instances []ec2types.Instance
-	calls     int
+	time         time.Time
+	visible      time.Duration // how late a new instance shows
+	callOutcomes []callOutcome // of the calls to come; served when used up
+	tokens       map[string]tokenUse
+	instances    []ec2types.Instance
+	calls        int
 
 	mu        sync.Mutex // calls are made several at a time
 	templates map[string]bool

@@ -36,14 +36,14 @@ type fleet struct {
 	placement cloudprovider.Placement
 	// places are where reservations are asked for; all are of one market, that of sample.
 	reservations map[catalog.OfferingKey]cloudprovider.Reservation
-	sample cloudprovider.Reservation
+	sample       cloudprovider.Reservation
 }
 
 // request is a call to make, with what its answer does not tell.
 type fleetCall struct {
 	*ec2.CreateFleetInput
 	capacityType string
-	reservations       map[catalog.OfferingKey]cloudprovider.Reservation
+	reservations map[catalog.OfferingKey]cloudprovider.Reservation
 	zones        map[string]string // IDs by name
 	placement    cloudprovider.Placement
 }

@@ -69,8 +69,8 @@ type Config struct {
 // carry the launch's: a ticket that is written on each before the call is made, and only on a claim for which no call was
 // made before. See joint for how the outcome becomes known, deal for how it is found out by those who were not there.
 type Launcher struct {
-	cfg    Config
-	ledger *tokenLedger
+	cfg     Config
+	ledger  *tokenLedger
 	batcher *batch.Batcher[string, *batchMember, cloudprovider.Instance]
 	// joints are the launches of several that this process has made, by the UID of each claim, the last one last. A claim may still
 	// have the ticket of an earlier one: a later attempt may have failed to write its own.
@@ -79,8 +79,8 @@ type Launcher struct {
 	// a cache still shows.
 	single *memo.Memo[string, struct{}]
 	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
-	firstLookups  *memo.Memo[string, time.Time]
-	lookups singleflight.Group
+	firstLookups *memo.Memo[string, time.Time]
+	lookups      singleflight.Group
 	// told are the node classes of which it was said lately that their user data is large.
 	largeUserData *memo.Memo[string, struct{}]
 	// launches counts those of several.
@@ -102,8 +102,8 @@ func New(cfg Config) *Launcher {
 	l := &Launcher{
 		cfg: cfg, ledger: newTokenLedger(cfg.Now), inProgress: map[string]int{},
 		batches: memo.New[string, []*batchLaunch](launchTTL, cfg.Now), single: memo.New[string, struct{}](launchTTL, cfg.Now),
-		firstLookups: memo.New[string, time.Time](launchTTL, cfg.Now),
-		largeUserData:   memo.New[string, struct{}](launchTTL, cfg.Now),
+		firstLookups:  memo.New[string, time.Time](launchTTL, cfg.Now),
+		largeUserData: memo.New[string, struct{}](launchTTL, cfg.Now),
 	}
 	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,

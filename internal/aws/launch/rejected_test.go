@@ -17,7 +17,7 @@ import (
 
 // claims are NodeClaims as the API server has them, with the annotation by which they are launched.
 type claims struct {
-	mu    sync.Mutex
+	mu          sync.Mutex
 	annotations map[types.UID]string
 	// conflict are those that somebody changes before they are written on.
 	conflict map[types.UID]bool

@@ -64,7 +64,11 @@ func TestReservationChoice(t *testing.T) {
 			instanceType("x", nil, reservedOffering(blockReservation("cr-1"), 1e-8, a, 1), reservedOffering(blockReservation("cr-2"), 1e-8, b, 1)), instanceType("y", nil, reservedOffering(blockReservation("cr-3"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-1"},
 		{"none is left", all, []*catalog.InstanceType{
-			instanceType("x", nil, offering("on-demand", 0.1, a), func() catalog.Offering { o := reservedOffering(defaultReservation("cr-1"), 1e-8, a, 0); o.Available = false; return o }()),
+			instanceType("x", nil, offering("on-demand", 0.1, a), func() catalog.Offering {
+				o := reservedOffering(defaultReservation("cr-1"), 1e-8, a, 0)
+				o.Available = false
+				return o
+			}()),
 		}, "x us-east-1a "},
 		{"not allowed", []requirement.Requirement{requirement.In("karpenter.sh/capacity-type", "on-demand")}, []*catalog.InstanceType{
 			instanceType("x", nil, offering("on-demand", 0.1, a), reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1)),

@@ -33,7 +33,7 @@ type Templates struct {
 	api      TemplateAPI
 	identity identity.Identity
 	known    *memo.Memo[string, struct{}]
-	creating   singleflight.Group
+	creating singleflight.Group
 }
 
 // NewTemplates returns Templates that know of none yet.

@@ -13,11 +13,11 @@ type Memo[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	entries map[K]entry[V]
-	sweptAt   time.Time
+	sweptAt time.Time
 }
 
 type entry[V any] struct {
-	value V
+	value     V
 	expiresAt time.Time
 }
 

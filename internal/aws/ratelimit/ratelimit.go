@@ -72,9 +72,9 @@ type bucket struct {
 	// holds for all of them.
 	turn chan struct{}
 
-	mu     sync.Mutex
-	tokens float64
-	refilledAt     time.Time
+	mu         sync.Mutex
+	tokens     float64
+	refilledAt time.Time
 	// refused is when the rate was last halved.
 	halvedAt time.Time
 }

@@ -31,7 +31,7 @@ const (
 	answerTTL = time.Minute
 	// remembered is how long a count is that nobody has asked for again.
 	countTTL = 24 * time.Hour
-	pageSize   = 1000
+	pageSize = 1000
 )
 
 // Reservation types and states, as a node class's status has them.
@@ -60,7 +60,7 @@ type Finder struct {
 // count is what is known of a reservation's room.
 type freeCount struct {
 	// free is what EC2 said in answer to a question asked at asked.
-	free  int
+	free      int
 	queriedAt time.Time
 	// launched are the times of launches into it that the answer may not know of.
 	launched []time.Time

@@ -40,9 +40,9 @@ type Memory struct {
 	// next is when the first mark runs out, zero if there is none.
 	nextExpiry time.Time
 	// typeChanges counts marks and ends of marks that concern one type, all those that concern every type.
-	typeChanges map[string]uint64
-	globalChanges    uint64
-	marks  uint64
+	typeChanges   map[string]uint64
+	globalChanges uint64
+	marks         uint64
 }
 
 // New returns a Memory without marks.

@@ -23,11 +23,12 @@ import (
 )
 
 const (
-	// callTimeout bounds a call that serves several callers, retries included.
+	// callTimeout bounds a call that serves several callers, retries included. It leaves a minute of the launch timeout
+	// of five minutes.
 	callTimeout = 4 * time.Minute
-	// maxFilterValues is how many values EC2 takes in one filter.
+	// maxFilterValues is EC2's limit for the values of one filter.
 	maxFilterValues = 200
-	// maxConcurrentSingleCalls is how many calls are made at a time for what a common call did not answer.
+	// maxConcurrentSingleCalls is how many single calls are in flight for instances that a batched call did not answer.
 	maxConcurrentSingleCalls = 10
 )
 
@@ -36,9 +37,10 @@ type (
 	terminated = batch.Result[struct{}]
 )
 
-// describeBatch describes instances by ID. It asks by a filter: where IDs are named as such, EC2 refuses the whole call for one
-// that it does not know. Those that are not in the answer are asked for alone, unless they are so new that EC2 need not show them
-// yet, and so are all of them when EC2 refuses the call. Where it failed, or was called too often, that would make it worse.
+// describeBatch describes instances by ID. It uses a filter, because EC2 rejects a whole call with an unknown instance
+// ID. Instances that are missing in the response are described one by one, unless they are too new to be visible; so
+// are all of them when EC2 rejects the call. After a failure or throttling that would add load, so the error is
+// returned.
 func (s *Instances) describeBatch(ctx context.Context, _ struct{}, ids []string) []described {
 	known, errs := map[string]ec2types.Instance{}, map[string]error{}
 	distinct := slices.Compact(slices.Sorted(slices.Values(ids)))
@@ -61,7 +63,7 @@ func (s *Instances) describeBatch(ctx context.Context, _ struct{}, ids []string)
 	forEachPending(distinct, func(id string) bool {
 		_, ok := known[id]
 		if !ok && unseen[id] {
-			errs[id] = notFound(id) // it is as new as that; EC2 says the same of each of them alone
+			errs[id] = notFound(id) // too new to be visible; EC2 would answer the same for each of them
 		}
 		return !ok && errs[id] == nil
 	}, func(id string) {
@@ -77,8 +79,7 @@ func (s *Instances) describeBatch(ctx context.Context, _ struct{}, ids []string)
 	return out
 }
 
-// describeOne describes one instance. The error is that of EC2 for an ID that it does not know, also where EC2 answers with
-// nothing.
+// describeOne describes one instance. The error is that of EC2 for an unknown ID, also if the response is empty.
 func (s *Instances) describeOne(ctx context.Context, id string) (ec2types.Instance, error) {
 	found, err := s.pages(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err == nil && len(found) == 0 {
@@ -90,19 +91,20 @@ func (s *Instances) describeOne(ctx context.Context, id string) (ec2types.Instan
 	return found[0], nil
 }
 
-// notFound is the error of EC2 for an ID that it does not know.
+// notFound is EC2's error for an unknown instance ID.
 func notFound(id string) error {
 	return &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound", Message: fmt.Sprintf("EC2 shows no instance %s", id)}
 }
 
-// unshown reports whether this process has just launched an instance that EC2 has not shown since.
+// notYetVisible reports whether this process has just launched an instance that EC2 has not shown since.
 func (s *Instances) notYetVisible(id string) bool {
 	_, fresh := s.launched.Get(id)
 	_, shown := s.visible.Get(id)
 	return fresh && !shown
 }
 
-// terminateBatch ends instances. What EC2 does not say it has ended is ended alone, and so is each when EC2 refuses the call.
+// terminateBatch terminates instances. Instances without a terminating state in the response are terminated one by one;
+// so are all of them when EC2 rejects the call.
 func (s *Instances) terminateBatch(ctx context.Context, _ struct{}, all []identity.Owned) []terminated {
 	states, err := s.terminate(ctx, all)
 	out := make([]terminated, len(all))
@@ -140,7 +142,7 @@ func (s *Instances) terminateOne(ctx context.Context, owned identity.Owned) erro
 	return nil
 }
 
-// end calls EC2, and returns the states into which it has brought the instances.
+// terminate calls EC2, and returns the new states of the instances.
 func (s *Instances) terminate(ctx context.Context, all []identity.Owned) (map[string]cloudprovider.State, error) {
 	var ids []string
 	for _, owned := range all {
@@ -165,7 +167,7 @@ func (s *Instances) terminate(ctx context.Context, all []identity.Owned) (map[st
 	return states, nil
 }
 
-// alone does, a few at a time, what is still to be done.
+// forEachPending runs do for each pending item, a few at a time.
 func forEachPending[T any](all []T, open func(T) bool, do func(T)) {
 	slots := make(chan struct{}, maxConcurrentSingleCalls)
 	var done sync.WaitGroup
@@ -185,7 +187,7 @@ func forEachPending[T any](all []T, open func(T) bool, do func(T)) {
 	done.Wait()
 }
 
-// parseSlots reads the tag with places that are left out of a launch. What is no number is none.
+// parseSlots reads the tag with the empty slots of a batch launch. It skips what is not a number.
 func parseSlots(tag string) (out []int) {
 	for _, s := range strings.Fields(tag) {
 		if n, err := strconv.Atoi(s); err == nil {

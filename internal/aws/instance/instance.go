@@ -1,7 +1,8 @@
-// Package instance reads and ends EC2 instances.
+// Package instance reads and terminates EC2 instances.
 //
-// EC2 shows a new instance a little late. What this process launched is therefore remembered for a while,
-// and an ID that EC2 does not know is believed to be gone only when it cannot be such a late one.
+//
+// EC2 shows a new instance with a delay. So this package remembers the instances that this process has launched, and
+// treats an unknown ID as terminated only when it cannot belong to a new instance.
 package instance
 
 import (
@@ -29,36 +30,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// VisibleWithin is the time after which every instance that exists is visible to reads.
+// VisibleWithin is the time after which every existing instance is visible to reads.
 const VisibleWithin = 2 * time.Minute
 
-// ErrNotVisible means that EC2 does not know an instance which may be too new for it. Try again.
+// ErrNotVisible means that EC2 does not know an instance that may be too new to be visible. Retry.
 var ErrNotVisible = errors.New("instance is not visible yet")
 
-// API is what Instances calls of EC2.
+// API is the calls of EC2 that Instances makes.
 type API interface {
 	ec2.DescribeInstancesAPIClient
 	TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput, optFns ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
 	CreateTags(ctx context.Context, in *ec2.CreateTagsInput, optFns ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
-// Config is what Instances work with.
+// Config configures Instances.
 type Config struct {
 	EC2      API
 	Identity identity.Identity
-	// Match finds the NodeClaim that has a provider ID, where a Node of this API server has it, too; it decides which
-	// instances without identity can be adopted. Nil finds none.
+	// Match finds the NodeClaim with a provider ID that a Node of this API server has, too. It decides which instances
+	// without identity can be adopted. Nil finds none.
 	Match func(providerID string) identity.Match
-	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
+	// Window is how long requests wait for a batched call; zero uses a window that fits EC2's limits.
 	Window batch.Window
-	// Meter is told what goes wrong; nil tells nobody.
+	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
-	// Leading is closed when this process begins to act: until then another may launch. Nil means that it does from the start.
+	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
+	// leads from the start.
 	Leading <-chan struct{}
 	Now     func() time.Time
 }
 
-// Instances are those of one cluster. It is safe for concurrent use.
+// Instances are the instances of one cluster. It is safe for concurrent use.
 type Instances struct {
 	api      API
 	identity identity.Identity
@@ -68,13 +70,14 @@ type Instances struct {
 	leading  <-chan struct{}
 
 	mu sync.Mutex
-	// since is when this process began to act, as far as it has noticed; zero before.
+	// leadingSince is when this process was first seen to lead; zero before.
 	leadingSince time.Time
 
-	// reading and ending gather requests about single instances, unhurried those that nobody waits for.
+	// describes and terminations batch requests for single instances; slowDescribes batches those that nobody waits
+	// for.
 	describes, slowDescribes describeBatcher
 	terminations             *batch.Batcher[struct{}, identity.Owned, struct{}]
-	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
+	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
 	launched *memo.Memo[string, cloudprovider.Instance]
 	visible  *memo.Memo[string, struct{}]
 }
@@ -117,7 +120,7 @@ func New(cfg Config) *Instances {
 	return s
 }
 
-// ProviderID is how Kubernetes names an instance.
+// ProviderID returns the provider ID of an instance, as in the spec of its Node.
 func ProviderID(zone, id string) string { return fmt.Sprintf("aws:///%s/%s", zone, id) }
 
 var providerID = regexp.MustCompile(`^(.*):///(.*)/(.*)$`)
@@ -131,11 +134,11 @@ func ParseProviderID(s string) (string, error) {
 	return match[3], nil
 }
 
-// Remember notes an instance that has just been launched.
+// RecordLaunch records an instance that has just been launched.
 func (s *Instances) RecordLaunch(i cloudprovider.Instance) { s.launched.Put(i.ID, i) }
 
-// JustLaunched returns an instance that this process has launched so lately that EC2 may not show it yet, as it was launched. It
-// calls nobody; one that EC2 has reported to be gone is none.
+// JustLaunched returns an instance as this process has launched it, if EC2 may not show it yet. It makes no call, and
+// returns nothing for an instance that EC2 has reported as terminated.
 func (s *Instances) JustLaunched(providerID string) (cloudprovider.Instance, bool) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
@@ -144,16 +147,16 @@ func (s *Instances) JustLaunched(providerID string) (cloudprovider.Instance, boo
 	return s.launched.Get(id)
 }
 
-// Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
-// ErrNotVisible when that cannot be told yet.
+// Get returns an instance as EC2 describes it now. The error is cloudprovider.ErrNotFound when the instance is
+// terminated, and ErrNotVisible when that is not known yet.
 func (s *Instances) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	return s.get(ctx, providerID, s.describes)
 }
 
-// reader gathers requests for single instances.
+// describeBatcher batches reads of single instances.
 type describeBatcher = *batch.Batcher[struct{}, string, ec2types.Instance]
 
-// get is Get by the calls of one reader.
+// get is Get with the given batcher.
 func (s *Instances) get(ctx context.Context, providerID string, by describeBatcher) (cloudprovider.Instance, error) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
@@ -175,8 +178,8 @@ func (s *Instances) get(ctx context.Context, providerID string, by describeBatch
 	return found, nil
 }
 
-// unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
-// may still be invisible, so for a while after taking over nothing is believed to be gone.
+// missing handles an ID that EC2 does not know. An instance that an earlier leader launched last may still be
+// invisible, so for a while after a leader change no instance is treated as terminated.
 func (s *Instances) missing(id string) (cloudprovider.Instance, error) {
 	if i, ok := s.launched.Get(id); ok {
 		return i, nil
@@ -187,13 +190,13 @@ func (s *Instances) missing(id string) (cloudprovider.Instance, error) {
 	return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
 }
 
-// alive are the states of an instance that is not gone.
+// alive are the states of instances that are not terminated.
 var alive = network.Filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
 
-// List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
-// by ID. Those that are not ours are there to be named, not to be touched.
+// List returns every instance that an autoscaler of a cluster with this name launched, each with its owner, by ID.
+// Instances of other owners are only for reports and must not be changed.
 func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
-	s.JustBecameLeader() // notices that this process leads: instances are listed all the time by then
+	s.JustBecameLeader() // records that this process leads: the leader lists instances regularly
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
 			network.Filter("tag-key", awsv1.TagNodePool),
@@ -209,8 +212,8 @@ func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) 
 	return s.withNewlyLaunched(found, func(cloudprovider.Instance) bool { return true }), nil
 }
 
-// ForClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
-// since, as long as EC2 tells of them.
+// ForClaim returns our instances that were launched for the NodeClaim with the UID, oldest first, including terminated
+// ones as long as EC2 shows them.
 func (s *Instances) ForClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
 	mine := func(i cloudprovider.Instance) bool {
 		return i.NodeClaimUID == claimUID && i.Owner == cloudprovider.Ours
@@ -229,7 +232,7 @@ func (s *Instances) ForClaim(ctx context.Context, claimUID string) ([]cloudprovi
 	return found, nil
 }
 
-// Young reports whether this process has taken over so lately that EC2 may not show yet what an earlier one has launched.
+// JustBecameLeader reports whether EC2 may not show yet what an earlier leader has launched.
 func (s *Instances) JustBecameLeader() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,8 +247,8 @@ func (s *Instances) JustBecameLeader() bool {
 	return s.now().Sub(s.leadingSince) < VisibleWithin
 }
 
-// ForBatchLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
-// order that claims know theirs. EC2 tells of an ended instance for about an hour.
+// ForBatchLaunch returns our instances of a batch launch, by ID. It includes terminated ones, because slots are
+// assigned by the order of all instances. EC2 shows a terminated instance for about an hour.
 func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagLaunch, launch)},
@@ -259,8 +262,8 @@ func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudp
 	return found, nil
 }
 
-// withNewlyLaunched adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
-// and does not list any more is gone or on its way.
+// withNewlyLaunched adds launched instances that EC2 has never shown, and sorts by ID. An instance that EC2 has shown
+// and no longer lists is terminated or terminating.
 func (s *Instances) withNewlyLaunched(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
 	for _, i := range found {
 		s.visible.Put(i.ID, struct{}{})
@@ -298,7 +301,7 @@ func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) (
 	return out, nil
 }
 
-// read is the instance as controllers know it.
+// convert returns the instance in the form that controllers use.
 func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),
@@ -324,7 +327,7 @@ func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	}
 	if id := aws.ToString(i.CapacityReservationId); id != "" && i.CapacityReservationSpecification != nil &&
 		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
-		// One that merely fell into an open reservation is not one that was asked for.
+		// An instance that merely matched an open reservation did not request it.
 		out.CapacityType = karpv1.CapacityTypeReserved
 		out.Reservation = cloudprovider.Reservation{
 			ID: id, Type: reservation.Default, Interruptible: i.InstanceLifecycle == ec2types.InstanceLifecycleTypeInterruptibleCapacityReservation,

@@ -2,7 +2,8 @@ package instance
 
 import "github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 
-// ErrUnknown is cloud.ErrNotFound of an instance that EC2 does not know. One that it knows to be terminated is gone for certain.
+// ErrUnknown is cloudprovider.ErrNotFound for an instance that EC2 does not know. An instance that EC2 shows as
+// terminated is certainly terminated.
 var ErrUnknown error = unknownError{}
 
 type unknownError struct{}

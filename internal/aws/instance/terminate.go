@@ -18,13 +18,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// ErrAdopting means that an instance has just been given this cluster's identity, and EC2 does not show it
-// yet. Try again.
+// ErrAdopting means that an instance has just been tagged with this cluster's identity, and EC2 does not show the tag
+// yet. Retry.
 var ErrAdopting = errors.New("instance is being adopted from the previous autoscaler")
 
-// Terminate ends an instance of ours; one that can be adopted is adopted first. It returns nil once
-// termination is under way, cloud.ErrNotFound when the instance is gone, and an error that is
-// identity.ErrNotOurs when it is not ours to end.
+// Terminate terminates one of our instances; an adoptable one is adopted first. It returns nil once termination has
+// begun, cloudprovider.ErrNotFound when the instance is terminated, and an error that is identity.ErrNotOurs when the
+// instance has another owner.
 func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 	i, err := s.Get(ctx, providerID)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		return nil
 	}
 	if i.Owner == cloudprovider.Adoptable {
-		// Another cluster may adopt it at the same time: whose it has become is read, not assumed.
+		// Another cluster may adopt the instance at the same time: read its owner, do not assume it.
 		if err := s.Adopt(ctx, i); err != nil {
 			return err
 		}
@@ -62,8 +62,8 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 	return nil
 }
 
-// Adopt gives an instance that is adoptable this cluster's identity. Whose it is afterwards is what EC2
-// shows then: another cluster may have done the same.
+// Adopt tags an adoptable instance with this cluster's identity. Read the owner afterwards: another cluster may have
+// done the same.
 func (s *Instances) Adopt(ctx context.Context, i cloudprovider.Instance) error {
 	may, err := s.identity.Adopt(i, s.match(i.ProviderID))
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Instances) Adopt(ctx context.Context, i cloudprovider.Instance) error {
 	return s.adopt(ctx, may)
 }
 
-// Release gives an instance this cluster's identity because a person says that it is this cluster's.
+// Release tags an instance with this cluster's identity because a person confirmed that it belongs to this cluster.
 func (s *Instances) Release(ctx context.Context, i cloudprovider.Instance) error {
 	may, err := s.identity.Release(i)
 	if err != nil {
@@ -92,9 +92,9 @@ func (s *Instances) adopt(ctx context.Context, may identity.Adoption) error {
 	return nil
 }
 
-// Name gives an instance of ours the tags by which people find it, once its node has joined. Those that it has already stay: they
-// may be the user's. It takes its time, so that one call reads many instances. The error is cloud.ErrNotFound when the instance is
-// gone, and identity.ErrNotOurs when it is not ours to tag.
+// AddNameTags tags one of our instances with the names of its node and NodeClaim, once the node has joined. Existing
+// tags stay: they may be the user's. Its reads are batched slowly, so that one call reads many instances. The error is
+// cloudprovider.ErrNotFound when the instance is terminated, and identity.ErrNotOurs when it has another owner.
 func (s *Instances) Name(ctx context.Context, providerID, node, claim string) error {
 	i, err := s.get(ctx, providerID, s.slowDescribes)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Instances) createTags(ctx context.Context, owned identity.Owned, tags m
 	return nil
 }
 
-// Tags are EC2's form of tags, by key.
+// Tags converts tags to EC2's form, by key.
 func Tags(tags map[string]string) []ec2types.Tag {
 	out := make([]ec2types.Tag, 0, len(tags))
 	for _, key := range slices.Sorted(maps.Keys(tags)) {

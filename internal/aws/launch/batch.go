@@ -19,13 +19,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Enroll writes on a claim what its annotation karpv1.AnnotationLaunch is to say; empty removes it. It fails unless the claim
-// is as it was when the launch began.
+// Annotate sets the annotation karpv1.AnnotationLaunch of a NodeClaim; empty removes it. It fails unless the NodeClaim
+// is unchanged since the launch began.
 type Enroll func(ctx context.Context, mark string) error
 
-// member is a claim that is to be launched together with others.
+// batchMember is a NodeClaim that waits for a batch launch.
 type batchMember struct {
-	// ctx is the caller's: one that has gone is not launched for.
+	// ctx is the caller's. A member with a canceled context is not launched.
 	ctx      context.Context
 	request  Order
 	fleet    fleet
@@ -35,9 +35,10 @@ type batchMember struct {
 
 func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
 
-// LaunchTogether buys an instance for the claim, in one call with others that ask for the same at about the same time. It
-// must follow an Adopt that found none, and only claims may be launched so that say Unlaunched or bear a ticket: for no
-// other is it certain that no call was made before. Errors are those of package cloud, or of enroll.
+// LaunchInBatch launches an instance for the NodeClaim in one call with other NodeClaims that need the same at about
+// the same time. It must follow an Adopt that found none. The NodeClaim must have the annotation Unlaunched or a batch
+// slot: only then it is certain that no call was made before. Errors are those of package cloudprovider, or of
+// annotate.
 func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (cloudprovider.Instance, error) {
 	p, err := l.plan(o)
 	if err != nil {
@@ -53,10 +54,10 @@ func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (
 		p.choice.Settle("")
 		return cloudprovider.Instance{}, err
 	}
-	return l.batcher.Do(ctx, key, m) // from here on the launch settles the choice
+	return l.batcher.Do(ctx, key, m) // from here on the batch launch settles the choice
 }
 
-// key is equal for fleets that ask for the same.
+// key is equal for fleets that request the same.
 func (f fleet) key() (string, error) {
 	content, err := json.Marshal(f.input())
 	if err != nil {
@@ -68,7 +69,7 @@ func (f fleet) key() (string, error) {
 
 type launchResult = batch.Result[cloudprovider.Instance]
 
-// together launches for claims that ask for the same.
+// launchBatch launches instances for NodeClaims that need the same.
 func (l *Launcher) launchBatch(ctx context.Context, _ string, members []*batchMember) []launchResult {
 	out := make([]launchResult, len(members))
 	if len(members) == 1 {
@@ -78,7 +79,7 @@ func (l *Launcher) launchBatch(ctx context.Context, _ string, members []*batchMe
 	numbers := map[string]int{}
 	for n, m := range members {
 		numbers[m.uid()] = n
-		defer m.plan.choice.Settle("") // of no effect for those that get an instance, see below
+		defer m.plan.choice.Settle("") // no effect for members that get an instance, see below
 	}
 	e := l.annotateAll(ctx, members)
 	for n, m := range members {
@@ -98,9 +99,9 @@ func (l *Launcher) launchBatch(ctx context.Context, _ string, members []*batchMe
 	return out
 }
 
-// single launches for a claim that nobody shares its wishes with, alone.
+// launchSingle launches an instance for a NodeClaim that is alone in its batch.
 func (l *Launcher) launchSingle(ctx context.Context, m *batchMember) (cloudprovider.Instance, error) {
-	m.plan.choice.Settle("") // Launch makes its own
+	m.plan.choice.Settle("") // Launch makes its own choice
 	if err := m.ctx.Err(); err != nil {
 		return cloudprovider.Instance{}, err
 	}
@@ -113,25 +114,26 @@ func (l *Launcher) launchSingle(ctx context.Context, m *batchMember) (cloudprovi
 }
 
 const (
-	// maxConcurrentAnnotations is how many claims are written on at a time.
+	// maxConcurrentAnnotations bounds the annotation writes in flight, so that a full batch does not use up the request
+	// budget of the API server client.
 	maxConcurrentAnnotations = 50
-	// annotateTimeout bounds the time between the first ticket and the call. It is much shorter than VisibleWithin, after which
-	// others may take it that no call was made.
+	// annotateTimeout bounds the time between the first annotation and the call. It must be much shorter than
+	// VisibleWithin: after that time another process may conclude that no call was made.
 	annotateTimeout = 30 * time.Second
 )
 
-// enrollment is what has become of writing tickets on claims.
+// slotAssignment is the result of annotating the NodeClaims of a batch.
 type slotAssignment struct {
-	// launch is the ID on the tickets.
+	// launch is the ID in the annotations.
 	launch string
-	// part are the claims that bear one, in the order of their places; emptySlots the places of all others, ascending, and
-	// failed says why, by UID.
+	// members are the annotated NodeClaims, by slot; emptySlots are the slots of all others, ascending; failed has
+	// their errors, by UID.
 	members    []*batchMember
 	emptySlots []int
 	failed     map[string]error
 }
 
-// annotateAll writes a ticket on each claim.
+// annotateAll writes its slot on each NodeClaim.
 func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slotAssignment {
 	sorted := slices.SortedFunc(slices.Values(members), func(a, b *batchMember) int { return strings.Compare(a.uid(), b.uid()) })
 	e := slotAssignment{launch: l.launchID(sorted), failed: map[string]error{}}
@@ -157,7 +159,7 @@ func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slot
 			e.members = append(e.members, m)
 			continue
 		}
-		// Should the ticket be there all the same, it stands for nothing.
+		// If the annotation was written nevertheless, its slot is empty.
 		l.recordBatch(m.uid(), emptyBatchLaunch(e.launch, errs[n]))
 		e.emptySlots = append(e.emptySlots, n)
 		e.failed[m.uid()] = errs[n]
@@ -165,7 +167,7 @@ func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slot
 	return e
 }
 
-// launchID is one that no launch had before.
+// launchID returns an ID that no launch had before.
 func (l *Launcher) launchID(members []*batchMember) string {
 	hash := sha256.New()
 	_, _ = fmt.Fprintf(hash, "%s %d %d", l.cfg.Identity.ClusterUID, l.cfg.Now().UnixNano(), l.batchCount.Add(1)) // a hash does not fail
@@ -175,15 +177,15 @@ func (l *Launcher) launchID(members []*batchMember) string {
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// nothing is a launch that is known to have brought nobody anything.
+// emptyBatchLaunch is a batch launch with the known outcome that no NodeClaim got an instance.
 func emptyBatchLaunch(id string, err error) *batchLaunch {
 	return &batchLaunch{id: id, settled: true, err: err}
 }
 
-// maxTag is how many characters the value of a tag may have.
+// maxTag is EC2's limit for the value of a tag, in characters.
 const maxTag = 256
 
-// prepare makes the one call for all that take part, and remembers it for each of them before it is made.
+// newBatchLaunch prepares the one call for all members, and records it for each of them before it is made.
 func (l *Launcher) newBatchLaunch(e slotAssignment) *batchLaunch {
 	f := e.members[0].fleet
 	f.instances = len(e.members)

@@ -10,36 +10,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// joint is a launch for several claims, as the process that makes it knows it.
+// batchLaunch is one CreateFleet call for several NodeClaims, in the process that makes the call.
 //
-// A call whose outcome is not known is made again as it was, with the same token, by whichever claim asks first: EC2 then
-// answers as it did. Until it has answered, none of the claims may be launched in another way. Where nobody has asked for so
-// long that EC2 shows what there is, a claim that is to end may give the launch up: no call is made any more, and all its
-// claims go by their tickets.
+//
+// A call with an unknown outcome is repeated unchanged, with the same client token, by the first NodeClaim that needs
+// the outcome: EC2 then returns the same response. Until EC2 has responded, none of the NodeClaims may be launched in
+// another way. When nobody has repeated the call for so long that EC2 shows all instances, a NodeClaim in deletion may
+// abandon the batch launch: no more calls are made, and all its NodeClaims look up their slots instead.
 type batchLaunch struct {
 	id   string
 	call *fleetCall
-	// orders are those of the claims that take part, in the order of their places; that of orders[n] gets bought[n].
+	// requests are those of the members, by slot: requests[n] gets instances[n].
 	requests []Order
 
 	mu sync.Mutex // held during calls
-	// calls counts those that were made, so that claims that have waited for one do not make another.
+	// calls counts the calls, so that NodeClaims that waited for a call do not repeat it.
 	calls int
 
-	state sync.Mutex // guards what follows; never held during calls
+	state sync.Mutex // guards the fields below; never held during calls
 	// settled is true once the outcome is known.
 	settled bool
-	// calling is true during a call, doubtful when the last one was made whose outcome is not known.
+	// calling is true during a call. unknownSince is the time of the last call with an unknown outcome.
 	calling      bool
 	unknownSince time.Time
-	// abandoned launches make no more calls, and stay as they are.
+	// abandoned launches make no more calls.
 	abandoned bool
 	instances []cloudprovider.Instance
-	// err is what claims without an instance are told.
+	// err is the error for NodeClaims without an instance.
 	err error
 }
 
-// of returns what the launch has brought a claim. It is of no use before the launch is settled.
+// instanceOf returns the instance of a NodeClaim. It is valid only after the launch is settled.
 func (j *batchLaunch) instanceOf(claimUID string) (cloudprovider.Instance, error) {
 	for n, o := range j.requests {
 		if string(o.Claim.UID) == claimUID && n < len(j.instances) {
@@ -49,7 +50,7 @@ func (j *batchLaunch) instanceOf(claimUID string) (cloudprovider.Instance, error
 	return cloudprovider.Instance{}, j.err
 }
 
-// known returns what the launch has brought a claim, if that is known.
+// outcome returns the instance of a NodeClaim, if the outcome is known.
 func (j *batchLaunch) outcome(claimUID string) (i cloudprovider.Instance, err error, settled bool) {
 	j.state.Lock()
 	defer j.state.Unlock()
@@ -60,7 +61,7 @@ func (j *batchLaunch) outcome(claimUID string) (i cloudprovider.Instance, err er
 	return i, err, true
 }
 
-// abandon ends a launch whose outcome nobody has asked for in a while, and reports whether no call can be made any more.
+// abandon gives up a launch that nobody has repeated for a while, and reports whether no call can be made anymore.
 func (j *batchLaunch) abandon(now time.Time) bool {
 	j.state.Lock()
 	defer j.state.Unlock()
@@ -70,21 +71,21 @@ func (j *batchLaunch) abandon(now time.Time) bool {
 	return j.settled || j.abandoned
 }
 
-// isAbandoned reports whether abandon has ended the launch.
+// isAbandoned reports whether abandon has given up the launch.
 func (j *batchLaunch) isAbandoned() bool {
 	j.state.Lock()
 	defer j.state.Unlock()
 	return j.abandoned
 }
 
-// open reports whether a call may still be made.
+// unsettled reports whether another call may still be made.
 func (j *batchLaunch) unsettled() bool {
 	j.state.Lock()
 	defer j.state.Unlock()
 	return !j.settled && !j.abandoned
 }
 
-// settle makes the call, unless another has made one meanwhile, and reports what is known then.
+// settle makes the call, unless another goroutine has made one meanwhile, and records the outcome.
 func (l *Launcher) settle(ctx context.Context, j *batchLaunch) {
 	j.state.Lock()
 	before := j.calls
@@ -109,7 +110,7 @@ func (l *Launcher) settle(ctx context.Context, j *batchLaunch) {
 	l.terminateSurplus(ctx, j, a)
 }
 
-// outcome writes down what a call has come to.
+// recordOutcome records the outcome of a call.
 func (l *Launcher) recordOutcome(j *batchLaunch, a fleetResult) {
 	j.state.Lock()
 	defer j.state.Unlock()
@@ -119,7 +120,7 @@ func (l *Launcher) recordOutcome(j *batchLaunch, a fleetResult) {
 	case !a.known:
 		j.unknownSince, j.err = l.cfg.Now(), unknownOutcomeError(a.err)
 	case a.err != nil && !j.unknownSince.IsZero():
-		// This call had no effect. What the one before did is as it was.
+		// This call had no effect. The outcome of the earlier call is still unknown.
 		j.err = rejectionError(a)
 	case a.err != nil:
 		j.settled, j.err = true, rejectionError(a)
@@ -134,7 +135,7 @@ func (l *Launcher) recordOutcome(j *batchLaunch, a fleetResult) {
 	}
 }
 
-// terminateSurplus ends instances that nobody has asked for.
+// terminateSurplus terminates instances that no NodeClaim requested.
 func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleetResult) {
 	for n := len(j.requests); n < len(a.instances); n++ {
 		i := a.instances[n]
@@ -149,7 +150,7 @@ func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleet
 	}
 }
 
-// remake makes sure of the launch templates of a launch once more.
+// recreateTemplates ensures the launch templates of a batch launch again.
 func (l *Launcher) recreateTemplates(ctx context.Context, j *batchLaunch) error {
 	_ = l.forgetTemplates(j.call.CreateFleetInput, nil)
 	p, err := l.plan(j.requests[0])
@@ -161,8 +162,8 @@ func (l *Launcher) recreateTemplates(ctx context.Context, j *batchLaunch) error 
 	return err
 }
 
-// recall finds what an earlier process, or this one, has launched for the holder of a ticket. The error says that it is not
-// known yet.
+// lookUpSlot finds the instance in the slot of a NodeClaim, launched by this process or an earlier one. The error means
+// that the outcome is not known yet.
 func (l *Launcher) lookUpSlot(ctx context.Context, claim *karpv1.NodeClaim, t cloudprovider.Ticket) (i cloudprovider.Instance, found bool, err error) {
 	claimUID := string(claim.UID)
 	since, looked := l.firstLookups.Get(claimUID)
@@ -170,7 +171,7 @@ func (l *Launcher) lookUpSlot(ctx context.Context, claim *karpv1.NodeClaim, t cl
 		since = l.cfg.Now()
 		l.firstLookups.Put(claimUID, since)
 	}
-	// Claims of one launch look at the same time.
+	// NodeClaims of one batch look up their slots at the same time.
 	shown, err, _ := l.lookups.Do(t.Launch, func() (any, error) {
 		return l.cfg.Instances.ForBatchLaunch(context.WithoutCancel(ctx), t.Launch)
 	})

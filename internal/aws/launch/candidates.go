@@ -1,8 +1,9 @@
-// Package launch buys an instance for a NodeClaim: which offerings to ask for, the launch template that
-// says what an instance is to be, the CreateFleet call, and what its answer means.
+// Package launch launches an EC2 instance for a NodeClaim. It chooses the offerings to request, ensures the launch
+// templates, calls CreateFleet, and interprets the response.
 //
-// A call may take effect although its answer is lost, and a controller may be killed between any two
-// steps. No claim ever gets two instances by that: see Launcher.
+//
+// A call may take effect although its response is lost, and the controller may be killed between any two steps.
+// Nevertheless no NodeClaim ever gets two instances: see Launcher.
 package launch
 
 import (
@@ -20,26 +21,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// MaxInstanceTypes is how many instance types one fleet is offered.
+// MaxInstanceTypes is how many instance types one fleet requests, as in Karpenter. More types add little spot capacity,
+// and the request grows with each type and zone.
 const MaxInstanceTypes = 60
 
-// candidate is an instance type with those of its offerings that suit a claim and can be had.
+// candidate is an instance type with those of its offerings that fit a NodeClaim and are available.
 type candidate struct {
 	*catalog.InstanceType
 	offerings []catalog.Offering
 }
 
-// cheapest is the lowest price among the offerings; there is at least one.
+// cheapest returns the lowest price of the offerings. There is at least one.
 func (c candidate) cheapest() float64 {
 	return slices.MinFunc(c.offerings, func(a, b catalog.Offering) int { return cmp.Compare(a.Price, b.Price) }).Price
 }
 
-// has reports whether an offering is of a capacity type.
+// has reports whether an offering has the capacity type.
 func (c candidate) has(capacityType string) bool {
 	return slices.ContainsFunc(c.offerings, func(o catalog.Offering) bool { return o.CapacityType == capacityType })
 }
 
-// Requirements are those of a claim, under the keys that are in use.
+// Requirements returns the requirements of a NodeClaim, with normalized keys.
 func Requirements(claim *karpv1.NodeClaim) (requirement.Set, error) {
 	reqs, err := requirement.Labels{Vocabulary: awsv1.Vocabulary()}.FromAPI(claim.Spec.Requirements)
 	if err != nil {
@@ -48,11 +50,11 @@ func Requirements(claim *karpv1.NodeClaim) (requirement.Set, error) {
 	return reqs, nil
 }
 
-// errNothingFits is why an offering cannot be had though EC2 was not even asked.
+// errNothingFits means that no offering is available, without a call to EC2.
 var errNothingFits = errors.New("no instance type that fits the claim has an available offering")
 
-// candidates are the types to ask for, cheapest first: those that suit the claim and can be had, in reservations if that
-// can be, without exotic hardware and overpriced spot capacity where the claim does not need them.
+// candidates returns the types to request, cheapest first: types that fit the NodeClaim and are available. It prefers
+// reservations, and leaves out exotic hardware and expensive spot capacity unless the NodeClaim needs them.
 func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests corev1.ResourceList, strictMinValues bool) ([]candidate, error) {
 	var found []candidate
 	for _, t := range types {
@@ -100,7 +102,7 @@ func fits(requests, allocatable corev1.ResourceList) bool {
 	return true
 }
 
-// promised resources are asked of an instance, not counted on it.
+// uncounted resources are properties that a pod requests of an instance, not amounts that it uses up.
 func uncounted(name corev1.ResourceName) bool {
 	return name == awsv1.ResourceNitroSandbox || name == awsv1.ResourceNitroSandboxSlots
 }
@@ -134,7 +136,7 @@ func withoutExotic(all []candidate) []candidate {
 	return plain
 }
 
-// withoutExpensiveSpot drops spot offerings that cost more than the cheapest on-demand one, if both are to be had.
+// withoutExpensiveSpot drops spot offerings that cost more than the cheapest on-demand offering, if both are available.
 func withoutExpensiveSpot(all []candidate) []candidate {
 	limit, found := 0.0, false
 	for _, c := range all {
@@ -162,7 +164,7 @@ func withoutExpensiveSpot(all []candidate) []candidate {
 	return out
 }
 
-// checkMinValues checks the minimum numbers of distinct values that a claim asks for.
+// checkMinValues checks minValues: the minimum numbers of distinct values in the requirements.
 func checkMinValues(all []candidate, reqs requirement.Set) error {
 	for _, r := range reqs.All() {
 		if r.MinValues() == 0 {
@@ -183,7 +185,8 @@ func checkMinValues(all []candidate, reqs requirement.Set) error {
 	return nil
 }
 
-// capacityType is the one to ask for: reserved, else spot, if the claim allows it and some is to be had.
+// capacityType returns the capacity type to request: reserved, else spot, if the NodeClaim allows it and it is
+// available.
 func capacityType(all []candidate, reqs requirement.Set) string {
 	if hasReserved(all) {
 		return karpv1.CapacityTypeReserved
@@ -195,7 +198,7 @@ func capacityType(all []candidate, reqs requirement.Set) string {
 	return karpv1.CapacityTypeOnDemand
 }
 
-// tenancy is default wherever the claim allows it.
+// tenancy returns default wherever the NodeClaim allows it.
 func tenancy(reqs requirement.Set) string {
 	if reqs.Get(awsv1.LabelInstanceTenancy).Has(awsv1.TenancyDefault) {
 		return awsv1.TenancyDefault

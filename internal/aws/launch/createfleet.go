@@ -11,22 +11,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// answer is what is known after a call.
+// fleetResult is what is known after a CreateFleet call.
 type fleetResult struct {
-	// known is false if the call may have taken effect without telling.
+	// known is false if the call may have taken effect without a response.
 	known bool
-	// other is true when EC2 knows the token with other parameters.
+	// tokenMismatch is true when EC2 knows the token with other parameters.
 	tokenMismatch bool
-	// gone is true when EC2 does not know a launch template of the request.
+	// templateGone is true when EC2 does not know a launch template of the request.
 	templateGone bool
-	// bought are the new instances, by ID; failed says what else was asked for in vain.
+	// instances are the new instances, by ID; failures are the errors of the other requested offerings.
 	instances []cloudprovider.Instance
 	failures  []Failure
-	// err says why there is no answer. EC2 refused the call then, or its outcome is not known.
+	// err is set when there is no response: EC2 rejected the call, or its outcome is unknown.
 	err error
 }
 
-// ask calls EC2, and passes on to others what the answer tells of capacity.
+// createFleet calls EC2, and records what the response shows about capacity.
 func (l *Launcher) createFleet(ctx context.Context, in *fleetCall) fleetResult {
 	var tries attemptWatcher
 	out, err := l.cfg.EC2.CreateFleet(ctx, in.CreateFleetInput, tries.watch)
@@ -50,7 +50,7 @@ func (l *Launcher) createFleet(ctx context.Context, in *fleetCall) fleetResult {
 	return a
 }
 
-// note remembers what the failures say about capacity, and counts them: once, however many claims the call was for.
+// recordFailures marks unavailable offerings and counts the failures, once per call.
 func (l *Launcher) recordFailures(failed []Failure) {
 	markUnavailable(failed, l.cfg.Scarcity, l.recordReservationFailure, l.cfg.Addresses.Exhausted)
 	for _, f := range failed {
@@ -60,8 +60,8 @@ func (l *Launcher) recordFailures(failed []Failure) {
 	}
 }
 
-// rejectionFailures is what a refusal of the whole call says about offerings: where it speaks of a lack of capacity, that none of
-// those that were asked for can be had. The refusal itself is the first, and of no offering.
+// rejectionFailures turns the rejection of a whole call into failures of its offerings: if EC2 lacked capacity, all of
+// them are unavailable. The rejection itself comes first, without an offering.
 func rejectionFailures(in *fleetCall, err error) []Failure {
 	code := awserrors.Code(err)
 	all := []Failure{{Code: code, Message: awserrors.Plain(err).Error(), CapacityType: in.capacityType}}
@@ -71,8 +71,8 @@ func rejectionFailures(in *fleetCall, err error) []Failure {
 	return append(all, in.allOfferings(Failure{Code: code, CapacityType: in.capacityType, Placement: in.placement})...)
 }
 
-// attempts watches the SDK repeat a call. A refusal of the last attempt says nothing about one before it, whose answer may
-// have been lost.
+// attemptWatcher counts the attempts of the SDK with an unknown outcome. A rejected last attempt shows nothing about an
+// earlier attempt with a lost response.
 type attemptWatcher struct{ unknown int }
 
 func (a *attemptWatcher) watch(o *ec2.Options) {
@@ -88,5 +88,5 @@ func (a *attemptWatcher) watch(o *ec2.Options) {
 	})
 }
 
-// unknownOutcomeError is the error of a call whose outcome is not known.
+// unknownOutcomeError is the error of a call with an unknown outcome.
 func unknownOutcomeError(err error) error { return createError(fmt.Errorf("create fleet: %w", err)) }

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Rehearse makes sure of the launch template from which on-demand instances of a type are launched, and returns what a launch would
-// ask for: the fleet, and the same instance in each subnet of the class. The order's types do not matter.
+// DryRunRequests ensures the launch template of on-demand instances of a type, and returns the requests of a launch:
+// the fleet, and the same instance in each subnet of the class. It ignores the types of the request.
 func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceType, tenancy string) (dryrun.Rehearsal, error) {
 	imageID, err := ImageFor(o.Class, t)
 	if err != nil {
@@ -45,17 +45,17 @@ func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceTyp
 	out.Fleet = fleet{
 		capacityType: p.capacityType, tags: tags, context: o.Class.Spec.Context, configs: []ec2types.FleetLaunchTemplateConfigRequest{config},
 	}.input()
-	out.Fleet.ClientToken = nil // the SDK makes one up
+	out.Fleet.ClientToken = nil // the SDK generates one
 	return out, nil
 }
 
-// run asks for one instance from a template in a subnet.
+// runInput requests one instance from a template in a subnet.
 func runInput(class *awsv1.EC2NodeClass, t *catalog.InstanceType, template, subnet string, tags map[string]string) *ec2.RunInstancesInput {
 	in := &ec2.RunInstancesInput{
 		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: ec2types.InstanceType(t.Name),
 		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateName: aws.String(template), Version: aws.String("$Latest")},
 	}
-	// Interfaces in a call take the place of those of the template, groups included.
+	// Network interfaces in a call replace those of the template, including their security groups.
 	for _, nic := range (TemplateSpec{Class: class}).interfaces() {
 		in.NetworkInterfaces = append(in.NetworkInterfaces, ec2types.InstanceNetworkInterfaceSpecification{
 			DeviceIndex: nic.DeviceIndex, NetworkCardIndex: nic.NetworkCardIndex, InterfaceType: nic.InterfaceType, Groups: nic.Groups,

@@ -25,21 +25,21 @@ type fleet struct {
 	capacityType string
 	tags         map[string]string
 	context      string
-	// overlaid is true when a price of the claim's types was set by a user: EC2 must follow our order then.
+	// overlaid is true when a NodeOverlay sets the price of one of the types: EC2 must follow our order then.
 	overlaid bool
 	configs  []ec2types.FleetLaunchTemplateConfigRequest
 	token    string
-	// instances is how many to buy; 0 means one.
+	// instances is how many to launch; 0 means one.
 	instances int
-	// zones are the IDs of the zones that overrides are in, by name.
+	// zones has the IDs of the zones of the overrides, by name.
 	zones     map[string]string
 	placement cloudprovider.Placement
-	// places are where reservations are asked for; all are of one market, that of sample.
+	// reservations are the requested reservations by offering; all are of one market, that of sample.
 	reservations map[catalog.OfferingKey]cloudprovider.Reservation
 	sample       cloudprovider.Reservation
 }
 
-// request is a call to make, with what its answer does not tell.
+// fleetCall is a call with the facts that its response does not repeat.
 type fleetCall struct {
 	*ec2.CreateFleetInput
 	capacityType string
@@ -95,7 +95,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 	return in
 }
 
-// instancesOf reads the instances that an answer tells of, by ID. What the answer leaves out is taken from the request.
+// instancesOf returns the instances in a response, by ID. What the response leaves out comes from the request.
 func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
 	for _, i := range out.Instances {
 		bought := cloudprovider.Instance{
@@ -149,17 +149,17 @@ func overrideOf(l *ec2types.LaunchTemplateAndOverridesResponse) *ec2types.FleetL
 	return l.Overrides
 }
 
-// Failure is what an answer says about one offering that was asked for in vain.
+// Failure is the error of a response for one requested offering.
 type Failure struct {
 	Code, Message  string
 	InstanceType   string
 	Zone, SubnetID string
-	// ZoneID is empty for a zone that was not asked for.
+	// ZoneID is empty for a zone that was not requested.
 	ZoneID       string
 	CapacityType string
-	// Reservation that was asked for; empty if none was.
+	// Reservation is the requested reservation; empty if none was.
 	Reservation string
-	// Placement that was asked for.
+	// Placement is the requested placement.
 	Placement cloudprovider.Placement
 	// implied by another failure.
 	implied bool
@@ -191,12 +191,12 @@ func failures(in *fleetCall, out *ec2.CreateFleetOutput) []Failure {
 	return all
 }
 
-// spreadGroupFull tells whether a failure says that a spread placement group takes no more instances in a zone, of whatever type.
+// spreadGroupFull reports whether a spread placement group accepts no more instances in a zone, of any type.
 func spreadGroupFull(f Failure) bool {
 	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" && strings.Contains(f.Message, "limit of instances in this spread placement group")
 }
 
-// everywhere is the failure of everything that was asked for in the zone of f, or, if that is empty, in any.
+// allOfferings returns the failure f for every requested offering in the zone of f, or in any zone if that is empty.
 func (in *fleetCall) allOfferings(f Failure) (all []Failure) {
 	f.implied = true
 	zone := f.Zone
@@ -224,8 +224,8 @@ func (f Failure) scope() unavailableofferings.Scope {
 	return o
 }
 
-// mark notes what the failures say about capacity. refused gets each reservation that EC2 launched nothing into, with the code;
-// exhausted gets each subnet without addresses.
+// markUnavailable records what the failures show about capacity. It calls refused for each reservation that EC2
+// launched nothing into, with the error code, and exhausted for each subnet without addresses.
 func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
@@ -246,8 +246,8 @@ func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused
 	}
 }
 
-// refusal is the error for an answer without an instance: InsufficientCapacityError if that is all that
-// the failures say, else a CreateError.
+// failureError is the error for a response without an instance: an InsufficientCapacityError if all failures are about
+// capacity, else a CreateError.
 func failureError(all []Failure) error {
 	if len(all) == 0 {
 		return &cloudprovider.CreateError{Reason: awserrors.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
@@ -265,7 +265,7 @@ func failureError(all []Failure) error {
 	return createError(errors.New(text))
 }
 
-// whole is the error for a call that EC2 refused as a whole.
+// rejectionError is the error for a call that EC2 rejected as a whole.
 func rejectionError(a fleetResult) error {
 	if code := awserrors.Code(a.err); awserrors.Unfulfillable(code) || code == awserrors.SpotRoleDenied {
 		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.Plain(a.err))}
@@ -273,7 +273,7 @@ func rejectionError(a fleetResult) error {
 	return createError(fmt.Errorf("create fleet: %w", a.err))
 }
 
-// createError derives reason and message from an error's text.
+// createError derives reason and message from the text of an error.
 func createError(err error) *cloudprovider.CreateError {
 	reason := awserrors.ReasonOf(err.Error())
 	message := awserrors.Plain(err).Error()
@@ -283,10 +283,10 @@ func createError(err error) *cloudprovider.CreateError {
 	return &cloudprovider.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
-// maxShownFailures is how many different failures a message names.
+// maxShownFailures is how many different failures a message lists, so that it fits into a condition and stays readable.
 const maxShownFailures = 4
 
-// describe names each kind of failure once, with the offerings it is about.
+// describe lists each kind of failure once, with the number of its offerings and the first of them.
 func describe(all []Failure) string {
 	var order []string
 	where := map[string][]string{}

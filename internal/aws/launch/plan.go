@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// plan is what a launch is going to ask for.
+// plan is what a launch is going to request.
 type plan struct {
 	requirements requirement.Set
 	capacityType string
@@ -30,7 +30,7 @@ type plan struct {
 	candidates   []candidate
 	// placement is where in the class's placement group to launch.
 	placement cloudprovider.Placement
-	// choice has the subnet of each zone that a candidate has an offering in.
+	// choice has the subnet of each zone in which a candidate has an offering.
 	choice *network.Choice
 }
 
@@ -55,7 +55,7 @@ func (l *Launcher) plan(o Order) (plan, error) {
 	return p, nil
 }
 
-// need is the number of addresses that the launch will use at least, by zone: those of the smallest type.
+// need returns the minimum number of addresses that the launch uses, by zone: those of the smallest type.
 func (p plan) need() map[string]int {
 	need := map[string]int{}
 	for _, c := range p.candidates {
@@ -72,21 +72,22 @@ func (p plan) need() map[string]int {
 	return need
 }
 
-// group is the instance types that share a launch template.
+// templateGroup identifies the instance types that share a launch template.
 type templateGroup struct {
 	image   string
 	efas    int
 	maxPods int64
-	// kubelet is the kubelet's settings, where they depend on the type; else empty, and those of the class hold.
+	// kubelet is the kubelet's settings if they depend on the type; else it is empty and those of the class apply.
 	kubelet string
-	// reservation is what they are launched into, zero if into none.
+	// reservation is the reservation of the launch, zero for none.
 	reservation cloudprovider.Reservation
 }
 
-// maxConcurrentTemplates is how many launch templates one launch makes sure of at a time.
+// maxConcurrentTemplates is how many launch templates one launch ensures at a time. Few launches need more, and each
+// template takes two calls of a throttled API.
 const maxConcurrentTemplates = 4
 
-// fleet makes sure of the launch templates and lays out what to ask EC2 for.
+// fleet ensures the launch templates and builds the request.
 func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	f := fleet{
 		capacityType: p.capacityType,
@@ -134,7 +135,7 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	return f, nil
 }
 
-// zonesOf are the IDs of the zones in which a class has subnets, by name.
+// zonesOf returns the IDs of the zones in which a class has subnets, by name.
 func zonesOf(class *awsv1.EC2NodeClass) map[string]string {
 	ids := map[string]string{}
 	for _, s := range class.Status.Subnets {
@@ -143,13 +144,13 @@ func zonesOf(class *awsv1.EC2NodeClass) map[string]string {
 	return ids
 }
 
-// overlaid tells whether a user has set the price of a type that may be launched. A claim that names no types, being of a
-// pool of fixed size, does not know.
+// overlaid reports whether a NodeOverlay has set the price of a candidate. NodeClaims of static pools name no types and
+// have no annotation, so the candidates decide.
 func (p plan) overlaid() bool {
 	return slices.ContainsFunc(p.candidates, func(c candidate) bool { return c.PriceOverlaid() })
 }
 
-// maxOverrides is how many overrides EC2 takes in one fleet.
+// maxOverrides is EC2's limit for the overrides of one fleet.
 const maxOverrides = 300
 
 // overrideKey identifies an override of a fleet.
@@ -158,8 +159,8 @@ type overrideKey struct {
 	reservationID string
 }
 
-// overrides lists what to ask for, by group; groups in the order of their cheapest type. Where there are
-// more than EC2 takes, the offerings of the dearest types are left out.
+// overrides returns the overrides by template group; groups in the order of their cheapest type. Beyond EC2's limit,
+// the offerings of the most expensive types are left out.
 func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
 	images, err := imagesOf(o.Class)
 	if err != nil {
@@ -209,7 +210,7 @@ func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.
 	return order, overrides, nil
 }
 
-// imageRequirements is an image of the node class, ready to be compared with instance types.
+// imageRequirements is an image of the node class with its parsed requirements.
 type imageRequirements struct {
 	id           string
 	requirements requirement.Set
@@ -233,7 +234,7 @@ func imagesOf(class *awsv1.EC2NodeClass) (classImages, error) {
 	return out, nil
 }
 
-// suiting returns the first image that an instance type can boot.
+// firstFor returns the first image that an instance type can boot.
 func (s classImages) firstFor(t *catalog.InstanceType) (string, bool) {
 	i := slices.IndexFunc(s, func(i imageRequirements) bool { return i.requirements.Overlaps(t.Requirements) })
 	if i < 0 {
@@ -242,7 +243,7 @@ func (s classImages) firstFor(t *catalog.InstanceType) (string, bool) {
 	return s[i].id, true
 }
 
-// template makes sure of the launch template of a group and returns its name.
+// template ensures the launch template of a group and returns its name.
 func (l *Launcher) template(ctx context.Context, o Order, p plan, g templateGroup) (string, error) {
 	cluster := l.cfg.Cluster()
 	userData, err := l.userData(o, p, g, cluster)
@@ -277,7 +278,8 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g templateGrou
 	return name, nil
 }
 
-// maxUserData is what EC2 takes, in bytes, and largeUserData from where it is said that little is left.
+// maxUserData is EC2's limit in bytes. From largeUserData on, 90 % of the limit, a warning is logged: labels and taints
+// of the next NodePool may need the rest.
 const (
 	maxUserData   = 16384
 	largeUserData = maxUserData * 9 / 10
@@ -331,8 +333,8 @@ func (l *Launcher) userData(o Order, p plan, g templateGroup, cluster bootstrap.
 	return rendered.Text, nil
 }
 
-// nodeLabels are the labels that the node registers with: the claim's, what its requirements leave no
-// choice about, the capacity type, and the reservation.
+// nodeLabels returns the labels that the node registers with: the labels of the NodeClaim, requirements with a single
+// value, the capacity type, and the reservation.
 func nodeLabels(claim *karpv1.NodeClaim, p plan, r cloudprovider.Reservation, family string) map[string]string {
 	labels := map[string]string{}
 	for _, r := range p.requirements.All() {

@@ -13,23 +13,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Reservations are told what launches say about capacity reservations.
+// Reservations records the use of capacity reservations by launches.
 type Reservations interface {
-	// Launched is called for an instance that was launched into a reservation.
+	// Launched records an instance that was launched into a reservation.
 	Launched(id string)
-	// Full is called when there was no room.
+	// Full records that a reservation had no free instance.
 	Full(id string)
-	// Unavailable is called when EC2 refused it for another reason, which its count of free instances does not show.
+	// Unavailable records that EC2 rejected a reservation for another reason, which its count of free instances does
+	// not show.
 	Unavailable(id string)
 }
 
-// reservedKey identifies the reserved offering of an instance type in a zone. A fleet requests at most one reservation per
-// type and zone, so its response shows which reservation an instance is in.
 func reservedKey(instanceType, zone string) catalog.OfferingKey {
 	return catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: karpv1.CapacityTypeReserved}
 }
 
-// reservationOf reads the reservation that an offering takes from; zero if none.
+// reservationOf returns the reservation of an offering; zero if none.
 func reservationOf(o *catalog.Offering) cloudprovider.Reservation {
 	if o.ReservationID == "" {
 		return cloudprovider.Reservation{}
@@ -39,10 +38,10 @@ func reservationOf(o *catalog.Offering) cloudprovider.Reservation {
 	return cloudprovider.Reservation{ID: o.ReservationID, Type: kind, Interruptible: interruptible == "true"}
 }
 
-// market is how reservations of a kind are bought from: a fleet can use one kind only.
+// reservationMarket is the kind of reservations in a fleet: a fleet can use only one kind.
 type reservationMarket int
 
-// Markets, those first that are preferred at equal price.
+// Reservation markets, in the order of preference at equal price.
 const (
 	defaultReservations reservationMarket = iota
 	capacityBlocks
@@ -59,9 +58,9 @@ func marketOf(r cloudprovider.Reservation) reservationMarket {
 	return defaultReservations
 }
 
-// onlyReserved keeps, if anything can be had from reservations, what a single fleet can ask for of it: one kind of
-// reservation, the one with the lowest price; of capacity blocks a single one; else in each place the reservation with most
-// room.
+// onlyReserved keeps the reserved offerings that one fleet can request, if there are any: one kind of reservation, that
+// with the lowest price; of capacity blocks a single one; else in each zone the reservation with the most free
+// instances.
 func onlyReserved(all []candidate) []candidate {
 	lowest, chosen := 0.0, reservationMarket(-1)
 	for _, c := range all {
@@ -111,12 +110,12 @@ func onlyReserved(all []candidate) []candidate {
 	return out
 }
 
-// hasReserved tells whether a claim is launched into a reservation.
+// hasReserved reports whether a NodeClaim is launched into a reservation.
 func hasReserved(all []candidate) bool {
 	return slices.ContainsFunc(all, func(c candidate) bool { return c.has(karpv1.CapacityTypeReserved) })
 }
 
-// target is the kind of capacity that a fleet asks EC2 for.
+// target returns the target capacity type of a fleet.
 func target(capacityType string, r cloudprovider.Reservation) ec2types.DefaultTargetCapacityType {
 	switch {
 	case capacityType != karpv1.CapacityTypeReserved:
@@ -129,7 +128,8 @@ func target(capacityType string, r cloudprovider.Reservation) ec2types.DefaultTa
 	return ec2types.DefaultTargetCapacityTypeOnDemand
 }
 
-// setReservation makes a launch template one for a reservation, or, for none, one that leaves open reservations alone.
+// setReservation makes a launch template launch into a reservation. For the zero reservation, it keeps instances out of
+// open reservations.
 func setReservation(data *ec2types.RequestLaunchTemplateData, r cloudprovider.Reservation) {
 	spec := &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone}
 	data.CapacityReservationSpecification = spec

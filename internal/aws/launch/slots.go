@@ -8,13 +8,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// deal says which instance of a launch of several belongs to the holder of a ticket, going only by what EC2 shows. It is how
-// a process finds out that was not there when the call was made.
+// assign returns the instance in a slot of a batch launch, from what EC2 shows alone. A process uses it that did not
+// make the call.
 //
-// Claims and instances are brought together by their order: the nth place that takes part has the nth instance by ID. So
-// everybody who sees all instances of a launch deals alike, whatever order EC2 tells of them in; those that have ended since
-// count. The answer is final once all instances can be seen, be it that as many are there as were asked for, or that the
-// launch is long enough ago; since is when somebody first looked.
+//
+// Slots and instances are matched by their order: the nth slot that is not empty has the nth instance by ID. So every
+// process that sees all instances of a launch assigns them alike, in whatever order EC2 lists them; terminated
+// instances count. The result is final once all instances are visible: either their number is complete, or the launch
+// is older than VisibleWithin. since is when this process first looked.
 func assign(t cloudprovider.Ticket, found []cloudprovider.Instance, since, now time.Time) (i cloudprovider.Instance, dealt, final bool) {
 	var leftOut []int
 	last := since
@@ -40,7 +41,7 @@ func assign(t cloudprovider.Ticket, found []cloudprovider.Instance, since, now t
 	return found[at], true, true
 }
 
-// rank is the position of a place among those that are not left out.
+// position returns the position of a slot among those that are not left out.
 func position(place int, leftOut []int) int {
 	at := place
 	for _, p := range leftOut {

@@ -20,34 +20,34 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Blueprint is all that a launch template is made of.
+// TemplateSpec is everything that a launch template depends on.
 type TemplateSpec struct {
 	Class        *awsv1.EC2NodeClass
 	ImageID      string
 	UserData     string
 	CapacityType string
 	Tenancy      string
-	// Placement that instances are launched into; zero for none.
+	// Placement of the instances; zero for none.
 	Placement cloudprovider.Placement
-	// EFAs is the number of EFA interfaces to attach, 0 for a plain one.
+	// EFAs is the number of EFA interfaces, 0 for a single plain interface.
 	EFAs int
-	// Enclave turns Nitro Enclaves on.
+	// Enclave enables Nitro Enclaves.
 	Enclave bool
 	IPv6    bool
 	Region  string
-	// Tags of the template and of what is made from it.
+	// Tags of the template and of everything that is launched from it.
 	Tags map[string]string
 	// Reservation that instances are launched into; zero for none.
 	Reservation cloudprovider.Reservation
-	// ReservedCapacity tells EC2 to leave open capacity reservations alone unless one is asked for.
+	// ReservedCapacity keeps instances out of open capacity reservations unless Reservation is set.
 	ReservedCapacity bool
 }
 
-// NamePrefix is that of all launch templates.
+// NamePrefix is the prefix of all launch template names.
 const NamePrefix = "karpenter.k8s.aws"
 
-// Template is the request for a launch template whose name is a hash of everything in it, the cluster's
-// identity (a tag) included. So templates of one name are alike, and no two clusters share one.
+// Template returns the request for a launch template. Its name is a hash of everything in it, including the cluster's
+// identity (a tag). So templates with the same name are equal, and no two clusters share one.
 func Template(b TemplateSpec) (*ec2.CreateLaunchTemplateInput, error) {
 	data, err := b.data()
 	if err != nil {
@@ -97,7 +97,7 @@ func (b TemplateSpec) data() (*ec2types.RequestLaunchTemplateData, error) {
 	return data, nil
 }
 
-// withoutIPv6Metadata are the regions whose EC2 does not know the option at all.
+// withoutIPv6Metadata are the regions with an EC2 that does not know the option.
 var withoutIPv6Metadata = []string{"us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "us-isof-south-1", "us-isof-east-1"}
 
 func (b TemplateSpec) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
@@ -173,7 +173,7 @@ func (b TemplateSpec) nic(card, device int32, kind string) ec2types.LaunchTempla
 	return out
 }
 
-// devices are the disks: the user's, else the family's.
+// devices returns the block devices: the user's, else the family's.
 func (b TemplateSpec) devices() ([]ec2types.LaunchTemplateBlockDeviceMappingRequest, error) {
 	mappings := b.Class.Spec.BlockDeviceMappings
 	if len(mappings) == 0 {

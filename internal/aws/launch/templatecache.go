@@ -18,17 +18,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
 
-// TemplateAPI is what Templates calls of EC2.
+// TemplateAPI is the calls of EC2 that Templates makes.
 type TemplateAPI interface {
 	ec2.DescribeLaunchTemplatesAPIClient
 	CreateLaunchTemplate(ctx context.Context, in *ec2.CreateLaunchTemplateInput, optFns ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error)
 	DeleteLaunchTemplate(ctx context.Context, in *ec2.DeleteLaunchTemplateInput, optFns ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error)
 }
 
-// templateTTL is how long a template is believed to exist since it was last used.
+// templateTTL is how long a template is assumed to exist after its last use. A template that somebody deletes meanwhile
+// costs one failed call.
 const templateTTL = 5 * time.Minute
 
-// Templates keeps the launch templates of one cluster.
+// Templates manages the launch templates of one cluster.
 type Templates struct {
 	api      TemplateAPI
 	identity identity.Identity
@@ -36,13 +37,13 @@ type Templates struct {
 	creating singleflight.Group
 }
 
-// NewTemplates returns Templates that know of none yet.
+// NewTemplates returns Templates with an empty cache.
 func NewTemplates(api TemplateAPI, id identity.Identity, now func() time.Time) *Templates {
 	return &Templates{api: api, identity: id, known: memo.New[string, struct{}](templateTTL, now)}
 }
 
-// Ensure makes the template unless it is there. Launches that need the same one at a time share the calls,
-// and two processes that make it at a time both succeed.
+// Ensure creates the template unless it exists. Concurrent launches share the calls, and two processes that create the
+// same template both succeed.
 func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInput) (name string, err error) {
 	name = aws.ToString(in.LaunchTemplateName)
 	if _, ok := t.known.Get(name); !ok {
@@ -66,10 +67,10 @@ func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 	return err
 }
 
-// Forget drops what is known of a template, so that the next Ensure looks again.
+// Forget removes a template from the cache, so that the next Ensure reads it again.
 func (t *Templates) Forget(name string) { t.known.Drop(name) }
 
-// DeleteAll deletes our templates of a node class. One that is gone already is no error.
+// DeleteAll deletes our templates of a node class. A template that no longer exists is no error.
 func (t *Templates) DeleteAll(ctx context.Context, nodeClass string) error {
 	templates, err := t.list(ctx, network.Filter("tag:"+awsv1.TagNodeClass, nodeClass))
 	if err != nil {
@@ -82,8 +83,7 @@ func (t *Templates) DeleteAll(ctx context.Context, nodeClass string) error {
 	return errors.Join(errs...)
 }
 
-// Collect deletes our templates that have not been used for a while: those made before cutoff that this
-// process does not know as used lately.
+// CollectGarbage deletes our unused templates: those created before cutoff that this process has not used lately.
 func (t *Templates) Collect(ctx context.Context, cutoff time.Time) error {
 	templates, err := t.list(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (t *Templates) Collect(ctx context.Context, cutoff time.Time) error {
 	return errors.Join(errs...)
 }
 
-// list returns the templates that carry our identity.
+// list returns the templates with our identity.
 func (t *Templates) list(ctx context.Context, more ...ec2types.Filter) ([]ec2types.LaunchTemplate, error) {
 	filters := append([]ec2types.Filter{network.Filter("tag:"+awsv1.TagClusterUID, t.identity.ClusterUID)}, more...)
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(t.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(200)})
@@ -114,7 +114,7 @@ func (t *Templates) list(ctx context.Context, more ...ec2types.Filter) ([]ec2typ
 	return out, nil
 }
 
-// remove deletes a template that carries our identity, whatever a filter said of it.
+// remove deletes a template after it has verified our identity in its tags, independent of the filter.
 func (t *Templates) remove(ctx context.Context, template ec2types.LaunchTemplate) error {
 	tags := make(map[string]string, len(template.Tags))
 	for _, tag := range template.Tags {

@@ -2,12 +2,13 @@ package awserrors
 
 import "regexp"
 
-// requestIDs is what of an error's text differs from one call to the next: what the SDK writes into it, and the cipher that
-// EC2 ends a refusal with.
+// requestIDs matches the parts of an error's text that differ between calls: the IDs that the SDK adds, and the encoded
+// authorization message that EC2 appends.
 var requestIDs = regexp.MustCompile(`(, )?(RequestID|HostID): [^,]*| ?Encoded authorization failure message: [A-Za-z0-9_-]+`)
 
-// Plain returns err without the IDs of the request, and what of the answer is enciphered, in its text. The same failure then reads the same each
-// time: a condition is not written anew, and an event is not repeated. What err is stays.
+// WithoutRequestIDs returns err without request IDs and encoded authorization messages in its text. The same failure
+// then has the same text each time: conditions are not rewritten, and events are deduplicated. errors.Is and errors.As
+// see the original error.
 func Plain(err error) error {
 	if err == nil {
 		return nil

@@ -6,15 +6,18 @@ import (
 )
 
 const (
-	// allowedTTL is how long a yes is believed.
+	// allowedTTL is how long a positive verdict is used. Permissions are rarely taken away, and a launch reports it
+	// too.
 	allowedTTL = 30 * time.Minute
-	// firstRejectionTTL is how long the first no is believed, and maxRejectionTTL the last.
+	// firstRejectionTTL is how long the first rejection is used. It doubles with each further rejection, up to
+	// maxRejectionTTL.
 	firstRejectionTTL, maxRejectionTTL = 30 * time.Second, 5 * time.Minute
-	// profileNotFoundTTL is how long it is believed that EC2 does not know an instance profile.
+	// profileNotFoundTTL is how long a missing instance profile is assumed to be missing. It is short, because IAM
+	// shows a new profile within seconds.
 	profileNotFoundTTL = 10 * time.Second
 )
 
-// Memory remembers verdicts. It is safe for concurrent use.
+// Cache holds verdicts. It is safe for concurrent use.
 type Memory struct {
 	now func() time.Time
 
@@ -29,11 +32,11 @@ type entry struct {
 	rejections int // in a row
 }
 
-// NewMemory returns a Memory that knows nothing.
+// NewCache returns an empty Cache.
 func NewMemory(now func() time.Time) *Memory { return &Memory{now: now, entries: map[string]entry{}} }
 
-// Verdict returns what is known of a node class as long as it is believed, and for how long it still is. About is all that the
-// verdict depends on: one about anything else is none.
+// Get returns the verdict for a node class and its remaining TTL. about identifies everything that the verdict depends
+// on: a verdict for other inputs does not count.
 func (m *Memory) Verdict(class, about string) (v Verdict, left time.Duration, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +48,7 @@ func (m *Memory) Verdict(class, about string) (v Verdict, left time.Duration, kn
 	return e.verdict, left, true
 }
 
-// Put remembers a verdict, and returns for how long it is believed.
+// Put stores a verdict, and returns its TTL.
 func (m *Memory) Put(class, about string, v Verdict) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +70,7 @@ func (m *Memory) Put(class, about string, v Verdict) time.Duration {
 	return believed
 }
 
-// Forget drops what is known of a class.
+// Invalidate removes the verdict for a class.
 func (m *Memory) Forget(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

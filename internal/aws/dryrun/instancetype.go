@@ -9,12 +9,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// usual are the types to ask about where nothing else decides: they are sold everywhere, and boot every image of their architecture.
+// defaultTypes are used if nothing else decides: almost every zone offers them, and they boot every image of their
+// architecture.
 var defaultTypes = []string{"m5.large", "m6g.large"}
 
-// Choose picks the instance type to ask about: one that a pool of the class would launch, else a usual one, else any. Of those that
-// suit it prefers types that boot a standard image, that is one for machines without accelerator, then types that are sold in
-// more zones. False if there is no type at all that can be had.
+// ChooseInstanceType picks the instance type for the dry run: one that a NodePool of the class would launch, else a
+// default type, else any. Among those it prefers types that boot a standard image (one without accelerator support),
+// then types that are available in more zones. It returns false if no type is available.
 func Choose(types []*catalog.InstanceType, pools []requirement.Set, standard func(*catalog.InstanceType) bool) (*catalog.InstanceType, bool) {
 	var sold []*catalog.InstanceType
 	for _, t := range types {
@@ -47,7 +48,7 @@ func Choose(types []*catalog.InstanceType, pools []requirement.Set, standard fun
 	return nil, false
 }
 
-// first sorts what is true before what is not.
+// trueFirst sorts true before false.
 func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -58,7 +59,7 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// zones is in how many zones a type can be had at the moment.
+// availableZones returns in how many zones a type is available at the moment.
 func availableZones(t *catalog.InstanceType) int {
 	found := map[string]bool{}
 	for _, o := range t.Offerings {
@@ -69,7 +70,8 @@ func availableZones(t *catalog.InstanceType) int {
 	return len(found)
 }
 
-// Tenancy is dedicated if a pool asks for a tenancy and allows that one: who may launch on dedicated hardware may do so on shared.
+// Tenancy returns dedicated if a NodePool allows it explicitly: a role that may launch dedicated instances may launch
+// shared ones too.
 func Tenancy(pools []requirement.Set) string {
 	for _, pool := range pools {
 		if pool.Defines(awsv1.LabelInstanceTenancy) && pool.Get(awsv1.LabelInstanceTenancy).Has(awsv1.TenancyDedicated) {

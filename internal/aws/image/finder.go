@@ -20,31 +20,31 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
 
-// Image is a machine image and what an instance type must be like to boot it.
+// Image is an AMI with the requirements of instance types that can boot it.
 type Image struct {
 	ID         string
 	Name       string
-	CreatedAt  time.Time // zero if EC2 does not say
+	CreatedAt  time.Time // zero if unknown
 	Deprecated bool
 	// Requirements are sorted by the length of the key, then by key.
 	Requirements []corev1.NodeSelectorRequirement
 }
 
-// Parameters is what Finder calls of SSM.
+// Parameters is the calls of SSM that Finder makes.
 type Parameters interface {
 	GetParameter(ctx context.Context, in *ssm.GetParameterInput, optFns ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
 }
 
 const (
 	pageSize = 1000
-	// aliasTTL and customParameterTTL are how long the value of an SSM parameter is believed: ours change
-	// rarely, those that users name may be edited at any time.
+	// aliasTTL and customParameterTTL are how long the value of an SSM parameter is used. Parameters behind aliases
+	// change rarely; users may edit their own at any time.
 	aliasTTL           = 24 * time.Hour
 	customParameterTTL = 5 * time.Minute
 )
 
-// Finder looks up images. Answers are kept under a key that the caller makes from the node class, its
-// generation and the version of Kubernetes.
+// Finder finds images. The caller makes the cache key from the node class, its generation and the version of
+// Kubernetes.
 type Finder struct {
 	images ec2.DescribeImagesAPIClient
 	ssm    Parameters
@@ -54,7 +54,7 @@ type Finder struct {
 	values *memo.Memo[string, string]
 }
 
-// NewFinder returns a Finder that believes an answer about images for the interval.
+// NewFinder returns a Finder that caches images for the interval.
 func NewFinder(images ec2.DescribeImagesAPIClient, parameters Parameters, interval time.Duration, now func() time.Time) *Finder {
 	return &Finder{
 		images: images,
@@ -65,18 +65,18 @@ func NewFinder(images ec2.DescribeImagesAPIClient, parameters Parameters, interv
 	}
 }
 
-// query is one DescribeImages call. variants gives, per image ID, the hardware it is for; nil when images
-// were not found through an alias, and then their architecture alone decides.
+// query is one DescribeImages call. variants has the hardware by image ID; it is nil for images without an alias, and
+// then their architecture alone decides.
 type query struct {
 	input    ec2.DescribeImagesInput
 	variants map[string][]variant
-	// parameters gives, per image ID, the names of the mutable parameters that hold it.
+	// parameters has the names of the mutable parameters by image ID.
 	parameters map[string][]string
 }
 
-// Images returns, for each kind of hardware, the best image that the terms select, newest first. version
-// is the minor version of Kubernetes that an alias is resolved for. The error is an *UnsupportedAliasError
-// when only an edit of the alias can help.
+// Images returns the best image for each kind of hardware that the terms select, newest first. version is the minor
+// version of Kubernetes for which an alias is resolved. The error is an *UnsupportedAliasError if only an edit of the
+// alias can help.
 func (f *Finder) Images(ctx context.Context, key string, terms []awsv1.AMISelectorTerm, version string) ([]Image, error) {
 	if found, ok := f.found.Get(key); ok {
 		return found, nil
@@ -99,7 +99,8 @@ func (f *Finder) Images(ctx context.Context, key string, terms []awsv1.AMISelect
 	return best, nil
 }
 
-// forgetDeprecated forgets parameters that still hold a deprecated image, so that the next look finds its successor.
+// forgetDeprecated removes parameters with a deprecated image from the cache, so that the next call finds its
+// successor.
 func (f *Finder) forgetDeprecated(q query, images []Image) {
 	for _, i := range images {
 		if i.Deprecated {
@@ -155,8 +156,8 @@ func byNameOrTags(term awsv1.AMISelectorTerm) query {
 	return q
 }
 
-// alias asks SSM for the images behind an alias. Parameters that are missing or withheld are skipped: not
-// every family has an image for all hardware. Where SSM gave no answer, there is none to the question either.
+// alias reads the images behind an alias from SSM. It skips missing parameters and parameters without access: not every
+// family has an image for all hardware. If SSM did not respond, it returns the error.
 func (f *Finder) alias(ctx context.Context, alias, version string) (query, error) {
 	parameters, err := aliasParameters(alias, version)
 	if err != nil {
@@ -183,7 +184,7 @@ func (f *Finder) alias(ctx context.Context, alias, version string) (query, error
 		}
 	}
 	if len(ids) == 0 && awserrors.Is(missing, awserrors.NotFound) {
-		// Without the words of AWS: they name the request, and a condition is to be written once.
+		// Without the error of AWS: it contains a request ID, and the condition must not change each time.
 		return query{}, &UnsupportedAliasError{alias, version, "there are no images of this version; name one that exists, or latest"}
 	}
 	if len(ids) == 0 {
@@ -228,13 +229,13 @@ func (f *Finder) describe(ctx context.Context, q query) ([]Image, error) {
 	return images, nil
 }
 
-// architectures maps EC2's spelling to that of the label kubernetes.io/arch.
+// architectures maps EC2's names to those of the label kubernetes.io/arch.
 var architectures = map[ec2types.ArchitectureValues]string{
 	ec2types.ArchitectureValuesX8664: "amd64",
 	ec2types.ArchitectureValuesArm64: "arm64",
 }
 
-// read returns the image once for each kind of hardware it is for; none when no node can boot it.
+// read returns the image once for each kind of hardware; none if no node can boot it.
 func (f *Finder) read(i ec2types.Image, variants map[string][]variant) []Image {
 	arch, ok := architectures[i.Architecture]
 	if !ok {
@@ -274,8 +275,8 @@ func deprecated(at *string, now time.Time) bool {
 	return !t.IsZero() && !t.After(now)
 }
 
-// Best keeps the best image of each set of requirements, and sorts: newest first, then by ID. A live image
-// is better than a deprecated one, then a newer one, then the greater name.
+// Best keeps the best image for each set of requirements, newest first, then by ID. A live image is better than a
+// deprecated one, then a newer one, then the greater name.
 func Best(images []Image) []Image {
 	best := map[string]Image{}
 	for _, i := range images {

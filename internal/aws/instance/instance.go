@@ -1,6 +1,5 @@
 // Package instance reads and terminates EC2 instances.
 //
-//
 // EC2 shows a new instance with a delay. So this package remembers the instances that this process has launched, and
 // treats an unknown ID as terminated only when it cannot belong to a new instance.
 package instance

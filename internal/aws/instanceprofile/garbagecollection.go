@@ -15,18 +15,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Protected is how long a profile is kept after it was made, and after it was last seen in use: what has just named it may not be
-// visible yet, and an instance may be on its way with it.
+// MinAge is how long a profile is kept after its creation and after its last use: a new reference may not be visible
+// yet, and an instance with the profile may be in flight.
 const MinAge = time.Hour
 
-// prefix is the path of all profiles of clusters of this name in the region.
+// prefix returns the path of all profiles of clusters with this name in the region.
 func (p *Profiles) prefix() string {
 	return fmt.Sprintf("/karpenter/%s/%s/", p.identity.Region, p.identity.ClusterName)
 }
 
-// Collect deletes the profiles of this cluster that nothing has used for as long as they are protected. What is used is asked after
-// the profiles have been listed, so that one which is made and used meanwhile is not among them. Failures do not keep other profiles
-// from being deleted. The names of those that went are returned.
+// CollectGarbage deletes the profiles of this cluster that nothing has used for MinAge. It reads the usage after it has
+// listed the profiles, so that a profile that is created and used meanwhile is not deleted. A failure does not stop the
+// deletion of other profiles. It returns the names of the deleted profiles.
 func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
 	all, err := p.list(ctx, p.prefix())
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (c
 	return gone, errors.Join(errs...)
 }
 
-// idle are the profiles that have not been in use for long enough.
+// unused returns the profiles without use for MinAge.
 func (p *Profiles) unused(all []iamtypes.InstanceProfile, used cloudprovider.ProfileUse) []iamtypes.InstanceProfile {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,15 +75,16 @@ func (p *Profiles) unused(all []iamtypes.InstanceProfile, used cloudprovider.Pro
 	return out
 }
 
-// classUID is the UID of the node class that a profile was made for.
+// classUID returns the UID of the node class that a profile was created for.
 func (p *Profiles) classUID(profile iamtypes.InstanceProfile) string {
 	return strings.TrimSuffix(strings.TrimPrefix(aws.ToString(profile.Path), p.prefix()), "/")
 }
 
-// collect deletes one profile, if it is ours. One without identity is, if it was made for a node class that is there.
+// deleteUnused deletes one profile if it is ours. A profile without identity is ours if it was created for an existing
+// node class.
 func (p *Profiles) deleteUnused(ctx context.Context, profile iamtypes.InstanceProfile, used cloudprovider.ProfileUse) (bool, error) {
 	name := aws.ToString(profile.InstanceProfileName)
-	found, err := p.get(ctx, name) // the list does not tell tags
+	found, err := p.get(ctx, name) // the list has no tags
 	if err != nil || found == nil {
 		return false, err
 	}
@@ -93,7 +94,7 @@ func (p *Profiles) deleteUnused(ctx context.Context, profile iamtypes.InstancePr
 	}
 	owned, err := p.proveOwnership(ctx, found, ofClass)
 	if errors.Is(err, identity.ErrNotOurs) {
-		return false, nil // another cluster's of this name, or left by one that is no more
+		return false, nil // of another cluster with this name, or left by one that no longer exists
 	}
 	if err != nil {
 		return false, err

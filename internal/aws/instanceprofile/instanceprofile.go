@@ -1,8 +1,8 @@
-// Package instanceprofile keeps the IAM instance profiles through which instances of a node class get its role.
+// Package instanceprofile manages the IAM instance profiles that give instances the role of their node class.
 //
-// A profile's name is a function of the cluster's identity, the node class and the role. So a controller
-// that is killed between creating a profile and writing its name down finds it again, and two clusters of
-// one name never share one.
+// The name of a profile is a function of the cluster's identity, the node class and the role. So a controller that is
+// killed between the creation of a profile and the write of its name finds the profile again, and two clusters with the
+// same name never share one.
 package instanceprofile
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// API is what Profiles calls of IAM.
+// API is the calls of IAM that Profiles makes.
 type API interface {
 	iam.ListInstanceProfilesAPIClient
 	GetInstanceProfile(ctx context.Context, in *iam.GetInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
@@ -39,7 +39,7 @@ type API interface {
 	RemoveRoleFromInstanceProfile(ctx context.Context, in *iam.RemoveRoleFromInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// NodeClass is what a profile is made for.
+// NodeClass is what a profile is created for.
 type NodeClass struct {
 	Name string
 	UID  string
@@ -51,9 +51,9 @@ type NodeClass struct {
 }
 
 const (
-	// ensuredTTL is how long a profile is believed to be as it was left.
+	// ensuredTTL is how long a profile is assumed to be unchanged.
 	ensuredTTL = 15 * time.Minute
-	// missingRoleTTL is how long IAM is not asked again about a role that does not exist.
+	// missingRoleTTL is how long a role that does not exist is not read again.
 	missingRoleTTL = time.Minute
 )
 
@@ -75,7 +75,7 @@ type Profiles struct {
 	unusedSince map[string]time.Time
 }
 
-// New returns Profiles that know of none yet.
+// New returns Profiles with an empty cache.
 func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	return &Profiles{
 		api:          api,
@@ -86,7 +86,7 @@ func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	}
 }
 
-// Name is the name of the profile for a class with its role.
+// Name returns the name of the profile for a class with its role.
 func (p *Profiles) Name(class NodeClass) string {
 	h := sha256.New()
 	for _, part := range []string{p.identity.ClusterUID, p.identity.Region, class.UID, roleName(class.Role)} {
@@ -95,16 +95,16 @@ func (p *Profiles) Name(class NodeClass) string {
 	return fmt.Sprintf("%s_%d", p.identity.ClusterName, binary.BigEndian.Uint64(h.Sum(nil)))
 }
 
-// path is under which all profiles of a class are.
+// path returns the path of all profiles of a class.
 func (p *Profiles) path(uid string) string {
 	return p.prefix() + uid + "/"
 }
 
-// roleName is the last part of a role's path: profiles know roles by name only.
+// roleName returns the last part of a role's path: profiles refer to roles by name only.
 func roleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
 
-// Ensure returns the name of a profile that exists and holds the role of the class. A profile that the
-// class uses already is kept if it does. The error is a *RoleNotFoundError when there is no such role.
+// Ensure returns the name of a profile that exists and has the role of the class. It keeps the profile that the class
+// already uses if that has the role. The error is a *RoleNotFoundError when the role does not exist.
 func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) {
 	role := roleName(class.Role)
 	names := []string{p.Name(class)}
@@ -135,7 +135,7 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 	return name, nil
 }
 
-// make brings the profile of that name into being, step by step; each step finds what earlier ones left.
+// create creates the profile step by step. Each step continues from what earlier attempts left.
 func (p *Profiles) create(ctx context.Context, name, role string, class NodeClass) error {
 	found, err := p.get(ctx, name)
 	if err != nil {
@@ -205,7 +205,7 @@ func hasOnlyRole(profile *iamtypes.InstanceProfile, role string) bool {
 	return len(profile.Roles) == 1 && aws.ToString(profile.Roles[0].RoleName) == role
 }
 
-// foreign reports whether another cluster of the same name made the profile.
+// isForeign reports whether another cluster with the same name created the profile.
 func (p *Profiles) isForeign(profile *iamtypes.InstanceProfile) bool {
 	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloudprovider.Foreign
 }
@@ -218,8 +218,8 @@ func tagsOf(profile *iamtypes.InstanceProfile) map[string]string {
 	return out
 }
 
-// own proves that a profile is ours. One without identity that an autoscaler before this one has made for
-// the class is adopted first.
+// proveOwnership proves that a profile is ours. It first adopts a profile without identity that a previous autoscaler
+// created for the class.
 func (p *Profiles) proveOwnership(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
 	name, tags := aws.ToString(profile.InstanceProfileName), tagsOf(profile)
 	if owned, err := p.identity.Prove(identity.InstanceProfile, name, tags); err == nil {
@@ -265,7 +265,7 @@ func (p *Profiles) removeRoles(ctx context.Context, owned identity.Owned, roles 
 	return nil
 }
 
-// remove deletes a profile of a class; one that is gone is no error.
+// remove deletes a profile of a class. A profile that no longer exists is no error.
 func (p *Profiles) remove(ctx context.Context, name, classUID string) error {
 	found, err := p.get(ctx, name)
 	if err != nil || found == nil {
@@ -294,7 +294,7 @@ func (p *Profiles) delete(ctx context.Context, owned identity.Owned) error {
 	return nil
 }
 
-// DeleteAll deletes every profile that was made for a node class. Profiles of users are elsewhere and stay.
+// DeleteAll deletes every profile that was created for a node class. Profiles of users have other paths and stay.
 func (p *Profiles) DeleteAll(ctx context.Context, uid string) error {
 	if uid == "" {
 		return errors.New("delete instance profiles of a node class without UID")

@@ -1,5 +1,5 @@
-// Package interruption reads what AWS says of instances that are going to be interrupted: the events that EventBridge puts
-// into an SQS queue, and the status of instances.
+// Package interruption reads announced interruptions of instances from AWS: EventBridge events in an SQS queue, and the
+// status of instances.
 package interruption
 
 import (
@@ -20,10 +20,10 @@ type envelope struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-// route is what tells events apart.
+// eventType distinguishes events.
 type eventType struct{ source, detailType string }
 
-// readers know the details of the events that we act on. Any other event is none of our business.
+// parsers parse the details of the events that concern us. All other events are ignored.
 var parsers = map[eventType]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
 	{"aws.ec2", "EC2 Spot Instance Interruption Warning"}:                 always(cloudprovider.SpotInterrupted),
 	{"aws.ec2", "EC2 Instance Rebalance Recommendation"}:                  always(cloudprovider.RebalanceRecommended),
@@ -32,8 +32,8 @@ var parsers = map[eventType]func(detail json.RawMessage) (cloudprovider.Interrup
 	{"aws.health", "AWS Health Event"}:                                    health,
 }
 
-// Parse reads the body of a message. Empty bodies and events of other kinds are NoInterruption; an error means that the body
-// is no event, or one of a kind that we know with details that we do not.
+// Parse parses the body of a message. Empty bodies and other events are NoInterruption. An error means that the body is
+// not an event, or has unexpected details.
 func Parse(body string) (cloudprovider.Message, error) {
 	none := cloudprovider.Message{Kind: cloudprovider.NoInterruption}
 	if strings.TrimSpace(body) == "" {
@@ -71,7 +71,7 @@ func (d ec2Detail) ids() []string {
 	return []string{d.InstanceID}
 }
 
-// always reads events that mean the same whatever their details.
+// always parses events that have one meaning whatever their details.
 func always(kind cloudprovider.InterruptionKind) func(json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	return func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 		var d ec2Detail
@@ -94,7 +94,7 @@ func stateChange(detail json.RawMessage) (cloudprovider.InterruptionKind, []stri
 	return cloudprovider.NoInterruption, nil, nil
 }
 
-// health reads events of AWS Health: changes that are scheduled for instances. One that is closed is over, or was called off.
+// health parses AWS Health events: scheduled changes of instances. A closed event is completed or canceled.
 func health(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	var d struct {
 		Service  string `json:"service"`

@@ -1,5 +1,5 @@
-// Package inventory lists what EC2 sells in a region, and composes of it what a node class can launch at
-// the moment: prices and scarcity included.
+// Package inventory lists the instance types of a region, and resolves what a node class can launch at the moment,
+// including prices and unavailable offerings.
 package inventory
 
 import (
@@ -28,16 +28,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
-// API is what Source calls of EC2.
+// API is the calls of EC2 that Source makes.
 type API interface {
 	ec2.DescribeInstanceTypesAPIClient
 	ec2.DescribeInstanceTypeOfferingsAPIClient
 }
 
-// composedTTL bounds how long what nobody asks for is kept.
+// composedTTL bounds how long unused results are kept.
 const composedTTL = 5 * time.Minute
 
-// Config is what a Source works with.
+// Config configures a Source.
 type Config struct {
 	EC2      API
 	Resolver *instancetype.Resolver
@@ -46,12 +46,13 @@ type Config struct {
 	Observed *discoveredmemory.Memory
 	// Groups finds the placement groups of node classes.
 	Groups *placement.Finder
-	// Reservations are counted; nil where the feature is off: there are none then, whatever a class's status says.
+	// Reservations counts capacity reservations; nil while the feature is off: then there are none, whatever the status
+	// of a class contains.
 	Reservations *reservation.Finder
-	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
-	// them. Nil has none.
+	// UserPrices are prices from the user in $/h, by type, for types that have no other price, with a version that
+	// changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
-	// Shifted tells whether the cluster keeps away from the zone of an ID; nil = from none.
+	// ZoneShifted reports whether a zonal shift moves the cluster away from the zone with the ID; nil means never.
 	Shifted func(zoneID string) bool
 	Now     func() time.Time
 }
@@ -66,7 +67,7 @@ type Source struct {
 	listing listing
 }
 
-// stock is what EC2 sells, as last listed. It is replaced as a whole.
+// listing is the last listing of EC2. It is replaced as a whole.
 type listing struct {
 	version int
 	types   []ec2types.InstanceTypeInfo // by name
@@ -76,12 +77,12 @@ type listing struct {
 
 type typeInZone struct{ instanceType, zone string }
 
-// New returns a Source that has listed nothing yet.
+// New returns a Source without a listing.
 func New(cfg Config) *Source {
 	return &Source{cfg: cfg, resolved: memo.New[resolvedKey, resolved](composedTTL, cfg.Now)}
 }
 
-// Refresh lists types and offerings anew. After an error the last listing stays.
+// Refresh lists types and offerings again. After an error the last listing stays.
 func (s *Source) Refresh(ctx context.Context) error {
 	var infos []ec2types.InstanceTypeInfo
 	var offered map[typeInZone]bool

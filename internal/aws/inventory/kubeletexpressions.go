@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
 )
 
-// Kubelet returns spec.kubelet of the class as JSON, with what its expressions come to for a type; nil if there is none.
+// Kubelet returns spec.kubelet of the class as JSON, with expressions resolved for a type; nil if there is none.
 type Kubelet func(instanceType string) ([]byte, error)
 
-// Kubelets are the kubelet settings of the class by type. It is nil where they are the same for all.
+// Kubelets returns the kubelet settings of the class by type. It is nil if they are the same for all types.
 func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubelet, error) {
 	kubelet, err := class.KubeletConfiguration()
 	if err != nil || len(expression.Texts(kubelet)) == 0 {
@@ -48,8 +48,9 @@ func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubel
 	}, nil
 }
 
-// Expressions tells for which types an expression of the class's kubelet settings fails, out of how many. err is an
-// *expression.InvalidError when one does not compile, else the *expression.FailedError of the first of those types.
+// FailingExpressions returns the types for which an expression in the class's kubelet settings fails, and the number of
+// all types. err is an *expression.InvalidError if an expression does not compile, else the *expression.FailedError of
+// the first of those types.
 func (s *Source) Expressions(ctx context.Context, class *awsv1.EC2NodeClass) (failing []string, of int, err error) {
 	kubelet, err := class.KubeletConfiguration()
 	if err != nil || len(expression.Texts(kubelet)) == 0 {

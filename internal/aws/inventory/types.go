@@ -20,8 +20,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// resolvedKey is all that types are composed of, except for scarcity, which has a number for each type. Two classes that come
-// to the same share what is composed, and a class that comes to anything else has its own.
+// resolvedKey is everything that resolved types depend on, except for unavailable offerings, which have a sequence
+// number per type. Two classes with equal inputs share the result.
 type resolvedKey struct {
 	class             [sha256.Size]byte
 	listing           int
@@ -32,22 +32,22 @@ type resolvedKey struct {
 	shiftedZones      string
 }
 
-// composed are types as a class would launch them.
+// resolved are the types as a class would launch them.
 type resolved struct {
 	types []*catalog.InstanceType
-	// scarcity has the sequence number of each type at the time when it was composed.
+	// sequences has the sequence number of each type when it was resolved.
 	sequences []uint64
 }
 
-// subject is a node class as far as instance types depend on it.
+// classInputs is the part of a node class that instance types depend on.
 type classInputs struct {
 	Class instancetype.Class
-	// Images as observations of memory are kept by.
+	// Images is the key of discovered memory.
 	Images string
 }
 
-// Types returns every type as the class would launch it now, by name. The slice and what it refers to are
-// shared; as long as nothing has changed it is the same slice. The first call lists what EC2 sells if Refresh has not done so.
+// Types returns every type as the class would launch it now, by name. The slice and its elements are shared, and the
+// slice stays the same while nothing changes. The first call lists EC2's types if Refresh has not done so.
 func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	all, err := s.types(ctx, class)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 		return s.refreshed(key, known, of, stock, users)
 	}
 	fresh := resolved{sequences: make([]uint64, len(stock.types))}
-	for i := range stock.types { // before they are composed: a mark that is made meanwhile shows the next time
+	for i := range stock.types { // before resolving: a mark that is made meanwhile shows the next time
 		fresh.sequences[i] = s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
 	}
 	if fresh.types, err = s.cfg.Resolver.ResolveAll(stock.types, of.Class, s.market(stock, of, users)); err != nil {
@@ -88,7 +88,9 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	return fresh.types, nil
 }
 
-// renewed looks anew at those types of which something has become scarce, or is not scarce any more.
+// refreshed resolves again the types with changed unavailable offerings.
+//
+// Cost: one comparison per type, and the offerings of the changed types.
 func (s *Source) refreshed(key resolvedKey, known resolved, of classInputs, stock listing, users map[string]float64) ([]*catalog.InstanceType, error) {
 	var session *instancetype.ClassResolver
 	fresh := known
@@ -113,8 +115,8 @@ func (s *Source) refreshed(key resolvedKey, known resolved, of classInputs, stoc
 	return fresh.types, nil
 }
 
-// subject finds out what of the class bears on instance types. While its placement group is not known, nothing is available:
-// what is launched outside of the group would be wrong.
+// classInputs reads what instance types depend on. While the placement group is unknown, nothing is available: an
+// instance outside of the group would be wrong.
 func (s *Source) classInputs(ctx context.Context, class *awsv1.EC2NodeClass) (classInputs, error) {
 	traits, err := instancetype.ClassOf(class, image.Family(class))
 	if err != nil {
@@ -136,7 +138,7 @@ func (s *Source) classInputs(ctx context.Context, class *awsv1.EC2NodeClass) (cl
 func (s *Source) key(of classInputs, stock listing, users int) (resolvedKey, error) {
 	of.Class.Reservations = slices.Clone(of.Class.Reservations)
 	for i := range of.Class.Reservations {
-		of.Class.Reservations[i].EndTime = nil // the state says what follows from it
+		of.Class.Reservations[i].EndTime = nil // the state covers it
 	}
 	text, err := json.Marshal(of)
 	if err != nil {
@@ -171,7 +173,7 @@ func (s *Source) userPrices() (prices map[string]float64, version int) {
 	return s.cfg.UserPrices()
 }
 
-// market is what holds of the stock for a class at the moment.
+// market returns the state of the listing for a class at the moment.
 func (s *Source) market(stock listing, of classInputs, users map[string]float64) instancetype.Market {
 	subnets, ids := map[string][]string{}, map[string]string{}
 	for _, subnet := range of.Class.Subnets {

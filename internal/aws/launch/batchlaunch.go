@@ -12,7 +12,6 @@ import (
 
 // batchLaunch is one CreateFleet call for several NodeClaims, in the process that makes the call.
 //
-//
 // A call with an unknown outcome is repeated unchanged, with the same client token, by the first NodeClaim that needs
 // the outcome: EC2 then returns the same response. Until EC2 has responded, none of the NodeClaims may be launched in
 // another way. When nobody has repeated the call for so long that EC2 shows all instances, a NodeClaim in deletion may

@@ -1,7 +1,6 @@
 // Package launch launches an EC2 instance for a NodeClaim. It chooses the offerings to request, ensures the launch
 // templates, calls CreateFleet, and interprets the response.
 //
-//
 // A call may take effect although its response is lost, and the controller may be killed between any two steps.
 // Nevertheless no NodeClaim ever gets two instances: see Launcher.
 package launch

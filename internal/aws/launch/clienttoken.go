@@ -12,17 +12,14 @@ import (
 
 // tokenLedger keeps, per NodeClaim, the next client token and what is known of the calls with it.
 //
-//
 // EC2 returns the same response to a second call with the same token, and rejects a call with the same token and other
 // parameters. So a call with an unknown outcome is repeated unchanged. When that is not possible, the NodeClaim waits
 // until an instance would be visible. The ledger moves to the next token only when EC2 knows the token and no instance
 // came of it: after a response without an instance, or after a mismatch and a wait. A rejection proves nothing, because
 // EC2 may reject a call before it reads the token. A mismatch after nothing but rejections needs no wait.
 //
-//
 // A new process begins at the first token and takes the same path: tokens that an earlier process has used return their
 // old response or a mismatch, never a second instance.
-//
 //
 // Invariant: a call with token n+1 is made only when EC2 knows token n and no instance came of it.
 type tokenLedger struct {

@@ -59,15 +59,12 @@ type Config struct {
 
 // Launcher launches instances.
 //
-//
 // A NodeClaim gets one instance, whatever fails. There are two ways to launch, and a NodeClaim never takes both:
-//
 //
 // Single launch. The instance has the UID of the NodeClaim as a tag from the start, and the client token of the call is
 // derived from the UID. A launch first looks for an instance with the tag and adopts it. While EC2 does not show the
 // instance yet, the token makes a repeated call return the same instance. See tokenLedger for calls with changed
 // parameters.
-//
 //
 // Batch launch, together with other NodeClaims that need the same. The instances of a batch cannot have the UIDs of
 // single NodeClaims. Instead each NodeClaim is annotated with a slot of the batch before the call, and only if no call

@@ -24,6 +24,8 @@ type Reservations interface {
 	Unavailable(id string)
 }
 
+// reservedKey identifies the reserved offering of an instance type in a zone. A fleet requests at most one reservation per
+// type and zone, so its response shows which reservation an instance is in.
 func reservedKey(instanceType, zone string) catalog.OfferingKey {
 	return catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: karpv1.CapacityTypeReserved}
 }

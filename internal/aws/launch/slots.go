@@ -11,7 +11,6 @@ import (
 // assign returns the instance in a slot of a batch launch, from what EC2 shows alone. A process uses it that did not
 // make the call.
 //
-//
 // Slots and instances are matched by their order: the nth slot that is not empty has the nth instance by ID. So every
 // process that sees all instances of a launch assigns them alike, in whatever order EC2 lists them; terminated
 // instances count. The result is final once all instances are visible: either their number is complete, or the launch

@@ -1,4 +1,4 @@
-// Package memo remembers answers of AWS for a while. The clock is a parameter, and nothing runs in the background.
+// Package memo is a TTL cache for answers of AWS. The clock is a parameter, and nothing runs in the background.
 package memo
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Memo maps keys to values that are forgotten after a time. It is safe for concurrent use.
+// Cache maps keys to values that expire. It is safe for concurrent use.
 type Memo[K comparable, V any] struct {
 	ttl time.Duration
 	now func() time.Time
@@ -21,12 +21,12 @@ type entry[V any] struct {
 	expiresAt time.Time
 }
 
-// New returns a Memo whose entries live for ttl.
+// New returns a Cache with the default TTL of its entries.
 func New[K comparable, V any](ttl time.Duration, now func() time.Time) *Memo[K, V] {
 	return &Memo[K, V]{ttl: ttl, now: now, entries: map[K]entry[V]{}}
 }
 
-// Get returns the value of a key that is not older than the time to live.
+// Get returns the value of a key that has not expired.
 func (m *Memo[K, V]) Get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,10 +38,10 @@ func (m *Memo[K, V]) Get(key K) (V, bool) {
 	return e.value, true
 }
 
-// Put stores a value; one that is there lives anew.
+// Set stores a value with the default TTL, which starts again for an existing key.
 func (m *Memo[K, V]) Put(key K, value V) { m.SetWithTTL(key, value, m.ttl) }
 
-// SetWithTTL is Put with a time to live of its own.
+// SetWithTTL is Set with another TTL.
 func (m *Memo[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,21 +50,21 @@ func (m *Memo[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
 	m.entries[key] = entry[V]{value: value, expiresAt: now.Add(ttl)}
 }
 
-// Drop forgets a key.
+// Delete removes a key.
 func (m *Memo[K, V]) Drop(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, key)
 }
 
-// Clear forgets everything.
+// Clear removes everything.
 func (m *Memo[K, V]) Clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.entries)
 }
 
-// Values returns all values that still live, in no order.
+// Values returns all values that have not expired, in no order.
 func (m *Memo[K, V]) Values() []V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func (m *Memo[K, V]) Values() []V {
 	return values
 }
 
-// sweep frees what is out of date, at most once per time to live.
+// sweep removes expired entries, at most once per TTL. Cost: amortized over the TTL, one pass over the entries.
 func (m *Memo[K, V]) sweep(now time.Time) {
 	if now.Sub(m.sweptAt) < m.ttl {
 		return

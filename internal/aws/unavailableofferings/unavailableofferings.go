@@ -1,8 +1,8 @@
-// Package unavailableofferings remembers for a few minutes what EC2 could not give: an offering, an offering within a placement
-// group or one partition of it, a whole zone, a whole capacity type, or addresses in a subnet.
+// Package unavailableofferings caches for a few minutes what EC2 could not launch: an offering, an offering within a
+// placement group or one partition of it, a whole zone, a whole capacity type, or a subnet without free addresses.
 //
-// What was worked out from the memory is told by sequence numbers when to work it out anew: the number of an instance
-// type changes with each mark that concerns it, and again when the mark has run out.
+// Sequence numbers show when results that depend on the cache are outdated: the number of an instance type changes with
+// each mark that concerns it, and again when the mark expires.
 package unavailableofferings
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// For is how long a mark is remembered.
+// TTL is how long a mark lasts, the same as in Karpenter.
 const For = 3 * time.Minute
 
 // Offering identifies an offering.
@@ -30,22 +30,22 @@ type Scope struct {
 	Partition string
 }
 
-// Memory holds the marks. It is safe for concurrent use; nothing runs in the background.
+// Cache holds the marks. It is safe for concurrent use; nothing runs in the background.
 type Memory struct {
 	now func() time.Time
 
 	mu        sync.Mutex
 	offerings map[Scope]time.Time // expiry
 	subnets   map[string]time.Time
-	// next is when the first mark runs out, zero if there is none.
+	// nextExpiry is when the first mark expires, zero if there is none.
 	nextExpiry time.Time
-	// typeChanges counts marks and ends of marks that concern one type, all those that concern every type.
+	// typeChanges counts new and expired marks that concern one type, globalChanges those that concern every type.
 	typeChanges   map[string]uint64
 	globalChanges uint64
 	marks         uint64
 }
 
-// New returns a Memory without marks.
+// New returns a Cache without marks.
 func New(now func() time.Time) *Memory {
 	return &Memory{now: now, offerings: map[Scope]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
 }
@@ -57,7 +57,7 @@ func (m *Memory) Marks() uint64 {
 	return m.marks
 }
 
-// Sequence is a number that changes whenever Scarce may answer otherwise for offerings of the type than before.
+// Sequence returns a number that changes whenever IsUnavailable may return another result for offerings of the type.
 func (m *Memory) Sequence(instanceType string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,15 +77,15 @@ func (m *Memory) Mark(o Scope) {
 	m.changed(o)
 }
 
-// MarkCapacityType notes that nothing of a capacity type can be had.
+// MarkCapacityType marks a whole capacity type as unavailable.
 func (m *Memory) MarkCapacityType(capacityType string) {
 	m.MarkOffering(catalog.OfferingKey{CapacityType: capacityType})
 }
 
-// MarkZone notes that nothing can be had in a zone.
+// MarkZone marks a whole zone as unavailable.
 func (m *Memory) MarkZone(zone string) { m.MarkOffering(catalog.OfferingKey{Zone: zone}) }
 
-// MarkSubnet notes that a subnet has no free address.
+// MarkSubnet marks a subnet that has no free address.
 func (m *Memory) MarkSubnet(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *Memory) MarkSubnet(id string) {
 	m.changed(Scope{})
 }
 
-// until is when a mark of now runs out.
+// expiry returns when a new mark expires.
 func (m *Memory) expiry() time.Time {
 	m.marks++
 	until := m.now().Add(For)
@@ -112,7 +112,7 @@ func (m *Memory) changed(o Scope) {
 	m.typeChanges[o.InstanceType]++
 }
 
-// expire drops the marks that have run out, which is a change as well.
+// expire removes expired marks, which is a change as well.
 func (m *Memory) expire() {
 	now := m.now()
 	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
@@ -142,8 +142,10 @@ func (m *Memory) expire() {
 	})
 }
 
-// Scarce reports whether an offering cannot be had: it is marked, or its zone or capacity type is, or every subnet
-// that the node class has in its zone. A class without a subnet there is none of the latter.
+// IsUnavailable reports whether an offering is unavailable: it is marked, or its zone or capacity type is, or every
+// subnet that the node class has in its zone. Without subnets the last rule does not apply.
+//
+// Cost: at most 24 map lookups.
 func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +153,7 @@ func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
 	return m.marked(o) || m.allSubnetsFull(subnets)
 }
 
-// marked looks for marks about the offering itself, and for those that leave out what it is one of.
+// marked looks up every scope that covers the offering.
 func (m *Memory) marked(o Scope) bool {
 	if len(m.offerings) == 0 {
 		return false
@@ -174,7 +176,7 @@ func (m *Memory) marked(o Scope) bool {
 	return false
 }
 
-// groups are the placement groups whose marks concern the offering.
+// groups returns the placement groups with marks that cover the offering.
 func (o Scope) groups() []Scope {
 	groups := append(make([]Scope, 0, 3), Scope{})
 	if o.PlacementGroup != "" {

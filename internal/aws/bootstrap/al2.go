@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// al2 is a MIME message with the user's parts first and a call of the image's bootstrap script last.
+// al2 returns a MIME message with the user's parts first and a call of the image's bootstrap script last.
 func al2(in Input, k kubelet) (string, error) {
 	message := &multipartMessage{}
 	if err := message.addUserParts(in.UserData, shellScript, allHeaders); err != nil {

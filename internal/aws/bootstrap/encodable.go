@@ -12,10 +12,10 @@ import (
 
 // NotEncodableError means that a value cannot be written into user data such that the instance reads the same value.
 type NotEncodableError struct {
-	// Field says what has the value, for example: label "team".
+	// Field describes where the value is, for example: label "team".
 	Field string
 	Value string
-	// Why says what is wrong with the value, Fix what a person has to change.
+	// Why is what is wrong with the value, Fix what the user has to change.
 	Why, Fix string
 }
 
@@ -23,9 +23,9 @@ func (e *NotEncodableError) Error() string {
 	return fmt.Sprintf("%s of the node has the value %q, which cannot be passed to the instance: %s; %s", e.Field, e.Value, e.Why, e.Fix)
 }
 
-// check refuses what must not reach an instance. Quotes alone do not protect it: a bootstrap script writes its arguments into files
-// of systemd and of the kubelet, which read quotes, escapes and separators by rules of their own. Labels and taints that Kubernetes
-// does not accept would keep the node from registering besides.
+// check rejects values that must not reach an instance. Quotes alone do not protect it: a bootstrap script writes its
+// arguments into files of systemd and of the kubelet, which have their own rules for quotes, escapes and separators. In
+// addition, labels and taints that Kubernetes does not accept would keep the node from registering.
 func (in Input) check(k kubelet) error {
 	if err := checkLabels(in.Labels); err != nil {
 		return err
@@ -99,10 +99,10 @@ func checkTaints(taints []corev1.Taint) error {
 	return nil
 }
 
-// plainPunctuation are the characters besides letters and digits of which names, addresses, base64, quantities and thresholds consist.
+// plainPunctuation is the punctuation in names, addresses, base64, quantities and thresholds.
 const plainPunctuation = "-._:/+=%<[]"
 
-// unsafe says why a setting cannot be passed on; empty if it can.
+// unsafeReason returns why a setting cannot be passed on; empty if it can.
 func unsafeReason(text string) string {
 	for _, c := range text {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(plainPunctuation, c) {
@@ -113,13 +113,13 @@ func unsafeReason(text string) string {
 	return ""
 }
 
-// settings is a map of spec.kubelet by its name.
+// stringMap is a map of spec.kubelet with its name.
 type stringMap struct {
 	name   string
 	values map[string]string
 }
 
-// maps are the maps of spec.kubelet that become arguments of the kubelet.
+// maps returns the maps of spec.kubelet that become arguments of the kubelet.
 func (k kubelet) maps() []stringMap {
 	return []stringMap{
 		{"systemReserved", k.SystemReserved},
@@ -130,5 +130,5 @@ func (k kubelet) maps() []stringMap {
 	}
 }
 
-// UnsafeAddress says why an address of spec.kubelet.clusterDNS cannot be passed to an instance; empty if it can.
+// UnsafeAddress returns why an address of spec.kubelet.clusterDNS cannot be passed to an instance; empty if it can.
 func UnsafeAddress(address string) string { return unsafeReason(address) }

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// boundary is what separates the parts, unless a part has it at the start of a line.
+	// boundary separates the parts, unless a part has it at the start of a line.
 	boundary    = "//"
 	shellScript = `text/x-shellscript; charset="us-ascii"`
 	nodeConfig  = "application/node.eks.aws"
 )
 
-// message is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
+// multipartMessage is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
 type multipartMessage struct{ parts []part }
 
 // part is a part of a message, its body with Unix line ends.
@@ -34,7 +34,7 @@ func (m *multipartMessage) add(contentType, body string) {
 	m.parts = append(m.parts, part{textproto.MIMEHeader{"Content-Type": {contentType}}, unix(body)})
 }
 
-// unix takes carriage returns out of text.
+// unix removes carriage returns from text.
 func unix(text string) string { return strings.ReplaceAll(text, "\r", "") }
 
 // finish returns the message with Unix line ends.
@@ -60,8 +60,8 @@ func (m *multipartMessage) finish() (string, error) {
 	return fmt.Sprintf("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n\n%s", between, unix(text.String())), nil
 }
 
-// boundary is one that no part has at the start of a line, where it would end the part and begin another. Readers compare only the
-// start of a line with it.
+// boundary returns a boundary that no part has at the start of a line, where it would terminate the part. Readers
+// compare only the start of a line with it.
 func (m *multipartMessage) boundary() string {
 	b := boundary
 	for slices.ContainsFunc(m.parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+b) }) {
@@ -70,8 +70,8 @@ func (m *multipartMessage) boundary() string {
 	return b
 }
 
-// copied and contentTypeOnly say what becomes of a part of the user's: one keeps its headers, the other only the one
-// that names its type, and so undoes what another header says of its body.
+// allHeaders and contentTypeOnly copy a part of the user's: one keeps all headers, the other only the content type, and
+// decodes a base64 body.
 func allHeaders(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
 
 func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
@@ -82,8 +82,8 @@ func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
 	return header, p
 }
 
-// addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty
-// text adds nothing.
+// addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty text adds
+// nothing.
 func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
 	text = strings.TrimSpace(text)
 	if text == "" {

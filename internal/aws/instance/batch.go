@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	// callTimeout bounds a call that serves several callers, retries included. It leaves a minute of the launch timeout
-	// of five minutes.
+	// callTimeout bounds a call that serves several callers, retries included.
 	callTimeout = 4 * time.Minute
 	// maxFilterValues is EC2's limit for the values of one filter.
 	maxFilterValues = 200

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// FromOffline says what DescribeInstanceTypes would of a type, as far as the offline catalog knows.
+// FromOffline returns what DescribeInstanceTypes returns for a type, as far as the offline catalog contains it.
 func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 	info := ec2types.InstanceTypeInfo{
 		InstanceType:                  ec2types.InstanceType(t.Name),
@@ -45,7 +45,7 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 	return info
 }
 
-// spelled turns words of EC2 into the SDK's.
+// convertStrings converts strings to the SDK's type.
 func convertStrings[T ~string](words []string) []T {
 	out := make([]T, len(words))
 	for i, w := range words {

@@ -7,21 +7,20 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// podsWithoutENI is how many pods a kubelet takes where their number does not follow from the network.
+// podsWithoutENI is how many pods a kubelet accepts if network interfaces do not limit them: the kubelet's default.
 const podsWithoutENI = 110
 
-// Family is what an AMI family's bootstrap does, as far as it decides what is left for pods.
+// Family is the traits of an AMI family's bootstrap that decide what is allocatable.
 type Family struct {
 	Name string
 	OS   corev1.OSName
 	// WindowsBuild is the value of node.kubernetes.io/windows-build, "" on Linux.
 	WindowsBuild string
-	// ENILimitedMemory: kubelet reserves memory for as many pods as the network could carry, even if
-	// maxPods is lower.
+	// ENILimitedMemory: the kubelet reserves memory for as many pods as the network supports, even if maxPods is lower.
 	ENILimitedMemory bool
-	// PodsPerCore is honoured.
+	// PodsPerCore is respected.
 	PodsPerCore bool
-	// ENILimitedPods: the number of pods follows from the network interfaces, else it is 110.
+	// ENILimitedPods: the number of pods depends on the network interfaces, else it is 110.
 	ENILimitedPods bool
 	// EphemeralDevice holds the kubelet's directory; "" if only the AMI knows.
 	EphemeralDevice string
@@ -29,7 +28,7 @@ type Family struct {
 	BlockDevices []awsv1.BlockDeviceMapping
 }
 
-// FamilyOf returns the traits of an AMI family; what is none of them is like Custom.
+// FamilyOf returns the traits of an AMI family; unknown families are like Custom.
 func FamilyOf(name string) Family {
 	switch name {
 	case awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023:

@@ -11,11 +11,11 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// swapping are the types whose instances start with swap space on, with which no kubelet does.
+// typesWithSwap are the types with instances that start with swap space, with which a kubelet does not start.
 var typesWithSwap = []string{"c1.medium", "m1.small"}
 
-// incompatible says why the type cannot do what the class asks of an instance; empty if it can. Each rule is a reason for
-// which EC2 would refuse the launch, or the instance would not become a node.
+// incompatibility returns why the type cannot satisfy the node class; empty if it can. With each of these reasons EC2
+// would reject the launch, or the instance would not become a node.
 func (m typeForClass) incompatibility() string {
 	switch class := m.class; {
 	case class.LaunchBlocked != "":
@@ -43,13 +43,13 @@ func (m typeForClass) nestedVirtualization() bool {
 		slices.Contains(m.ProcessorInfo.SupportedFeatures, ec2types.SupportedAdditionalProcessorFeature("nested-virtualization"))
 }
 
-// placeable tells whether instances of the type can be in the class's placement group.
+// fitsPlacementGroup reports whether instances of the type can be in the class's placement group.
 func (m typeForClass) fitsPlacementGroup() bool {
 	return m.PlacementGroupInfo != nil &&
 		slices.Contains(m.PlacementGroupInfo.SupportedStrategies, ec2types.PlacementGroupStrategy(m.class.Group.Strategy))
 }
 
-// interfaceIncompatibility says why the type has no room for the class's layout of network interfaces; empty if it has.
+// interfaceIncompatibility returns why the type does not support the class's network interfaces; empty if it does.
 func (m typeForClass) interfaceIncompatibility() string {
 	layout := m.class.NetworkInterfaces
 	switch {

@@ -1,9 +1,9 @@
-// Package instancetype turns EC2's description of an instance type into what the engine plans with:
-// the labels a node of that type will carry, how much of it is left for pods, and how it can be bought.
+// Package instancetype turns EC2's description of an instance type into what the engine plans with: the labels of a
+// node of that type, its allocatable resources, and its offerings.
 //
-// Much of this is decided not by EC2 but by the node class (image family, kubelet settings, disks,
-// subnets), so one EC2 type resolves to a different catalog.InstanceType per node class. Everything
-// here is a function of its arguments; who asks AWS, and how long answers keep, is the caller's affair.
+// The node class decides much of this (AMI family, kubelet settings, disks, subnets), so one EC2 type resolves to a
+// different catalog.InstanceType per node class. Everything here is a function of its arguments; the caller calls AWS
+// and caches the results.
 package instancetype
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Settings hold for all node classes of an installation.
+// Settings apply to all node classes of an installation.
 type Settings struct {
 	Region string
 	// ReservedENIs are network interfaces that carry no pods (custom networking of the VPC CNI).
 	ReservedENIs int
-	// MemoryOverhead is the share (0.075 = 7.5 %) of a type's memory that hypervisor and firmware are
-	// taken to keep, until a node of that type has told how much it sees.
+	// MemoryOverhead is the share (0.075 = 7.5 %) of a type's memory that hypervisor and firmware are assumed to keep,
+	// until a node of that type has reported its memory.
 	MemoryOverhead float64
-	// Expressions are evaluated in the kubelet settings of node classes; else one counts as not set.
+	// Expressions enables expressions in the kubelet settings of node classes; else an expression counts as not set.
 	Expressions bool
 }
 
-// Class is what of an EC2NodeClass bears on instance types.
+// Class is the part of an EC2NodeClass that instance types depend on.
 type Class struct {
 	Family               Family
 	Kubelet              awsv1.KubeletConfiguration
@@ -46,13 +46,13 @@ type Class struct {
 	Subnets              []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
 	Reservations []awsv1.CapacityReservation
-	// Group is the placement group that instances go into; the zero value is none.
+	// Group is the placement group of the instances; zero for none.
 	Group placement.Group
-	// Refused says why nothing may be launched for the class at the moment; empty if something may.
+	// LaunchBlocked is the reason why nothing can be launched for the class at the moment; empty if it can.
 	LaunchBlocked string
 }
 
-// partitions are those that an instance may be placed in; one without a name where there is nothing to choose.
+// partitions returns the partitions of an instance; one empty name if there is no choice.
 func (c Class) partitions() []string {
 	if c.Group.Strategy != placement.Partition || c.Group.Partitions == 0 {
 		return []string{""}
@@ -64,7 +64,7 @@ func (c Class) partitions() []string {
 	return out
 }
 
-// ClassOf reads a node class, whose AMI family the caller has resolved. It fails when spec.kubelet cannot be read.
+// ClassOf reads a node class with its resolved AMI family. It fails if spec.kubelet cannot be parsed.
 func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 	kubelet, err := nodeClass.KubeletConfiguration()
 	if err != nil {
@@ -84,25 +84,24 @@ func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 	}, nil
 }
 
-// Market is what only the account and the moment can tell. Zones and the first three functions must
-// be given.
+// Market is prices and availability for one account at one moment. Zones and the first three functions are required.
 type Market struct {
-	// Zones that offer any instance type, with or without a subnet there.
+	// Zones that offer any instance type, with or without a subnet.
 	Zones []string
-	// Offered tells whether EC2 has the type in the zone.
+	// Offered reports whether EC2 offers the type in the zone.
 	Offered func(instanceType, zone string) bool
 	// OnDemand and Spot are prices in $/h; false if there is none.
 	OnDemand func(instanceType string) (float64, bool)
 	Spot     func(instanceType, zone string) (float64, bool)
-	// Derived tells whether the price of a capacity type was worked out from other prices; nil = none was.
+	// PriceDerived reports whether the price of a capacity type was computed from other prices; nil means never.
 	PriceDerived func(instanceType, capacityType string) bool
-	// Unavailable tells whether EC2 lately had no capacity; nil = never.
+	// Unavailable reports whether EC2 lacked capacity lately; nil means never.
 	Unavailable func(PartitionedOffering) bool
-	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
+	// ZoneShifted reports whether a zonal shift moves the cluster away from a zone; nil means never.
 	ZoneShifted func(zone string) bool
-	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
+	// Remaining returns how many more instances a capacity reservation accepts; nil means none.
 	Remaining func(reservation string) int
-	// Memory is what a node of the type with the class's images was seen to have; nil = nothing was seen.
+	// DiscoveredMemory returns the memory that a node of the type reported with the class's images; nil means none did.
 	DiscoveredMemory func(instanceType string) (resource.Quantity, bool)
 }
 
@@ -121,7 +120,7 @@ type Resolver struct {
 	compiler  *expression.Compiler
 }
 
-// New returns a Resolver. An error means that the build is broken.
+// New returns a Resolver. An error is a bug in this program.
 func New(settings Settings) (*Resolver, error) {
 	branch, err := parseTable(branchText)
 	if err != nil {
@@ -138,7 +137,7 @@ func New(settings Settings) (*Resolver, error) {
 	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth, compiler: compiler}, nil
 }
 
-// Session resolves types for one node class at one moment. It is for one goroutine.
+// ClassResolver resolves types for one node class at one moment. It is for one goroutine.
 type ClassResolver struct {
 	resolver *Resolver
 	class    Class
@@ -147,7 +146,7 @@ type ClassResolver struct {
 	labels   offeringLabels
 }
 
-// Begin prepares to resolve types for a class. It fails when an expression of the class does not compile.
+// ForClass returns a resolver for a class. It fails if an expression of the class does not compile.
 func (r *Resolver) ForClass(class Class, market Market) (*ClassResolver, error) {
 	s := &ClassResolver{resolver: r, class: class, market: market, labels: offeringLabels{}}
 	if !r.settings.Expressions {
@@ -158,8 +157,8 @@ func (r *Resolver) ForClass(class Class, market Market) (*ClassResolver, error) 
 	return s, err
 }
 
-// All resolves every type, and returns them sorted by name. It fails when the expressions of the class's kubelet settings
-// come to nothing for any type at all.
+// ResolveAll resolves every type, and returns them sorted by name. It fails if an expression of the class's kubelet
+// settings fails for all types.
 func (r *Resolver) ResolveAll(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
 	s, err := r.ForClass(class, market)
 	if err != nil {
@@ -179,8 +178,8 @@ func (r *Resolver) ResolveAll(infos []ec2types.InstanceTypeInfo, class Class, ma
 	return types, nil
 }
 
-// Resolve says what info is to the node class at this moment. A type that the class cannot use is returned too, with all
-// its offerings unavailable; so is one for which an expression fails, together with the error.
+// Resolve returns the type as the node class would launch it now. A type that the class cannot use is returned with all
+// offerings unavailable; so is one with a failing expression, together with the error.
 func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
 	m, err := s.forClass(info)
 	zones := m.zones(s.market)
@@ -195,16 +194,16 @@ func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.Instan
 	}, err
 }
 
-// Renew returns what has become of a type that was resolved for the same class, where nothing but the availability of its
-// offerings may have changed.
+// RefreshOfferings returns a type that was resolved for the same class with its offerings resolved again. Everything
+// else must be unchanged.
 func (s *ClassResolver) RefreshOfferings(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
-	m, _ := s.forClass(info) // an expression that fails is told by the offerings
+	m, _ := s.forClass(info) // the offerings show a failing expression
 	renewed := *known
 	renewed.Offerings = m.offerings(s.market, s.labels)
 	return &renewed
 }
 
-// machine is the type in the hands of the session's class, whose expressions are evaluated for it.
+// forClass returns the type with the class's expressions evaluated for it.
 func (s *ClassResolver) forClass(info ec2types.InstanceTypeInfo) (typeForClass, error) {
 	m := typeForClass{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
 	if s.kubelet == nil || !s.kubelet.HasExpressions() {
@@ -222,29 +221,29 @@ func (s *ClassResolver) forClass(info ec2types.InstanceTypeInfo) (typeForClass, 
 	return m, err
 }
 
-// Kubelet returns the kubelet settings of the class for a type: as they are, with what their expressions come to.
+// Kubelet returns the kubelet settings of the class for a type, with the results of its expressions.
 func (s *ClassResolver) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
 	m, err := s.forClass(info)
 	return m.class.Kubelet, err
 }
 
-// Supported tells whether the provider can use a type at all: it runs HVM images on x86-64 or Arm.
-// DescribeInstanceTypes filters by the same two properties where EC2 is asked.
+// Supported reports whether the provider can use a type at all: it runs HVM images on x86-64 or Arm. Calls of
+// DescribeInstanceTypes filter by the same two properties.
 func Supported(info ec2types.InstanceTypeInfo) bool {
 	return slices.Contains(info.SupportedVirtualizationTypes, ec2types.VirtualizationTypeHvm) && architecture(info) != ""
 }
 
-// machine is one type in the hands of one node class.
+// typeForClass is one instance type for one node class.
 type typeForClass struct {
 	ec2types.InstanceTypeInfo
 	name     string
 	settings Settings
 	class    Class
-	// broken says which expression of the class fails for the type; empty if none.
+	// expressionError is the error of an expression that fails for the type; empty if none does.
 	expressionError string
 }
 
-// figures are what expressions know of the type.
+// variables returns the inputs of expressions.
 func (m typeForClass) variables() expression.Variables {
 	f := expression.Variables{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
 	if m.NetworkInfo != nil {
@@ -254,7 +253,7 @@ func (m typeForClass) variables() expression.Variables {
 	return f
 }
 
-// zones are those in which the type is offered and the class has a subnet, in the order of the market.
+// zones returns the zones in which the type is offered and the class has a subnet, in the order of the market.
 func (m typeForClass) zones(market Market) []string {
 	var zones []string
 	for _, zone := range market.Zones {
@@ -269,7 +268,7 @@ func (m typeForClass) subnetIn(zone string) bool {
 	return slices.ContainsFunc(m.class.Subnets, func(s awsv1.Subnet) bool { return s.Zone == zone })
 }
 
-// zoneID returns the ID of a zone that the class has a subnet in, "" if no subnet tells.
+// zoneID returns the ID of a zone from the subnets of the class, "" if none has it.
 func (m typeForClass) zoneID(zone string) string {
 	for _, s := range m.class.Subnets {
 		if s.Zone == zone && s.ZoneID != "" {
@@ -297,7 +296,7 @@ func (m typeForClass) countEFAOnly(card int32) int {
 	return n
 }
 
-// card returns the network card of that index.
+// networkCard returns the network card with the index.
 func (m typeForClass) networkCard(index int32) (ec2types.NetworkCardInfo, bool) {
 	if m.NetworkInfo == nil {
 		return ec2types.NetworkCardInfo{}, false

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// requirements are the labels of the type's nodes. Each key is present; a label that nodes will not
-// have is DoesNotExist, so that nobody can ask for it.
+// requirements returns the labels of the type's nodes. Each key is present; a label that nodes will not have is
+// DoesNotExist, so that no pod with the label matches.
 func (r *Resolver) requirements(m typeForClass, zones []string) requirement.Set {
 	family, size, _ := strings.Cut(m.name, ".")
 	reqs := []requirement.Requirement{
@@ -54,7 +54,7 @@ func (r *Resolver) requirements(m typeForClass, zones []string) requirement.Set 
 	return requirement.NewSet(reqs...)
 }
 
-// optional requires the value, or the label's absence if there is none.
+// optional requires the value, or the label's absence for an empty value.
 func optional(key, value string) requirement.Requirement {
 	if value == "" {
 		return requirement.DoesNotExist(key)
@@ -64,12 +64,12 @@ func optional(key, value string) requirement.Requirement {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// kebab makes a label value of EC2's name of a device: "Radeon Pro V520" is radeon-pro-v520.
+// kebab makes a label value from EC2's name of a device: "Radeon Pro V520" becomes radeon-pro-v520.
 func kebab(s *string) string {
 	return strings.ToLower(strings.ReplaceAll(aws.ToString(s), " ", "-"))
 }
 
-// architecture is the first of a type's that Kubernetes has a name for, in that name; "" if none has.
+// architecture returns the first architecture of a type that Kubernetes has a name for; "" if none has.
 func architecture(info ec2types.InstanceTypeInfo) string {
 	if info.ProcessorInfo == nil {
 		return ""
@@ -85,7 +85,7 @@ func architecture(info ec2types.InstanceTypeInfo) string {
 	return ""
 }
 
-// arch falls back to EC2's list as it prints, which no node can match.
+// arch falls back to EC2's list as text, which no node can match.
 func (m typeForClass) arch() string {
 	if a := architecture(m.InstanceTypeInfo); a != "" {
 		return a
@@ -97,7 +97,7 @@ func (m typeForClass) arch() string {
 	return fmt.Sprint(list)
 }
 
-// os is empty where the family's operating system does not run on the processor: then nothing can match.
+// os is empty if the family's operating system does not run on the processor: then nothing can match.
 func (m typeForClass) os() []string {
 	if m.class.Family.OS == corev1.Windows && m.arch() != "amd64" {
 		return nil
@@ -108,14 +108,14 @@ func (m typeForClass) os() []string {
 func (m typeForClass) capacityTypes() []string {
 	var types []string
 	for _, t := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
-		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 spells them alike
+		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 uses the same words
 			types = append(types, t)
 		}
 	}
 	return types
 }
 
-// allCapacityTypes are those that everybody can buy, and reserved if the class has a reservation of the type.
+// allCapacityTypes adds reserved if the class has a reservation of the type.
 func (m typeForClass) allCapacityTypes() []string {
 	types := m.capacityTypes()
 	if len(m.reservationsOfType()) > 0 {
@@ -134,7 +134,7 @@ func (m typeForClass) zoneIDs(zones []string) []string {
 	return ids
 }
 
-// placementGroupLabels tell in which placement group, and in which of its partitions, instances of the class are.
+// placementGroupLabels returns the labels of the placement group and its partitions.
 func (m typeForClass) placementGroupLabels() []requirement.Requirement {
 	group := m.class.Group
 	labels := []requirement.Requirement{optional(awsv1.LabelPlacementGroupID, group.ID), requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition)}
@@ -159,8 +159,8 @@ func (m typeForClass) nameLabels() []requirement.Requirement {
 	}
 }
 
-// lineage takes a type's name apart: letters, perhaps a size like -6tb, and a number. m5.large is m
-// and 5, u-6tb1.metal is u and 1; both are "" for a name of another form, such as mac-m4.metal.
+// categoryAndGeneration parses a type's name: letters, an optional size like -6tb, and a number. m5.large is m and 5,
+// u-6tb1.metal is u and 1; both are "" for a name of another form, such as mac-m4.metal.
 func categoryAndGeneration(name string) (category, generation string) {
 	const letters, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 	rest := strings.TrimLeft(name, letters)
@@ -220,7 +220,7 @@ func (r *Resolver) networkBandwidth(name string) string {
 	return number(mbps)
 }
 
-// gpuLabels describe types with one kind of GPU. Two kinds could not be told apart by one set of labels.
+// gpuLabels describe types with one kind of GPU. One set of labels cannot describe two kinds.
 func (m typeForClass) gpuLabels() []requirement.Requirement {
 	name, manufacturer, count, memory := "", "", "", ""
 	if m.GpuInfo != nil && len(m.GpuInfo.Gpus) == 1 {
@@ -238,8 +238,8 @@ func (m typeForClass) gpuLabels() []requirement.Requirement {
 	}
 }
 
-// acceleratorLabels describe types with one kind of Neuron device or, where EC2 knows of none, one
-// kind of inference accelerator.
+// acceleratorLabels describe types with one kind of Neuron device or, if EC2 lists none, one kind of inference
+// accelerator.
 func (m typeForClass) acceleratorLabels() []requirement.Requirement {
 	name, manufacturer, count := "", "", ""
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Why an offering is not available, beside what Incompatible types say of themselves.
+// Why an offering is not available, beside the incompatibilities of its type.
 const (
 	NotSold        = "not sold in the zone"
 	NoSubnet       = "no subnet in the zone"
@@ -22,11 +22,11 @@ const (
 	EndingReserved = "the capacity reservation is about to end"
 )
 
-// lacks are the reasons that the engine tells apart.
+// lackOfReason has the reasons that the engine distinguishes.
 var lackOfReason = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
 
-// offerings are one per zone of the market, capacity type of the type and partition of the placement group, in this order,
-// then those in reservations. Offerings where the class cannot launch the type are listed, and unavailable.
+// offerings returns one offering per zone of the market, capacity type and partition of the placement group, in this
+// order, then those in reservations. Offerings that the class cannot launch are listed as unavailable.
 func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.Offering {
 	refused, partitions := m.incompatibility(), m.class.partitions()
 	offerings := make([]catalog.Offering, 0, 2*len(market.Zones)*len(partitions))
@@ -57,7 +57,7 @@ func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.
 	return append(offerings, m.reservedOfferings(refused, market)...)
 }
 
-// unavailable says why the class cannot launch the type in a place, whatever it costs; empty if it can.
+// notLaunchable returns why the class cannot launch an offering, whatever its price; empty if it can.
 func (m typeForClass) notLaunchable(p PartitionedOffering, refused string, market Market) string {
 	switch {
 	case refused != "":
@@ -79,7 +79,7 @@ func (m typeForClass) price(capacityType, zone string, market Market) (float64, 
 	return market.OnDemand(m.name)
 }
 
-// offeringLabels are the labels of offerings by place: for one node class, they are the same of every type.
+// offeringLabels caches the labels of offerings: for one node class, they are the same for every type.
 type offeringLabels map[PartitionedOffering]requirement.Set
 
 func (known offeringLabels) of(m typeForClass, p PartitionedOffering) requirement.Set {
@@ -95,7 +95,7 @@ func (known offeringLabels) of(m typeForClass, p PartitionedOffering) requiremen
 	return set
 }
 
-// locationLabels are those of everything that is bought in a place.
+// locationLabels returns the labels of every offering in a zone and partition.
 func (m typeForClass) locationLabels(p PartitionedOffering) []requirement.Requirement {
 	labels := []requirement.Requirement{
 		requirement.In(karpv1.LabelCapacityType, p.CapacityType),

@@ -10,14 +10,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// ReservedDiscount is what a price on demand is divided by for an instance in a reservation: it is paid for, whether or not
-// it is used, but among reserved types the smaller is still the cheaper.
+// ReservedDiscount divides the on-demand price of an instance in a reservation. The reservation is paid for whether or
+// not it is used, so its price must be far below every other one; but among reserved types the smaller one must stay
+// the cheaper.
 const ReservedDiscount = 10_000_000
 
-// typicalVCPUPrice is what a vCPU costs per hour, more or less: the order among reserved types without a price.
+// typicalVCPUPrice is a rough price of a vCPU per hour. It only orders reserved types without a price by size.
 const typicalVCPUPrice = 0.05
 
-// reservations are those of the class that hold instances of the type.
+// reservationsOfType returns the class's reservations of the type.
 func (m typeForClass) reservationsOfType() []awsv1.CapacityReservation {
 	var out []awsv1.CapacityReservation
 	for _, r := range m.class.Reservations {
@@ -28,7 +29,7 @@ func (m typeForClass) reservationsOfType() []awsv1.CapacityReservation {
 	return out
 }
 
-// reserved are the offerings in reservations, one each for every partition of the placement group.
+// reservedOfferings returns the offerings in reservations, one for each partition of the placement group.
 func (m typeForClass) reservedOfferings(refused string, market Market) []catalog.Offering {
 	reservations := m.reservationsOfType()
 	if len(reservations) == 0 {
@@ -75,7 +76,8 @@ func (m typeForClass) reservedLabels(r awsv1.CapacityReservation, p PartitionedO
 		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)))...)
 }
 
-// absentReservationLabels rules the labels of reservations out on a type without any. On others each offering says which.
+// absentReservationLabels excludes reservation labels on a type without reservations. On other types each offering has
+// them.
 func (m typeForClass) absentReservationLabels() []requirement.Requirement {
 	if len(m.reservationsOfType()) > 0 {
 		return nil

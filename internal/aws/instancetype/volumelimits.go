@@ -8,13 +8,13 @@ import (
 // ebsDriver is the CSI driver that attaches EBS volumes.
 const ebsDriver = "ebs.csi.aws.com"
 
-// interfacesAtStart is how many network interfaces a node has when its CSI driver counts them: its first, and the one that the VPC CNI
-// keeps ready.
+// interfacesAtStart is how many network interfaces a node has when its CSI driver counts them: its first, and the one
+// that the VPC CNI keeps ready.
 const interfacesAtStart = 2
 
-// volumeLimits are how many EBS volumes a node can attach for pods, as the CSI driver on it will report: what EC2 says, less the volumes
-// that the node class gives it. EC2's number already leaves out the first network interface, and local disks and accelerators where these
-// take attachments, too; where the limit is shared, each further network interface takes one.
+// volumeLimits returns how many EBS volumes a node can attach for pods, as its CSI driver will report: EC2's limit,
+// less the volumes of the node class. EC2's limit already excludes the first network interface, and local disks and
+// accelerators where these use attachments; if the limit is shared, each further network interface uses one.
 func (m typeForClass) volumeLimits() map[string]int {
 	if m.EbsInfo == nil || m.EbsInfo.MaximumEbsAttachments == nil {
 		return nil
@@ -26,7 +26,7 @@ func (m typeForClass) volumeLimits() map[string]int {
 	return map[string]int{ebsDriver: max(1, n)} // the driver reports no less, either
 }
 
-// ownVolumes are those that an instance is launched with, the root volume among them.
+// ownVolumes returns the number of volumes that an instance is launched with, including the root volume.
 func (m typeForClass) ownVolumes() int {
 	devices := m.class.BlockDevices
 	if len(devices) == 0 {
@@ -41,7 +41,7 @@ func (m typeForClass) ownVolumes() int {
 	return max(1, n)
 }
 
-// interfaces is how many network interfaces a node has when its CSI driver starts.
+// interfaces returns how many network interfaces a node has when its CSI driver starts.
 func (m typeForClass) interfaces() int {
 	n := interfacesAtStart
 	if m.NetworkInfo != nil && m.NetworkInfo.MaximumNetworkInterfaces != nil {

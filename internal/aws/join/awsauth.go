@@ -17,7 +17,7 @@ type mapRole struct {
 	Groups   []string `json:"groups"`
 }
 
-// roles reads mapRoles.
+// roles parses mapRoles.
 func (m AWSAuth) roles() ([]mapRole, error) {
 	var out []mapRole
 	if err := yaml.Unmarshal([]byte(m.Data["mapRoles"]), &out); err != nil {
@@ -26,7 +26,7 @@ func (m AWSAuth) roles() ([]mapRole, error) {
 	return out, nil
 }
 
-// entry is what mapRoles says of a role: of several entries the last one holds.
+// entry returns the entry of a role in mapRoles. If there are several, the last one wins.
 func (m AWSAuth) entry(role string) (mapRole, bool) {
 	roles, err := m.roles()
 	if err != nil {
@@ -56,7 +56,7 @@ func (m AWSAuth) mappedAsUser(arn string) bool {
 	})
 }
 
-// with is the ConfigMap as a manifest in which the line stands in place of all others for its role.
+// manifestWith returns the ConfigMap as a manifest in which the given entry replaces all others of its role.
 func (m AWSAuth) manifestWith(line mapRole) (string, error) {
 	roles, err := m.roles()
 	if err != nil {
@@ -78,8 +78,8 @@ func (m AWSAuth) manifestWith(line mapRole) (string, error) {
 	return string(out), err
 }
 
-// checkAWSAuth looks the role up in aws-auth. mapped tells that aws-auth decides about the role; the finding, if it has
-// a cause, what is wrong with what stands there. err says why aws-auth could not be read.
+// checkAWSAuth looks the role up in aws-auth. mapped is true if aws-auth decides about the role; then a finding with a
+// cause describes what is wrong with the entry. err is the reason why aws-auth could not be read.
 func (a Access) checkAWSAuth(role string) (f cloudprovider.Finding, mapped bool, err string) {
 	if a.AWSAuthErr != "" {
 		return f, false, a.AWSAuthErr
@@ -115,7 +115,7 @@ func (a Access) checkAWSAuth(role string) (f cloudprovider.Finding, mapped bool,
 	return f, false, ""
 }
 
-// entryProblem says what is wrong with the node role's entry; empty if nothing is.
+// entryProblem returns what is wrong with the node role's entry; empty if nothing is.
 func (a Access) entryProblem(r mapRole, role string) string {
 	var groups []string
 	for _, g := range a.wantedGroups() {
@@ -136,21 +136,21 @@ func (a Access) entryProblem(r mapRole, role string) string {
 	return ""
 }
 
-// lacksKubeProxyOnly reports that an entry has all that nodes need to join.
+// lacksKubeProxyOnly reports whether an entry has everything that nodes need to join.
 func (a Access) lacksKubeProxyOnly(r mapRole, role string) bool {
 	linux := a
 	linux.Windows = false
 	return a.Windows && linux.entryProblem(r, role) == ""
 }
 
-// mayWork reports that an entry that is not as it should be does name nodes, in a way that suits some of them. An ARN of another
-// partition never matches, but which one is right is certain only where IAM has said so.
+// mayWork reports whether an incorrect entry still lets some nodes join. An ARN of another partition never matches, but
+// the right partition is certain only if IAM has returned the role.
 func (a Access) mayWork(r mapRole, role string) bool {
 	matches := strings.EqualFold(r.RoleARN, withoutPath(role)) || a.roleOfIAM() == "" && strings.EqualFold(r.RoleARN, withoutPath(r.RoleARN))
 	return matches && strings.HasPrefix(r.Username, "system:node:") && slices.Contains(r.Groups, "system:nodes")
 }
 
-// malformed is a finding about one entry of aws-auth. Putting the entry right mends it in every mode.
+// malformedEntry is a finding about one entry of aws-auth. Correcting the entry helps in every authentication mode.
 func (a Access) malformedEntry(role, wrong string) cloudprovider.Finding {
 	f := misconfiguration(AuthMapMalformed, RoleScope(role), "in ConfigMap kube-system/aws-auth "+wrong,
 		"kubectl -n kube-system edit configmap aws-auth, and set its entry in mapRoles to:\n"+a.wantedEntryYAML(role))

@@ -10,23 +10,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Image is an image that a class launches.
+// Image is an AMI that a class launches.
 type Image struct{ ID, Name string }
 
-// Machine is what an instance starts with.
+// BootConfig is what an instance boots with.
 type BootConfig struct {
 	Cluster  Cluster
 	Family   string
 	Images   []Image
 	UserData string
-	// Class is the scope of what the class itself is to blame for.
+	// Class is the scope of findings about the class itself.
 	Class string
 }
 
-// maxVersionSkew is how many minor versions a kubelet may be behind its API server.
+// maxVersionSkew is how many minor versions a kubelet may be older than its API server, by the version skew policy of
+// Kubernetes.
 const maxVersionSkew = 3
 
-// Boot judges whether the images of a class suit its family, its user data and the cluster.
+// CheckBoot checks whether the images of a class fit its family, its user data and the cluster.
 func CheckBoot(m BootConfig) []cloudprovider.Finding {
 	var out []cloudprovider.Finding
 	for _, i := range m.Images {
@@ -41,7 +42,7 @@ func CheckBoot(m BootConfig) []cloudprovider.Finding {
 		}
 	}
 	if len(out) > 0 && len(out) < len(m.Images) {
-		for n := range out { // instances of another architecture get another image
+		for n := range out { // instances of another architecture boot another image
 			out[n].Certainty = cloudprovider.Likely
 		}
 	}
@@ -53,7 +54,8 @@ func CheckBoot(m BootConfig) []cloudprovider.Finding {
 	return out
 }
 
-// skew is a kubelet that Kubernetes does not support beside the API server. It mostly works, so it holds nothing back.
+// skew finds a kubelet version that Kubernetes does not support with the API server. It mostly works, so the finding
+// blocks nothing.
 func skew(m BootConfig, i Image, name imageName) (cloudprovider.Finding, bool) {
 	kubelet, server := minor(name.version), minor(m.Cluster.Version)
 	if kubelet == 0 || server == 0 {
@@ -74,7 +76,7 @@ func skew(m BootConfig, i Image, name imageName) (cloudprovider.Finding, bool) {
 	return f, true
 }
 
-// imageName is what the name of a published image tells.
+// imageName is the family and Kubernetes version in the name of a published image.
 type imageName struct{ family, version string }
 
 var imageNames = []struct {
@@ -89,7 +91,7 @@ var imageNames = []struct {
 	{regexp.MustCompile(`^Windows_Server-2025-English-.*EKS_Optimized-(1\.\d+)-`), awsv1.AMIFamilyWindows2025},
 }
 
-// parseImageName returns nothing for a name that is not that of a published image.
+// parseImageName returns the zero value for a name that is not that of a published image.
 func parseImageName(name string) imageName {
 	for _, n := range imageNames {
 		if match := n.pattern.FindStringSubmatch(name); match != nil {
@@ -101,7 +103,7 @@ func parseImageName(name string) imageName {
 
 func sameFamily(a, b string) bool { return strings.EqualFold(a, b) }
 
-// minor is the number after the dot; 0 if there is none.
+// minor returns the number after the dot; 0 if there is none.
 func minor(version string) int {
 	_, text, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(text)
@@ -111,7 +113,7 @@ func minor(version string) int {
 	return n
 }
 
-// wrongFormat finds user data that the family's boot does not read.
+// wrongFormat finds user data that the family does not read at boot.
 func wrongFormat(family, userData string) (message, remedy string) {
 	text := strings.TrimSpace(userData)
 	if text == "" {
@@ -132,17 +134,17 @@ func wrongFormat(family, userData string) (message, remedy string) {
 	return "", ""
 }
 
-// Webhook is an admission webhook that is asked about writes of nodes.
+// Webhook is an admission webhook for writes of nodes.
 type Webhook struct {
-	// Configuration is its kind and name, Name that of the webhook in it.
+	// Configuration is the kind and name of the object, Name that of the webhook in it.
 	Configuration, Name string
-	// Backend says why nobody answers it; empty if somebody may.
+	// Backend is the reason why no backend answers; empty if one may.
 	Backend string
-	// Selective is true if selectors or conditions let some nodes pass by.
+	// Selective is true if selectors or conditions exclude some nodes.
 	Selective bool
 }
 
-// Webhooks finds those that refuse every node because nobody answers them.
+// CheckWebhooks finds webhooks that reject every node because no backend answers.
 func CheckWebhooks(hooks []Webhook, err string) []cloudprovider.Finding {
 	if err != "" {
 		return []cloudprovider.Finding{unchecked(WebhooksUnchecked, "admission webhooks", err)}

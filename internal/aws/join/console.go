@@ -8,20 +8,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Instance is a machine that should have become a node.
+// Instance is an instance that has not become a node.
 type Instance struct {
 	ID, State string
-	// Reason is EC2's code for the last change of state, such as Client.InternalError; Message its words.
+	// Reason is EC2's code for the last change of state, such as Client.InternalError; Message is its text.
 	Reason, Message string
-	// Role, Subnet and Class are scopes: of the instance's role, of its place, of its node class.
+	// Role, Subnet and Class are the scopes of findings about the instance's role, subnet and node class.
 	Role, Subnet, Class string
 }
 
-// ended are the reasons for which instances end by themselves.
+// stateReasons are the codes of EC2 for instances that stop or terminate on their own.
 var stateReasons = []struct {
 	code, cause string
 	certainty   cloudprovider.Certainty
-	// shared is true if the next instance of the class will end the same way.
+	// shared is true if the next instance of the class will fail in the same way.
 	shared          bool
 	message, remedy string
 }{
@@ -48,7 +48,7 @@ var stateReasons = []struct {
 	{"Server.InternalError", InstanceFailed, cloudprovider.Certain, false, "EC2 failed to run the instance", ""},
 }
 
-// End explains why an instance is not running (any more); nothing while it is.
+// CheckState explains why an instance is not running (anymore); nothing while it is.
 func CheckState(i Instance) []cloudprovider.Finding {
 	if i.State == "pending" || i.State == "running" || i.Reason == "" {
 		return nil
@@ -71,12 +71,12 @@ func CheckState(i Instance) []cloudprovider.Finding {
 	}}
 }
 
-// sign is something that a console says.
+// consolePattern matches a line of console output that explains a failure.
 type consolePattern struct {
 	pattern   *regexp.Regexp
 	cause     string
 	certainty cloudprovider.Certainty
-	// scope picks what instances with the same fate share.
+	// scope returns the scope that affected instances share.
 	scope           func(Instance) string
 	message, remedy string
 }
@@ -86,7 +86,7 @@ func bySubnet(i Instance) string { return i.Subnet }
 func byClass(i Instance) string  { return i.Class }
 func cluster(Instance) string    { return "cluster" }
 
-// signs are in the order of their weight: of several on one line the first counts.
+// consolePatterns are in the order of their priority: of several on one line the first counts.
 var consolePatterns = []consolePattern{
 	{
 		regexp.MustCompile(`(?i)failed calling webhook|admission webhook "[^"]+" denied`), WebhookBlocksNodes, cloudprovider.Certain, cluster,
@@ -133,7 +133,7 @@ var consolePatterns = []consolePattern{
 	},
 }
 
-// Console reads what an instance wrote to its serial console. Of many complaints the last counts: what came before
+// CheckConsole reads the serial console output of an instance. The last matching line counts, because earlier failures
 // may have passed.
 func CheckConsole(i Instance, text string) []cloudprovider.Finding {
 	lines := strings.Split(text, "\n")
@@ -150,10 +150,10 @@ func CheckConsole(i Instance, text string) []cloudprovider.Finding {
 	return nil
 }
 
-// headers are what begins a line of a console and differs each time the same thing is said.
+// logPrefixes matches timestamps and process IDs at the start of a line, which differ each time.
 var logPrefixes = regexp.MustCompile(`^(\[[ \d.]+\]\s*)?(\w{3} +\d+ [\d:]+ \S+ )?|[IWEF]\d{4} [\d:.]+ +\d+ |"?\d{4}-\d\d-\d\d[T ][\d:.]+(Z|[+-][\d:]+)?"?,? ?`)
 
-// clip keeps what of a line fits into a condition, and reads the same each time.
+// shorten returns the part of a line that fits into a condition, without parts that differ each time.
 func shorten(line string) string {
 	const limit = 200
 	line = strings.TrimSpace(logPrefixes.ReplaceAllString(strings.TrimSpace(line), ""))

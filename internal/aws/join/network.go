@@ -9,16 +9,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// httpsPort is where an EKS API server listens.
+// httpsPort is the port of an EKS API server.
 const httpsPort = 443
 
 // Route is a route of a route table.
 type Route struct {
 	// Destination is a CIDR; empty for a prefix list.
 	Destination string
-	// Target is the ID of what is routed to, such as nat-1, igw-1 or local.
+	// Target is the ID of the route's target, such as nat-1, igw-1 or local.
 	Target string
-	// Blackhole is true if the target is gone.
+	// Blackhole is true if the target no longer exists.
 	Blackhole bool
 }
 
@@ -38,7 +38,7 @@ type Permission struct {
 	FromPort, ToPort int
 	CIDRs            []string
 	Groups           []string
-	// PrefixLists stand for CIDRs that are not known here.
+	// PrefixLists refer to CIDRs that are unknown here.
 	PrefixLists []string
 }
 
@@ -48,23 +48,23 @@ type SecurityGroup struct {
 	Ingress, Egress []Permission
 }
 
-// Network is what lies between the instances of a class and the API server.
+// Network is the network between the instances of a class and the API server.
 type Network struct {
 	Cluster Cluster
-	// VPC is the cluster's.
+	// VPC is the VPC of the cluster.
 	VPC                   string
 	PrivateAccess, Public bool
-	// PublicCIDRs are from where the public endpoint can be reached.
+	// PublicCIDRs are the addresses that can reach the public endpoint.
 	PublicCIDRs []string
-	// Subnets and Groups are the node class's, ClusterGroups those of the API server's network interfaces.
+	// Subnets and Groups are those of the node class, ClusterGroups those of the API server's network interfaces.
 	Subnets               []Subnet
 	Groups, ClusterGroups []SecurityGroup
-	// ClusterErr, SubnetsErr and GroupsErr say why those could not be read.
+	// ClusterErr, SubnetsErr and GroupsErr are the reasons why those could not be read.
 	ClusterErr, SubnetsErr, GroupsErr string
 }
 
-// Path judges whether instances can reach the API server. A fault of one subnet is certain for the class only if
-// all subnets have it; of the others, it is likely, since instances may be launched elsewhere.
+// CheckNetwork checks whether instances can reach the API server. A fault of one subnet is certain for the class only
+// if all subnets have it; otherwise it is likely, because instances may launch into other subnets.
 func CheckNetwork(n Network) []cloudprovider.Finding {
 	var out []cloudprovider.Finding
 	for _, missed := range []struct{ what, why string }{
@@ -99,7 +99,7 @@ func (n Network) groupIDs() string {
 
 func (n Network) groupScope() string { return "securitygroup/" + n.groupIDs() }
 
-// egress finds that no group lets anything out to the API server's port.
+// egress finds that no security group allows egress to the API server's port.
 func (n Network) egress() []cloudprovider.Finding {
 	if len(n.Groups) == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (n Network) egress() []cloudprovider.Finding {
 		fmt.Sprintf("aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]", n.Cluster.Region, n.Groups[0].ID))}
 }
 
-// https tells whether the rule is about TCP port 443, whatever the peer.
+// https reports whether the rule covers TCP port 443, for any peer.
 func (p Permission) https() bool {
 	if p.Protocol == "-1" {
 		return p.peers() > 0
@@ -138,10 +138,10 @@ func (n Network) groupsOfOtherVPC() []cloudprovider.Finding {
 	return nil
 }
 
-// private tells whether the API server is reached within the cluster's own VPC from the subnet.
+// usesPrivateEndpoint reports whether instances in the subnet reach the API server within the cluster's own VPC.
 func (n Network) usesPrivateEndpoint(s Subnet) bool { return n.PrivateAccess && s.VPC == n.VPC }
 
-// admission finds that the API server's network interfaces admit no instance of the class.
+// ingress finds that the API server's security groups admit no instance of the class.
 func (n Network) ingress() []cloudprovider.Finding {
 	if len(n.ClusterGroups) == 0 || len(n.Groups) == 0 || len(n.Subnets) == 0 {
 		return nil
@@ -164,10 +164,10 @@ func (n Network) ingress() []cloudprovider.Finding {
 		fmt.Sprintf("aws ec2 authorize-security-group-ingress --region %s --group-id %s --protocol tcp --port 443 --source-group %s", n.Cluster.Region, group, n.Groups[0].ID))}
 }
 
-// admits tells whether a rule may cover an instance of the class in the subnet.
+// admits reports whether a rule may cover an instance of the class in the subnet.
 func (n Network) admits(p Permission, s Subnet) bool {
 	if len(p.PrefixLists) > 0 {
-		return true // what they hold is not known here
+		return true // their CIDRs are unknown here
 	}
 	for _, id := range p.Groups {
 		if slices.ContainsFunc(n.Groups, func(g SecurityGroup) bool { return g.ID == id }) {
@@ -184,7 +184,7 @@ func (n Network) admits(p Permission, s Subnet) bool {
 	})
 }
 
-// routes finds subnets from which no packet reaches the API server.
+// routes finds subnets without a route to the API server.
 func (n Network) routes() []cloudprovider.Finding {
 	var out []cloudprovider.Finding
 	for _, s := range n.Subnets {
@@ -232,7 +232,7 @@ func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 	return cloudprovider.Finding{}, false
 }
 
-// routeToVPC judges a subnet in another VPC, where only a private endpoint exists.
+// routeToVPC checks a subnet in another VPC, if only a private endpoint exists.
 func (n Network) routeToVPC(s Subnet, scope string) (cloudprovider.Finding, bool) {
 	if slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Target != "local" && !r.Blackhole }) {
 		return cloudprovider.Finding{}, false // peering or a transit gateway may lead there
@@ -249,7 +249,7 @@ func (n Network) routeRemedy(s Subnet) string {
 	return fmt.Sprintf("aws eks update-cluster-config --region %s --name %s --resources-vpc-config endpointPrivateAccess=true", n.Cluster.Region, n.Cluster.Name)
 }
 
-// defaultRoute is the route to everywhere else.
+// defaultRoute returns the default route.
 func defaultRoute(routes []Route) (Route, bool) {
 	for _, r := range routes {
 		if r.Destination == "0.0.0.0/0" || r.Destination == "::/0" {

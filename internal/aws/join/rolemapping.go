@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Mode says where a cluster looks for the identities of IAM principals.
+// Mode is where a cluster looks up the identities of IAM principals.
 type Mode string
 
 // The authentication modes of EKS.
@@ -58,47 +58,47 @@ type Profile struct {
 	Roles []string
 }
 
-// Access is what decides whether the nodes of a class are let in. Beside each fact stands why it could not be
-// read; empty if it was.
+// Access is what decides whether the nodes of a class can authenticate. Beside each fact is the reason why it could not
+// be read; empty if it was.
 type Access struct {
 	Cluster Cluster
 	Mode    Mode
 	ModeErr string
-	// Entries are those of the node role, and of roles that could be mistaken for it.
+	// Entries are those of the node role, and of roles that could be confused with it.
 	Entries    []Entry
 	EntriesErr string
 	AWSAuth    AWSAuth
 	AWSAuthErr string
 	Profile    Profile
 	ProfileErr string
-	// Role is the role that the class asks for, a name or a path with a name; empty if the class names a profile.
+	// Role is the role of the class, a name or a path with a name; empty if the class names a profile.
 	Role string
-	// RoleARN is the ARN of that role, with its path; used where the profile could not be read.
+	// RoleARN is the ARN of that role, with its path; used if the profile could not be read.
 	RoleARN string
-	// ControllerRoles are the ARNs of the role that the controller itself has, with and without its path.
+	// ControllerRoles are the ARNs of the controller's own role, with and without its path.
 	ControllerRoles []string
 	Account         string
-	// Partition is that of the account, such as aws-us-gov; empty stands for that of the cluster's region.
+	// Partition is the partition of the account, such as aws-us-gov; empty stands for that of the cluster's region.
 	Partition string
 	Windows   bool
-	// Running are the nodes that have joined with the role; RunningErr says why they are not known.
+	// Running counts the nodes that have joined with the role; RunningErr is the reason why they are unknown.
 	Running    Running
 	RunningErr string
 }
 
-// Running counts nodes that run with a node role, by operating system, as far as NodeClaims show them: managed node groups may run
-// others.
+// Running counts nodes with a node role by operating system, as far as NodeClaims show them: managed node groups may
+// run others.
 type Running struct{ Linux, Windows int }
 
-// LinuxEntryForWindows reports whether a class of Windows nodes has a role with the access entry of Linux nodes. Who else runs with
-// the role decides about the remedy then.
+// LinuxEntryForWindows reports whether a class of Windows nodes has a role with the access entry of Linux nodes. The
+// remedy then depends on the other nodes with the role.
 func (a Access) LinuxEntryForWindows() bool {
 	return a.Windows && slices.ContainsFunc(a.Entries, func(e Entry) bool {
 		return e.Type == entryLinux && sameRole(e.PrincipalARN, a.nodeRole())
 	})
 }
 
-// nodeRole is the ARN of the role that instances will have; empty if it is not known.
+// nodeRole returns the ARN of the role that instances will have; empty if it is unknown.
 func (a Access) nodeRole() string {
 	if role := a.roleOfIAM(); role != "" {
 		return role
@@ -112,7 +112,8 @@ func (a Access) nodeRole() string {
 	return ""
 }
 
-// roleOfIAM is the ARN of that role as IAM has it; empty if IAM could not be read, where the ARN has to be put together.
+// roleOfIAM returns the ARN of that role as IAM returns it; empty if IAM could not be read and the ARN must be
+// constructed.
 func (a Access) roleOfIAM() string {
 	if len(a.Profile.Roles) == 1 {
 		return a.Profile.Roles[0]
@@ -120,7 +121,7 @@ func (a Access) roleOfIAM() string {
 	return a.RoleARN
 }
 
-// wantedType is the type that the node role's access entry should have.
+// wantedType returns the type that the node role's access entry should have.
 func (a Access) wantedType() string {
 	if a.Windows {
 		return entryWindows
@@ -130,7 +131,7 @@ func (a Access) wantedType() string {
 
 const nodeUsername = "system:node:{{EC2PrivateDNSName}}"
 
-// kubeProxyGroup lets kube-proxy on Windows, which has the identity of its node, read Services and where they lead.
+// kubeProxyGroup lets kube-proxy on Windows, which has the identity of its node, read Services and their endpoints.
 const kubeProxyGroup = "eks:kube-proxy-windows"
 
 func (a Access) wantedGroups() []string {
@@ -141,7 +142,7 @@ func (a Access) wantedGroups() []string {
 	return groups
 }
 
-// Roles judges whether the instances of a class get the role that they should, and whether the cluster knows it.
+// CheckRole checks whether the instances of a class get the right role, and whether the cluster recognizes it.
 func CheckRole(a Access) []cloudprovider.Finding {
 	var out []cloudprovider.Finding
 	profile, broken := a.checkProfile()
@@ -180,7 +181,7 @@ func (a Access) checkProfile() (cloudprovider.Finding, bool) {
 	return cloudprovider.Finding{}, false
 }
 
-// checkMapping looks the role up where the mode says. An access entry wins over aws-auth.
+// checkMapping looks the role up as the authentication mode requires. An access entry wins over aws-auth.
 func (a Access) checkMapping(role string) []cloudprovider.Finding {
 	var missed []cloudprovider.Finding
 	if a.Mode.usesEntries() {
@@ -218,7 +219,7 @@ func (a Access) checkAccessEntry(e Entry) []cloudprovider.Finding {
 	want := a.wantedType()
 	switch {
 	case e.Type == want || (e.Type == entryWindows && !a.Windows):
-		return nil // the type for Windows gives all that Linux needs, and one group more
+		return nil // the type for Windows grants everything that Linux needs, and one group more
 	case e.Type == entryLinux:
 		return []cloudprovider.Finding{a.kubeProxyDenied(
 			fmt.Sprintf("the access entry of node role %s has type %s, which lacks the group %s", e.PrincipalARN, e.Type, kubeProxyGroup),
@@ -229,20 +230,21 @@ func (a Access) checkAccessEntry(e Entry) []cloudprovider.Finding {
 	f := misconfiguration(AccessEntryWrongType, RoleScope(e.PrincipalARN),
 		fmt.Sprintf("the access entry of node role %s has type %s, nodes need %s", e.PrincipalARN, e.Type, want), "")
 	switch e.Type {
-	case entryStandard: // no node runs with it
+	case entryStandard: // no node uses it
 		f.Remedy = fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN))
 	default:
 		f.Remedy = "leave this entry: deleting it would cut off the nodes that use it. " +
 			"Give the EC2NodeClass a node role of its own (spec.role), and map that role:\n" + a.createEntry(ownRole(e.PrincipalARN))
 	}
-	if e.Type == entryAuto { // nodes of Auto Mode get their rights from an access policy, which may be there
+	if e.Type == entryAuto { // nodes of Auto Mode get their permissions from an access policy, which may exist
 		f.Certainty = cloudprovider.Likely
 	}
 	return []cloudprovider.Finding{f}
 }
 
-// kubeProxyDenied is about Windows nodes that join as Linux nodes do. Their kube-proxy has their identity, other than on Linux, and
-// may not read what it needs, unless somebody has bound that to another group of theirs.
+// kubeProxyDenied is about Windows nodes that join with the access entry of Linux nodes. Unlike on Linux, their
+// kube-proxy has the identity of the node. It cannot read what it needs, unless somebody has granted that to another of
+// its groups.
 func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 	joined := "Windows nodes join"
 	if a.Running.Windows > 0 {
@@ -255,7 +257,7 @@ func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 	}
 }
 
-// linuxNodesCutOff says which Linux nodes would be cut off without the access entry.
+// linuxNodesCutOff describes the Linux nodes that would be cut off without the access entry.
 func (a Access) linuxNodesCutOff() string {
 	switch n := a.Running.Linux; {
 	case a.RunningErr != "" || n == 0:
@@ -267,12 +269,12 @@ func (a Access) linuxNodesCutOff() string {
 	}
 }
 
-// ownRole is the ARN of a role that somebody has yet to make, beside one that others use.
+// ownRole returns the ARN of a new role, beside one that others use.
 func ownRole(roleARN string) string {
 	return strings.TrimSuffix(withoutPath(roleARN), RoleName(roleARN)) + "NEW_ROLE"
 }
 
-// unmapped says that no place that counts has the role, and what is there instead.
+// unmapped reports that the role is mapped nowhere, and what is mapped instead.
 func (a Access) unmapped(role string) cloudprovider.Finding {
 	scope := RoleScope(role)
 	where := a.mappingLocations()
@@ -310,7 +312,7 @@ func (a Access) mappingLocations() string {
 	return strings.Join(places, " or ")
 }
 
-// controllerMapped finds the controller's role where nodes' should be.
+// controllerMapped finds the controller's role where a node role should be.
 func (a Access) controllerMapped() (arn, where string, ok bool) {
 	isController := func(arn string) bool {
 		return slices.ContainsFunc(a.ControllerRoles, func(c string) bool { return sameRole(c, arn) })
@@ -355,7 +357,7 @@ func (a Access) roleInOtherAccount(role string) string {
 	return ""
 }
 
-// mapRole is how to map the role, as a command, and as a manifest where aws-auth is the only place.
+// mapRole returns how to map the role, as a command, and as a manifest if aws-auth is the only place.
 func (a Access) mapRole(role string) (remedy, manifest string) {
 	if a.Mode.usesEntries() {
 		return a.createEntry(role), ""
@@ -375,7 +377,8 @@ func (a Access) createEntry(arn string) string {
 	return fmt.Sprintf("aws eks create-access-entry %s --type %s", a.entryFlags(arn), a.wantedType())
 }
 
-// line is the entry of aws-auth that the role needs. What groups it has it keeps: other nodes may run with them.
+// wantedEntry returns the entry of aws-auth that the role needs. It keeps the groups of an existing entry: other nodes
+// may use them.
 func (a Access) wantedEntry(role string) mapRole {
 	groups := a.wantedGroups()
 	if there, ok := a.AWSAuth.entry(role); ok {
@@ -388,7 +391,7 @@ func (a Access) wantedEntry(role string) mapRole {
 	return mapRole{RoleARN: withoutPath(role), Username: nodeUsername, Groups: groups}
 }
 
-// lines are the entry of aws-auth that nodes of the role need.
+// wantedEntryYAML returns that entry as YAML.
 func (a Access) wantedEntryYAML(role string) string {
 	out, err := yaml.Marshal([]mapRole{a.wantedEntry(role)})
 	if err != nil { // a struct of strings
@@ -406,10 +409,10 @@ func withoutPath(roleARN string) string {
 	return strings.TrimSuffix(roleARN, parsed.Resource) + rolePrefix + RoleName(parsed.Resource)
 }
 
-// RoleName is the name of a role, given by its name, its path and name, or its ARN.
+// RoleName returns the name of a role from its name, its path and name, or its ARN.
 func RoleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
 
-// rolePrefix begins the resource of a role's ARN.
+// rolePrefix is the prefix of the resource in a role's ARN.
 const rolePrefix = "role/"
 
 // account is the account ID in an ARN; empty if the text is not an ARN.
@@ -432,8 +435,8 @@ func parseARN(text string) arn.ARN {
 	return parsed
 }
 
-// sameRole compares account and name, which no two roles share. Paths differ from place to place, and the partition of an ARN
-// that was put together without IAM may be wrong.
+// sameRole compares account and name, which are unique. Paths differ from place to place, and the partition of a
+// constructed ARN may be wrong.
 func sameRole(a, b string) bool {
 	if !isRole(a) || !isRole(b) {
 		return strings.EqualFold(a, b)

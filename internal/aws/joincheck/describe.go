@@ -22,10 +22,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 )
 
-// caller is who the controller is.
+// caller is the identity of the controller.
 type caller struct{ account, partition, role string }
 
-// whoami returns the account, the partition and the role of the controller, the last as a role's ARN without its path.
+// callerIdentity returns the account, the partition and the role of the controller, the last as a role's ARN without
+// its path.
 func (c *Checker) callerIdentity(ctx context.Context) (caller, error) {
 	if known, ok := c.callers.Get(""); ok {
 		return known, nil
@@ -73,7 +74,7 @@ func (c *Checker) cluster() join.Cluster {
 	return out
 }
 
-// access reads what decides whether a class's nodes are let in.
+// access reads what decides whether a class's nodes can authenticate.
 func (c *Checker) access(ctx context.Context, class Class) join.Access {
 	a := join.Access{
 		Cluster: c.cluster(), Role: class.Spec.Role, Windows: strings.HasPrefix(class.Family, "Windows"),
@@ -95,8 +96,8 @@ func (c *Checker) access(ctx context.Context, class Class) join.Access {
 	return a
 }
 
-// readProfile reads the instance profile. One that the controller has made is put right by it; while it does not
-// show as it should, IAM is only late.
+// readProfile reads the instance profile. The controller repairs a profile that it has created; until that shows, IAM
+// is only eventually consistent.
 func (c *Checker) readProfile(ctx context.Context, a *join.Access) {
 	if c.cfg.NoIAM {
 		a.ProfileErr = "IAM cannot be reached from an isolated VPC"
@@ -130,7 +131,7 @@ func (c *Checker) readProfile(ctx context.Context, a *join.Access) {
 	}
 }
 
-// readMode reads where the cluster looks for roles, and what stands there.
+// readMode reads the authentication mode of the cluster, and the mappings that it uses.
 func (c *Checker) readMode(ctx context.Context, a *join.Access) {
 	described, err := c.describeCluster(ctx)
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *Checker) readMode(ctx context.Context, a *join.Access) {
 	}
 }
 
-// entries reads the access entries that matter: of the node role, of the controller's, and of their namesakes.
+// entries reads the relevant access entries: of the node role, of the controller's, and of roles with the same name.
 func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, error) {
 	wanted := map[string]bool{}
 	for _, role := range slices.Concat(a.Profile.Roles, []string{a.RoleARN, a.Role}, a.ControllerRoles) {
@@ -186,7 +187,7 @@ func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, er
 	return out, nil
 }
 
-// network reads what lies between a class's instances and the API server.
+// network reads the network between a class's instances and the API server.
 func (c *Checker) network(ctx context.Context, class Class) join.Network {
 	n := join.Network{Cluster: c.cluster()}
 	var clusterGroups []string
@@ -254,7 +255,7 @@ func (c *Checker) subnets(ctx context.Context, class Class) ([]join.Subnet, erro
 	return out, c.addRoutes(ctx, out, vpcs)
 }
 
-// addRoutes gives each subnet the routes of its table, or of its VPC's main table.
+// addRoutes adds to each subnet the routes of its table, or of its VPC's main table.
 func (c *Checker) addRoutes(ctx context.Context, subnets []join.Subnet, vpcs []string) error {
 	own, main := map[string][]join.Route{}, map[string][]join.Route{}
 	if len(vpcs) > 0 {
@@ -359,7 +360,7 @@ func (c *Checker) bootConfig(class Class) join.BootConfig {
 	return m
 }
 
-// instance reads what became of an instance.
+// instance reads the state of an instance.
 func (c *Checker) instance(ctx context.Context, id string, class Class) (join.Instance, error) {
 	out, err := c.cfg.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil {
@@ -393,7 +394,7 @@ func (c *Checker) readInstance(i *ec2types.Instance, class Class) join.Instance 
 	return found
 }
 
-// console reads the serial console of an instance: its newest output where the machine can tell it, else what EC2
+// console reads the serial console of an instance: its newest output if the instance type supports that, else what EC2
 // has kept.
 func (c *Checker) console(ctx context.Context, id string) (string, error) {
 	out, err := c.cfg.EC2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id, Latest: aws.Bool(true)})

@@ -1,10 +1,10 @@
-// Package pricing knows what capacity costs per hour: on demand from the Pricing API, spot from EC2's
-// price history, and until those have answered from the catalog that ships with the program.
+// Package pricing reads prices per hour: on-demand prices from the Pricing API, spot prices from EC2's price history,
+// and until those have answered from the catalog that ships with the program.
 //
-// Prices are of a platform: what runs Windows is billed with its license. Those of Windows are read once a node class
-// needs them.
+// Prices are per platform: instances with Windows include the license. Windows prices are read once a node class needs
+// them.
 //
-// A price that is not known is absent. It is never zero.
+// An unknown price is absent. It is never zero.
 package pricing
 
 import (
@@ -35,16 +35,16 @@ import (
 // Fallback is the catalog of prices that ships with the program, per hour in the currency of the region.
 type Fallback interface {
 	Price(offline.Sale) (offline.Price, bool)
-	// Basis says where the prices of a region come from; empty if the catalog does not know the region.
+	// Basis describes the source of a region's prices; empty if the catalog does not contain the region.
 	Basis(region string) string
 }
 
-// Config is what Prices is made of.
+// Config configures Prices.
 type Config struct {
 	Region string
 	EC2    ec2.DescribeSpotPriceHistoryAPIClient
-	// Pricing is a client for the region PricingRegion(Region). It is nil where there is no way to the
-	// Pricing API (isolated VPC); on-demand prices are those of Fallback then.
+	// Pricing is a client for the region PricingRegion(Region). It is nil if the Pricing API cannot be reached
+	// (isolated VPC); on-demand prices are those of Fallback then.
 	Pricing  pricing.GetProductsAPIClient
 	Fallback Fallback
 	Now      func() time.Time
@@ -55,13 +55,13 @@ type Prices struct {
 	cfg Config
 
 	mu      sync.RWMutex
-	lists   map[offline.Platform]*platformPrices // of the platforms that were needed
+	lists   map[offline.Platform]*platformPrices // of the platforms in use
 	version uint64
-	// read is what became of reading the prices of a capacity type.
+	// read is the result of the last read, by capacity type.
 	read map[string]lastRead
 }
 
-// list is what AWS has reported of a platform. A map that is empty was not read yet.
+// platformPrices is what AWS has reported for a platform. An empty map was not read yet.
 type platformPrices struct {
 	onDemand map[string]float64
 	spot     map[catalog.OfferingKey]spotPrice
@@ -84,7 +84,7 @@ type spotPrice struct {
 	at    time.Time
 }
 
-// New returns Prices that know only the fallback.
+// New returns Prices with fallback prices only.
 func New(cfg Config) *Prices {
 	return &Prices{cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{}}
 }
@@ -106,10 +106,10 @@ type Quotes struct {
 	platform offline.Platform
 }
 
-// For returns the prices of a platform. From now on they are read with the others.
+// For returns the prices of a platform. From now on refreshes include the platform.
 func (p *Prices) For(platform offline.Platform) Quotes {
 	if platform != offline.Windows {
-		platform = offline.Linux // the default of whatever has no license of its own
+		platform = offline.Linux // the default for everything without a license
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Prices) For(platform offline.Platform) Quotes {
 	return Quotes{p, platform}
 }
 
-// OnDemand returns the price of a type per hour. Before the Pricing API has listed any of the platform, it is that of Linux and
-// what the catalog adds for the platform's license.
+// OnDemand returns the price of a type per hour. Before the Pricing API has listed the platform, it is the Linux price
+// plus what the catalog adds for the platform's license.
 func (q Quotes) OnDemand(instanceType string) (float64, bool) {
 	p := q.prices
 	p.mu.RLock()
@@ -135,21 +135,21 @@ func (q Quotes) OnDemand(instanceType string) (float64, bool) {
 	case q.platform == offline.Linux:
 		return p.fallback(offline.Sale{Type: instanceType})
 	case known:
-		return 0, false // AWS does not sell the type with it
+		return 0, false // AWS does not offer the type with the platform
 	case ofLinux:
 		return q.licensed(instanceType, linux)
 	}
 	return p.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
 }
 
-// licensed adds to a price of Linux what the catalog adds to its own.
+// licensed adds the platform's license in the catalog to a Linux price.
 func (q Quotes) licensed(instanceType string, linux float64) (float64, bool) {
 	with, ok := q.prices.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
 	without, both := q.prices.fallback(offline.Sale{Type: instanceType})
 	return linux + with - without, ok && both
 }
 
-// fallback is the catalog's price in the region; of a region that it does not know, that of the base.
+// fallback returns the catalog's price in the region; for an unknown region, that of the base region.
 func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 	if p.cfg.Fallback == nil {
 		return 0, false
@@ -162,9 +162,9 @@ func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 	return price.PerHour, ok && price.PerHour > 0
 }
 
-// Spot returns the price of a type in a zone per hour. Before EC2 has listed any of the platform, it is that of Linux and what
-// the catalog adds; before it has listed any at all, spot is taken to cost what on-demand does. Afterwards a pool that EC2 does
-// not trade has no price.
+// Spot returns the price of a type in a zone per hour. Before EC2 has listed the platform, it is the Linux price plus
+// the license in the catalog; before EC2 has listed any price, it is the on-demand price. Afterwards a type and zone
+// that EC2 does not list has no price.
 func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
 	p, key := q.prices, spotKey(instanceType, zone)
 	p.mu.RLock()
@@ -184,24 +184,24 @@ func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
 	return q.licensed(instanceType, linux.price)
 }
 
-// OnDemand returns the price of a type with Linux per hour.
+// OnDemand returns the Linux price of a type per hour.
 func (p *Prices) OnDemand(instanceType string) (float64, bool) {
 	return Quotes{p, offline.Linux}.OnDemand(instanceType)
 }
 
-// Spot returns the price of a type with Linux in a zone per hour.
+// Spot returns the Linux price of a type in a zone per hour.
 func (p *Prices) Spot(instanceType, zone string) (float64, bool) {
 	return Quotes{p, offline.Linux}.Spot(instanceType, zone)
 }
 
-// platforms are those that were needed, sorted.
+// platforms returns the platforms in use, sorted.
 func (p *Prices) platforms() []offline.Platform {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return slices.Sorted(maps.Keys(p.lists))
 }
 
-// Refresh asks for all prices. What cannot be had stays as it was, and the error says what.
+// Refresh reads all prices. Prices that cannot be read stay, and the error lists the failures.
 func (p *Prices) Refresh(ctx context.Context) error {
 	var group sync.WaitGroup
 	var onDemand, spot error
@@ -211,7 +211,7 @@ func (p *Prices) Refresh(ctx context.Context) error {
 	return errors.Join(onDemand, spot)
 }
 
-// State says of each capacity type where its prices come from.
+// State returns the source of the prices of each capacity type.
 func (p *Prices) State() []cloudprovider.PriceState {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -228,7 +228,7 @@ func (p *Prices) State() []cloudprovider.PriceState {
 	return out
 }
 
-// basis says what the prices that ship with the program are in this region.
+// basis describes the prices that ship with the program for this region.
 func (p *Prices) basis() string {
 	if p.cfg.Fallback == nil {
 		return "there are none"
@@ -239,7 +239,7 @@ func (p *Prices) basis() string {
 	return p.cfg.Region + " is not among them; prices of " + offline.Base + " are used instead"
 }
 
-// due tells whether a platform was needed after the others were read. The caller holds the lock.
+// due reports whether a platform came into use after the last read. The caller holds the lock.
 func (p *Prices) due(capacityType string) bool {
 	if p.read[capacityType].at.IsZero() {
 		return false
@@ -252,7 +252,7 @@ func (p *Prices) due(capacityType string) bool {
 	return false
 }
 
-// PricingRegion is the region whose Pricing API tells the prices of a region.
+// PricingRegion returns the region of the Pricing API with the prices of a region.
 func PricingRegion(region string) string {
 	switch {
 	case strings.HasPrefix(region, "ap-"):
@@ -266,7 +266,7 @@ func PricingRegion(region string) string {
 	}
 }
 
-// RefreshOnDemand asks the Pricing API. Types that it no longer lists keep their last price.
+// RefreshOnDemand reads the Pricing API. Types that it no longer lists keep their last price.
 func (p *Prices) RefreshOnDemand(ctx context.Context) error {
 	if p.PricingAPIUnused() != "" {
 		return nil
@@ -276,7 +276,7 @@ func (p *Prices) RefreshOnDemand(ctx context.Context) error {
 	return err
 }
 
-// Unasked says why nobody asks the Pricing API; empty if it is asked.
+// PricingAPIUnused returns why the Pricing API is not used; empty if it is.
 func (p *Prices) PricingAPIUnused() string {
 	switch {
 	case p.cfg.Pricing == nil:
@@ -289,7 +289,7 @@ func (p *Prices) PricingAPIUnused() string {
 	return ""
 }
 
-// note remembers what became of reading the prices of a capacity type.
+// recordRead records the result of reading the prices of a capacity type.
 func (p *Prices) recordRead(capacityType string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -339,7 +339,7 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 	return nil
 }
 
-// systems are what AWS calls platforms: in the Pricing API, and in the history of spot prices.
+// platformNames are AWS's names of platforms: in the Pricing API, and in the history of spot prices.
 var platformNames = map[offline.Platform]struct {
 	product string
 	spot    []string
@@ -348,7 +348,7 @@ var platformNames = map[offline.Platform]struct {
 	offline.Windows: {"Windows", []string{"Windows", "Windows (Amazon VPC)"}},
 }
 
-// platformOf is the platform of a record of spot prices.
+// platformOf returns the platform of a spot price record.
 func platformOf(description string) (offline.Platform, bool) {
 	for platform, system := range platformNames {
 		if slices.Contains(system.spot, description) {
@@ -358,7 +358,7 @@ func platformOf(description string) (offline.Platform, bool) {
 	return "", false
 }
 
-// listing is a part of the Pricing API's list.
+// productFilter selects a part of the Pricing API's list.
 type productFilter struct {
 	platform        offline.Platform
 	tenancy, family string
@@ -377,7 +377,7 @@ func (p *Prices) products(ctx context.Context, of productFilter) (map[string]flo
 		term("productFamily", of.family),
 	}
 	if of.platform == offline.Windows {
-		// Beside it the list has instances for customers with a license of their own, at the price of Linux.
+		// The list also has instances for customers with their own license, at the Linux price.
 		filters = append(filters, term("licenseModel", "No License required"))
 	}
 	pages := pricing.NewGetProductsPaginator(p.cfg.Pricing, &pricing.GetProductsInput{
@@ -408,7 +408,7 @@ func currency(region string) string {
 	return "USD"
 }
 
-// RefreshSpot asks EC2 for the present spot prices; of several for one pool the newest counts.
+// RefreshSpot reads the current spot prices from EC2; of several for one type and zone the newest counts.
 func (p *Prices) RefreshSpot(ctx context.Context) error {
 	err := p.refreshSpot(ctx)
 	p.recordRead(karpv1.CapacityTypeSpot, err)

@@ -158,30 +158,30 @@ type Reason struct {
 // LaunchFailed is the reason of an error that the table does not know.
 const LaunchFailed = "LaunchFailed"
 
-// reasons is searched in order. An entry matches when the text contains one of any and all of all.
+// reasons is searched in order. An entry matches when the text contains one of anyOf and all of allOf.
 var reasons = []struct {
-	any, all []string
+	anyOf, allOf []string
 	Reason
 }{
-	{all: []string{SpotRoleDenied}, Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"}},
-	{any: denied, all: []string{"with an explicit deny in a permissions boundary"}, Reason: Reason{"Unauthorized", "denied by a permissions boundary"}},
-	{any: denied, all: []string{"with an explicit deny in a service control policy"}, Reason: Reason{"Unauthorized", "denied by a service control policy"}},
-	{any: denied, all: []string{"Not authorized for images"}, Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"}},
-	{any: denied, Reason: Reason{"Unauthorized", "no identity-based policy allows it"}},
-	{all: []string{"InvalidParameter", "belong to different networks"}, Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"}},
-	{all: []string{"iamInstanceProfile.name is invalid"}, Reason: Reason{Code: "InstanceProfileNameInvalid"}},
-	{all: []string{"InvalidLaunchTemplateId.NotFound"}, Reason: Reason{Code: "LaunchTemplateNotFound"}},
-	{all: []string{"User data is limited to"}, Reason: Reason{Code: "UserDataSizeLimitExceeded"}},
-	{all: []string{"InvalidAMIID.Malformed"}, Reason: Reason{Code: "InvalidAMIID"}},
-	{all: []string{"InvalidAMIID.NotFound"}, Reason: Reason{Code: "AMINotFound"}},
-	{all: []string{"RequestLimitExceeded"}, Reason: Reason{Code: "RequestLimitExceeded"}},
-	{all: []string{"InternalError"}, Reason: Reason{Code: "InternalError"}},
-	{all: []string{"not eligible for Free Tier"}, Reason: Reason{Code: "FreeTierIneligible"}},
-	{all: []string{"MaxFleetCountExceeded"}, Reason: Reason{Code: "FleetQuotaExceeded"}},
-	{all: []string{"PendingVerification"}, Reason: Reason{Code: "AccountPendingVerification"}},
-	{all: []string{"MaxSpotInstanceCountExceeded"}, Reason: Reason{Code: "SpotQuotaExceeded"}},
-	{all: []string{"VcpuLimitExceeded"}, Reason: Reason{Code: "VCPULimitExceeded"}},
-	{all: []string{SubnetFull}, Reason: Reason{Code: SubnetFull}},
+	{allOf: []string{SpotRoleDenied}, Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"}},
+	{anyOf: denied, allOf: []string{"with an explicit deny in a permissions boundary"}, Reason: Reason{"Unauthorized", "denied by a permissions boundary"}},
+	{anyOf: denied, allOf: []string{"with an explicit deny in a service control policy"}, Reason: Reason{"Unauthorized", "denied by a service control policy"}},
+	{anyOf: denied, allOf: []string{"Not authorized for images"}, Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"}},
+	{anyOf: denied, Reason: Reason{"Unauthorized", "no identity-based policy allows it"}},
+	{allOf: []string{"InvalidParameter", "belong to different networks"}, Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"}},
+	{allOf: []string{"iamInstanceProfile.name is invalid"}, Reason: Reason{Code: "InstanceProfileNameInvalid"}},
+	{allOf: []string{"InvalidLaunchTemplateId.NotFound"}, Reason: Reason{Code: "LaunchTemplateNotFound"}},
+	{allOf: []string{"User data is limited to"}, Reason: Reason{Code: "UserDataSizeLimitExceeded"}},
+	{allOf: []string{"InvalidAMIID.Malformed"}, Reason: Reason{Code: "InvalidAMIID"}},
+	{allOf: []string{"InvalidAMIID.NotFound"}, Reason: Reason{Code: "AMINotFound"}},
+	{allOf: []string{"RequestLimitExceeded"}, Reason: Reason{Code: "RequestLimitExceeded"}},
+	{allOf: []string{"InternalError"}, Reason: Reason{Code: "InternalError"}},
+	{allOf: []string{"not eligible for Free Tier"}, Reason: Reason{Code: "FreeTierIneligible"}},
+	{allOf: []string{"MaxFleetCountExceeded"}, Reason: Reason{Code: "FleetQuotaExceeded"}},
+	{allOf: []string{"PendingVerification"}, Reason: Reason{Code: "AccountPendingVerification"}},
+	{allOf: []string{"MaxSpotInstanceCountExceeded"}, Reason: Reason{Code: "SpotQuotaExceeded"}},
+	{allOf: []string{"VcpuLimitExceeded"}, Reason: Reason{Code: "VCPULimitExceeded"}},
+	{allOf: []string{SubnetFull}, Reason: Reason{Code: SubnetFull}},
 }
 
 var denied = []string{"UnauthorizedOperation", "AccessDenied", "AuthFailure"}
@@ -190,7 +190,7 @@ var denied = []string{"UnauthorizedOperation", "AccessDenied", "AuthFailure"}
 func ReasonOf(text string) Reason {
 	contains := func(part string) bool { return strings.Contains(text, part) }
 	for _, r := range reasons {
-		if matches(r.any, r.all, contains) {
+		if matches(r.anyOf, r.allOf, contains) {
 			return r.Reason
 		}
 	}

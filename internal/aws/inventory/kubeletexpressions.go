@@ -25,22 +25,22 @@ func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubel
 	if err != nil {
 		return nil, err
 	}
-	stock, err := s.currentListing(ctx)
+	current, err := s.currentListing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.cfg.Resolver.ForClass(of.Class, s.market(stock, of, nil))
+	session, err := s.cfg.Resolver.ForClass(of.Class, s.market(resolveInputs{class: of, listing: current}))
 	if err != nil {
 		return nil, err
 	}
 	return func(instanceType string) ([]byte, error) {
-		i, ok := slices.BinarySearchFunc(stock.types, instanceType, func(t ec2types.InstanceTypeInfo, name string) int {
+		i, ok := slices.BinarySearchFunc(current.types, instanceType, func(t ec2types.InstanceTypeInfo, name string) int {
 			return strings.Compare(string(t.InstanceType), name)
 		})
 		if !ok {
 			return nil, fmt.Errorf("EC2 does not offer instance type %s", instanceType)
 		}
-		resolved, err := session.Kubelet(stock.types[i])
+		resolved, err := session.Kubelet(current.types[i])
 		if err != nil {
 			return nil, err
 		}
@@ -56,26 +56,26 @@ func (s *Source) Expressions(ctx context.Context, class *awsv1.EC2NodeClass) (fa
 	if err != nil || len(expression.Texts(kubelet)) == 0 {
 		return nil, 0, err
 	}
-	subject, err := s.classInputs(ctx, class)
+	inputs, err := s.classInputs(ctx, class)
 	if err != nil {
 		return nil, 0, err
 	}
-	stock, err := s.currentListing(ctx)
+	current, err := s.currentListing(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	session, err := s.cfg.Resolver.ForClass(subject.Class, s.market(stock, subject, nil))
+	session, err := s.cfg.Resolver.ForClass(inputs.Class, s.market(resolveInputs{class: inputs, listing: current}))
 	if err != nil {
 		return nil, 0, err
 	}
 	var first error
-	for i := range stock.types {
-		if _, err := session.Kubelet(stock.types[i]); err != nil {
-			failing = append(failing, string(stock.types[i].InstanceType))
+	for i := range current.types {
+		if _, err := session.Kubelet(current.types[i]); err != nil {
+			failing = append(failing, string(current.types[i].InstanceType))
 			if first == nil {
 				first = err
 			}
 		}
 	}
-	return failing, len(stock.types), first
+	return failing, len(current.types), first
 }

@@ -46,6 +46,13 @@ type classInputs struct {
 	Images string
 }
 
+// resolveInputs is what types are resolved from, beside what changes during the resolution.
+type resolveInputs struct {
+	class      classInputs
+	listing    listing
+	userPrices map[string]float64
+}
+
 // Types returns every type as the class would launch it now, by name. The slice and its elements are shared, and the
 // slice stays the same while nothing changes. The first call lists EC2's types if Refresh has not done so.
 func (s *Source) Types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
@@ -60,7 +67,7 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if len(class.Status.Subnets) == 0 {
 		return nil, fmt.Errorf("no subnets found")
 	}
-	stock, err := s.currentListing(ctx)
+	current, err := s.currentListing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,20 +75,21 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if err != nil {
 		return nil, err
 	}
-	users, version := s.userPrices()
-	key, err := s.key(of, stock, version)
+	prices, version := s.userPrices()
+	in := resolveInputs{class: of, listing: current, userPrices: prices}
+	key, err := s.key(of, current, version)
 	if err != nil {
 		return nil, err
 	}
 	known, ok := s.resolved.Get(key)
 	if ok {
-		return s.refreshed(key, known, of, stock, users)
+		return s.refreshed(key, known, in)
 	}
-	fresh := resolved{sequences: make([]uint64, len(stock.types))}
-	for i := range stock.types { // before resolving: a mark that is made meanwhile shows the next time
-		fresh.sequences[i] = s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+	fresh := resolved{sequences: make([]uint64, len(current.types))}
+	for i := range current.types { // before resolving: a mark that is made meanwhile shows the next time
+		fresh.sequences[i] = s.cfg.Scarcity.Sequence(string(current.types[i].InstanceType))
 	}
-	if fresh.types, err = s.cfg.Resolver.ResolveAll(stock.types, of.Class, s.market(stock, of, users)); err != nil {
+	if fresh.types, err = s.cfg.Resolver.ResolveAll(current.types, of.Class, s.market(in)); err != nil {
 		return nil, err
 	}
 	s.resolved.Put(key, fresh)
@@ -91,22 +99,22 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 // refreshed resolves again the types with changed unavailable offerings.
 //
 // Cost: one comparison per type, and the offerings of the changed types.
-func (s *Source) refreshed(key resolvedKey, known resolved, of classInputs, stock listing, users map[string]float64) ([]*catalog.InstanceType, error) {
+func (s *Source) refreshed(key resolvedKey, known resolved, in resolveInputs) ([]*catalog.InstanceType, error) {
 	var session *instancetype.ClassResolver
 	fresh := known
-	for i := range stock.types {
-		number := s.cfg.Scarcity.Sequence(string(stock.types[i].InstanceType))
+	for i := range in.listing.types {
+		number := s.cfg.Scarcity.Sequence(string(in.listing.types[i].InstanceType))
 		if number == known.sequences[i] {
 			continue
 		}
 		if session == nil {
 			var err error
-			if session, err = s.cfg.Resolver.ForClass(of.Class, s.market(stock, of, users)); err != nil {
+			if session, err = s.cfg.Resolver.ForClass(in.class.Class, s.market(in)); err != nil {
 				return nil, err
 			}
 			fresh = resolved{types: slices.Clone(known.types), sequences: slices.Clone(known.sequences)}
 		}
-		fresh.types[i] = session.RefreshOfferings(stock.types[i], known.types[i])
+		fresh.types[i] = session.RefreshOfferings(in.listing.types[i], known.types[i])
 		fresh.sequences[i] = number
 	}
 	if session != nil {
@@ -135,7 +143,7 @@ func (s *Source) classInputs(ctx context.Context, class *awsv1.EC2NodeClass) (cl
 	return classInputs{Class: traits, Images: discoveredmemory.Images(class.Status.AMIs)}, nil
 }
 
-func (s *Source) key(of classInputs, stock listing, users int) (resolvedKey, error) {
+func (s *Source) key(of classInputs, current listing, userPrices int) (resolvedKey, error) {
 	of.Class.Reservations = slices.Clone(of.Class.Reservations)
 	for i := range of.Class.Reservations {
 		of.Class.Reservations[i].EndTime = nil // the state covers it
@@ -144,7 +152,7 @@ func (s *Source) key(of classInputs, stock listing, users int) (resolvedKey, err
 	if err != nil {
 		return resolvedKey{}, fmt.Errorf("compare node classes: %w", err)
 	}
-	key := resolvedKey{class: sha256.Sum256(text), listing: stock.version, userPrices: users, prices: s.cfg.Prices.Version()}
+	key := resolvedKey{class: sha256.Sum256(text), listing: current.version, userPrices: userPrices, prices: s.cfg.Prices.Version()}
 	if s.cfg.Reservations != nil {
 		key.reservationCounts = s.cfg.Reservations.Version()
 	}
@@ -174,35 +182,35 @@ func (s *Source) userPrices() (prices map[string]float64, version int) {
 }
 
 // market returns the state of the listing for a class at the moment.
-func (s *Source) market(stock listing, of classInputs, users map[string]float64) instancetype.Market {
+func (s *Source) market(in resolveInputs) instancetype.Market {
 	subnets, ids := map[string][]string{}, map[string]string{}
-	for _, subnet := range of.Class.Subnets {
+	for _, subnet := range in.class.Class.Subnets {
 		subnets[subnet.Zone] = append(subnets[subnet.Zone], subnet.ID)
 		if subnet.ZoneID != "" {
 			ids[subnet.Zone] = subnet.ZoneID
 		}
 	}
-	quotes := s.cfg.Prices.For(offline.Platform(of.Class.Family.OS))
+	quotes := s.cfg.Prices.For(offline.Platform(in.class.Class.Family.OS))
 	market := instancetype.Market{
-		Zones:   stock.zones,
-		Offered: func(instanceType, zone string) bool { return stock.offered[typeInZone{instanceType, zone}] },
+		Zones:   in.listing.zones,
+		Offered: func(instanceType, zone string) bool { return in.listing.offered[typeInZone{instanceType, zone}] },
 		OnDemand: func(instanceType string) (float64, bool) {
 			if price, known := quotes.OnDemand(instanceType); known {
 				return price, true
 			}
-			price, known := users[instanceType]
+			price, known := in.userPrices[instanceType]
 			return price, known
 		},
 		Spot: func(instanceType, zone string) (float64, bool) {
 			if price, known := quotes.Spot(instanceType, zone); known {
 				return price, true
 			}
-			price, known := users[instanceType]
+			price, known := in.userPrices[instanceType]
 			return price, known
 		},
 		Unavailable: func(p instancetype.PartitionedOffering) bool {
 			return s.cfg.Scarcity.IsUnavailable(unavailableofferings.Scope{
-				OfferingKey: p.OfferingKey, PlacementGroup: of.Class.Group.ID, Partition: p.Partition,
+				OfferingKey: p.OfferingKey, PlacementGroup: in.class.Class.Group.ID, Partition: p.Partition,
 			}, subnets[p.Zone])
 		},
 		ZoneShifted: func(zone string) bool { return s.shifted(ids[zone]) },
@@ -211,7 +219,9 @@ func (s *Source) market(stock listing, of classInputs, users map[string]float64)
 		market.Remaining = s.cfg.Reservations.Remaining
 	}
 	if s.cfg.Observed != nil {
-		market.DiscoveredMemory = func(instanceType string) (resource.Quantity, bool) { return s.cfg.Observed.Of(instanceType, of.Images) }
+		market.DiscoveredMemory = func(instanceType string) (resource.Quantity, bool) {
+			return s.cfg.Observed.Of(instanceType, in.class.Images)
+		}
 	}
 	return market
 }

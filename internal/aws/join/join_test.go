@@ -104,26 +104,26 @@ func TestCheckBoot(t *testing.T) {
 	const al2023, arm = "amazon-eks-node-al2023-x86_64-standard-1.33-v20260801", "amazon-eks-node-al2023-arm64-standard-1.33-v20260801"
 	for _, tt := range []struct {
 		name      string
-		machine   BootConfig
+		boot      BootConfig
 		cause     string
 		certainty cloudprovider.Certainty
 		message   string
 	}{
-		{name: "as it should be", machine: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", al2023}}}},
-		{name: "an image of one's own", machine: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", "golden-7"}}}},
-		{name: "three minor versions older", machine: BootConfig{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.30-v20240703"}}}},
-		{name: "custom family", machine: BootConfig{Family: "Custom", Images: []Image{{"ami-1", al2023}}}},
-		{name: "image of another family", machine: BootConfig{Family: "Bottlerocket", Images: []Image{{"ami-1", al2023}}}, cause: ImageFamilyMismatch, message: "AL2023"},
-		{name: "image of another family for one architecture", machine: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", "bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a"}, {"ami-2", arm}}}, cause: ImageFamilyMismatch, certainty: cloudprovider.Likely},
-		{name: "kubelet four minor versions older", machine: BootConfig{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, certainty: cloudprovider.Likely, message: "1.29"},
-		{name: "kubelet newer than the API server", machine: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", strings.Replace(al2023, "1.33", "1.34", 1)}}}, cause: KubeletTooNew, certainty: cloudprovider.Likely},
-		{name: "script for Bottlerocket", machine: BootConfig{Family: "Bottlerocket", UserData: "#!/bin/bash\necho"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "TOML"},
-		{name: "settings for Bottlerocket", machine: BootConfig{Family: "Bottlerocket", UserData: "[settings.kubernetes]\n"}},
-		{name: "bootstrap.sh on AL2023", machine: BootConfig{Family: "AL2023", UserData: "#!/bin/bash\n/etc/eks/bootstrap.sh shop"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "bootstrap.sh"},
+		{name: "as it should be", boot: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", al2023}}}},
+		{name: "an image of one's own", boot: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", "golden-7"}}}},
+		{name: "three minor versions older", boot: BootConfig{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.30-v20240703"}}}},
+		{name: "custom family", boot: BootConfig{Family: "Custom", Images: []Image{{"ami-1", al2023}}}},
+		{name: "image of another family", boot: BootConfig{Family: "Bottlerocket", Images: []Image{{"ami-1", al2023}}}, cause: ImageFamilyMismatch, message: "AL2023"},
+		{name: "image of another family for one architecture", boot: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", "bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a"}, {"ami-2", arm}}}, cause: ImageFamilyMismatch, certainty: cloudprovider.Likely},
+		{name: "kubelet four minor versions older", boot: BootConfig{Family: "AL2", Images: []Image{{"ami-1", "amazon-eks-node-1.29-v20240703"}}}, cause: KubeletTooOld, certainty: cloudprovider.Likely, message: "1.29"},
+		{name: "kubelet newer than the API server", boot: BootConfig{Family: "AL2023", Images: []Image{{"ami-1", strings.Replace(al2023, "1.33", "1.34", 1)}}}, cause: KubeletTooNew, certainty: cloudprovider.Likely},
+		{name: "script for Bottlerocket", boot: BootConfig{Family: "Bottlerocket", UserData: "#!/bin/bash\necho"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "TOML"},
+		{name: "settings for Bottlerocket", boot: BootConfig{Family: "Bottlerocket", UserData: "[settings.kubernetes]\n"}},
+		{name: "bootstrap.sh on AL2023", boot: BootConfig{Family: "AL2023", UserData: "#!/bin/bash\n/etc/eks/bootstrap.sh shop"}, cause: UserDataWrongFormat, certainty: cloudprovider.Likely, message: "bootstrap.sh"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.machine.Cluster = Cluster{Name: "shop", Version: "1.33"}
-			checkFirst(t, CheckBoot(tt.machine), tt.cause, tt.certainty, tt.message, "")
+			tt.boot.Cluster = Cluster{Name: "shop", Version: "1.33"}
+			checkFirst(t, CheckBoot(tt.boot), tt.cause, tt.certainty, tt.message, "")
 		})
 	}
 }

@@ -205,7 +205,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	if len(found) != 1 || found[0].Cause != WindowsKubeProxyDenied || !found[0].Joins {
 		t.Fatalf("found %+v", found)
 	}
-	if f, any := cloudprovider.First(found); any {
+	if f, ok := cloudprovider.First(found); ok {
 		t.Errorf("nodes do not join: %+v", f)
 	}
 	f := found[0]

@@ -39,12 +39,12 @@ func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
 // the same time. It must follow an Adopt that found none. The NodeClaim must have the annotation Unlaunched or a batch
 // slot: only then it is certain that no call was made before. Errors are those of package cloudprovider, or of
 // annotate.
-func (l *Launcher) LaunchTogether(ctx context.Context, o Order, enroll Enroll) (cloudprovider.Instance, error) {
+func (l *Launcher) LaunchTogether(ctx context.Context, o Order, annotate Enroll) (cloudprovider.Instance, error) {
 	p, err := l.plan(o)
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
-	m := &batchMember{ctx: ctx, request: o, plan: p, annotate: enroll}
+	m := &batchMember{ctx: ctx, request: o, plan: p, annotate: annotate}
 	if m.fleet, err = l.fleet(ctx, o, p); err != nil {
 		p.choice.Settle("")
 		return cloudprovider.Instance{}, err
@@ -92,7 +92,7 @@ func (l *Launcher) launchBatch(ctx context.Context, _ string, members []*batchMe
 	l.settle(ctx, j)
 	for _, m := range e.members {
 		r := &out[numbers[m.uid()]]
-		if r.Value, r.Err, _ = j.outcome(m.uid()); r.Err == nil {
+		if r.Value, _, r.Err = j.outcome(m.uid()); r.Err == nil {
 			m.plan.choice.Settle(r.Value.SubnetID)
 		}
 	}

@@ -50,14 +50,14 @@ func (j *batchLaunch) instanceOf(claimUID string) (cloudprovider.Instance, error
 }
 
 // outcome returns the instance of a NodeClaim, if the outcome is known.
-func (j *batchLaunch) outcome(claimUID string) (i cloudprovider.Instance, err error, settled bool) {
+func (j *batchLaunch) outcome(claimUID string) (i cloudprovider.Instance, settled bool, err error) {
 	j.state.Lock()
 	defer j.state.Unlock()
 	if !j.settled {
-		return cloudprovider.Instance{}, j.err, false
+		return cloudprovider.Instance{}, false, j.err
 	}
 	i, err = j.instanceOf(claimUID)
-	return i, err, true
+	return i, true, err
 }
 
 // abandon gives up a launch that nobody has repeated for a while, and reports whether no call can be made anymore.

@@ -35,12 +35,13 @@ func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceTyp
 	config := ec2types.FleetLaunchTemplateConfigRequest{
 		LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: aws.String(name), Version: aws.String("$Latest")},
 	}
+	single := singleInstance{class: o.Class, instanceType: t.Name, template: name, tags: tags}
 	var out dryrun.Rehearsal
 	for _, s := range o.Class.Status.Subnets {
 		config.Overrides = append(config.Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
 			InstanceType: ec2types.InstanceType(t.Name), SubnetId: aws.String(s.ID), ImageId: aws.String(imageID), AvailabilityZone: aws.String(s.Zone),
 		})
-		out.RunInstances = append(out.RunInstances, runInput(o.Class, t, name, s.ID, tags))
+		out.RunInstances = append(out.RunInstances, single.input(s.ID))
 	}
 	out.Fleet = fleet{
 		capacityType: p.capacityType, tags: tags, context: o.Class.Spec.Context, configs: []ec2types.FleetLaunchTemplateConfigRequest{config},
@@ -49,21 +50,29 @@ func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceTyp
 	return out, nil
 }
 
-// runInput requests one instance from a template in a subnet.
-func runInput(class *awsv1.EC2NodeClass, t *catalog.InstanceType, template, subnet string, tags map[string]string) *ec2.RunInstancesInput {
+// singleInstance is an instance from a template.
+type singleInstance struct {
+	class        *awsv1.EC2NodeClass
+	instanceType string
+	template     string
+	tags         map[string]string
+}
+
+// input requests the instance in a subnet.
+func (s singleInstance) input(subnet string) *ec2.RunInstancesInput {
 	in := &ec2.RunInstancesInput{
-		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: ec2types.InstanceType(t.Name),
-		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateName: aws.String(template), Version: aws.String("$Latest")},
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: ec2types.InstanceType(s.instanceType),
+		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateName: aws.String(s.template), Version: aws.String("$Latest")},
 	}
 	// Network interfaces in a call replace those of the template, including their security groups.
-	for _, nic := range (TemplateSpec{Class: class}).interfaces() {
+	for _, nic := range (TemplateSpec{Class: s.class}).interfaces() {
 		in.NetworkInterfaces = append(in.NetworkInterfaces, ec2types.InstanceNetworkInterfaceSpecification{
 			DeviceIndex: nic.DeviceIndex, NetworkCardIndex: nic.NetworkCardIndex, InterfaceType: nic.InterfaceType, Groups: nic.Groups,
 			AssociatePublicIpAddress: nic.AssociatePublicIpAddress, SubnetId: aws.String(subnet),
 		})
 	}
 	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeNetworkInterface} {
-		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: instance.Tags(tags)})
+		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: instance.Tags(s.tags)})
 	}
 	return in
 }

@@ -98,7 +98,7 @@ func (f fleet) input() *ec2.CreateFleetInput {
 // instancesOf returns the instances in a response, by ID. What the response leaves out comes from the request.
 func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
 	for _, i := range out.Instances {
-		bought := cloudprovider.Instance{
+		launched := cloudprovider.Instance{
 			Type:         string(i.InstanceType),
 			Zone:         aws.ToString(i.AvailabilityZone),
 			ZoneID:       aws.ToString(i.AvailabilityZoneId),
@@ -107,16 +107,16 @@ func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider
 			State:        cloudprovider.Pending,
 		}
 		if o := overrideOf(i.LaunchTemplateAndOverrides); o != nil {
-			fill(&bought.Type, string(o.InstanceType))
-			fill(&bought.Zone, aws.ToString(o.AvailabilityZone))
-			fill(&bought.SubnetID, aws.ToString(o.SubnetId))
-			fill(&bought.ImageID, aws.ToString(o.ImageId))
+			fill(&launched.Type, string(o.InstanceType))
+			fill(&launched.Zone, aws.ToString(o.AvailabilityZone))
+			fill(&launched.SubnetID, aws.ToString(o.SubnetId))
+			fill(&launched.ImageID, aws.ToString(o.ImageId))
 		}
-		fillFromRequest(&bought, in.CreateFleetInput)
-		bought.Reservation = in.reservations[reservedKey(bought.Type, bought.Zone)]
+		fillFromRequest(&launched, in.CreateFleetInput)
+		launched.Reservation = in.reservations[reservedKey(launched.Type, launched.Zone)]
 		for _, id := range i.InstanceIds {
-			bought.ID = id
-			all = append(all, bought)
+			launched.ID = id
+			all = append(all, launched)
 		}
 	}
 	slices.SortFunc(all, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
@@ -252,11 +252,11 @@ func failureError(all []Failure) error {
 	if len(all) == 0 {
 		return &cloudprovider.CreateError{Reason: awserrors.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
 	}
-	scarce := !slices.ContainsFunc(all, func(f Failure) bool {
+	capacity := !slices.ContainsFunc(all, func(f Failure) bool {
 		return !awserrors.Unfulfillable(f.Code) && f.Code != awserrors.SpotRoleDenied
 	})
 	text := describe(all)
-	if scarce {
+	if capacity {
 		if slices.ContainsFunc(all, func(f Failure) bool { return f.Code == awserrors.SpotRoleDenied }) {
 			text = awserrors.ReasonOf(awserrors.SpotRoleDenied).Hint + ": " + text
 		}

@@ -177,10 +177,10 @@ var errTokenUsed = errors.New("client token was used by a call that EC2 has refu
 func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Instance, bool, error) {
 	uid, mark := string(claim.UID), l.launchAnnotation(claim)
 	if j := l.batchOf(claim); j != nil {
-		if _, _, settled := j.outcome(uid); !settled {
+		if _, settled, _ := j.outcome(uid); !settled {
 			l.settle(ctx, j)
 		}
-		switch i, err, settled := j.outcome(uid); {
+		switch i, settled, err := j.outcome(uid); {
 		case !settled:
 			return cloudprovider.Instance{}, false, err
 		case err == nil:
@@ -191,8 +191,8 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudpro
 	if mark == cloudprovider.Unlaunched {
 		return cloudprovider.Instance{}, false, nil
 	}
-	if ticket, ok := cloudprovider.ParseTicket(mark); ok {
-		return l.lookUpSlot(ctx, claim, ticket)
+	if slot, ok := cloudprovider.ParseTicket(mark); ok {
+		return l.lookUpSlot(ctx, claim, slot)
 	}
 	found, err := l.cfg.Instances.ForClaim(ctx, uid)
 	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) })
@@ -220,13 +220,13 @@ func (l *Launcher) launchAnnotation(claim *karpv1.NodeClaim) string {
 // another process, and nil is returned.
 func (l *Launcher) batchOf(claim *karpv1.NodeClaim) *batchLaunch {
 	mark := l.launchAnnotation(claim)
-	ticket, enrolled := cloudprovider.ParseTicket(mark)
-	if !enrolled && mark != cloudprovider.Unlaunched {
+	slot, annotated := cloudprovider.ParseTicket(mark)
+	if !annotated && mark != cloudprovider.Unlaunched {
 		return nil
 	}
 	made, _ := l.batches.Get(string(claim.UID))
 	for _, j := range slices.Backward(made) {
-		if !enrolled || ticket.Launch == j.id {
+		if !annotated || slot.Launch == j.id {
 			if j.isAbandoned() {
 				return nil
 			}
@@ -250,7 +250,7 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudpr
 	uid, over := string(claim.UID), true
 	if j := l.batchOf(claim); j != nil {
 		over = j.abandon(l.cfg.Now()) // before EC2 is read, which then shows all instances of the calls
-		switch i, err, settled := j.outcome(uid); {
+		switch i, settled, err := j.outcome(uid); {
 		case settled && err == nil:
 			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
 			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !alive(i) {
@@ -265,11 +265,11 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudpr
 	if mark == cloudprovider.Unlaunched {
 		return nil, nil
 	}
-	ticket, ok := cloudprovider.ParseTicket(mark)
+	slot, ok := cloudprovider.ParseTicket(mark)
 	if !ok {
 		return l.findSingle(ctx, uid)
 	}
-	i, found, err := l.lookUpSlot(ctx, claim, ticket)
+	i, found, err := l.lookUpSlot(ctx, claim, slot)
 	switch {
 	case err != nil:
 		return nil, err
@@ -296,16 +296,16 @@ func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprov
 // Launch launches an instance for the NodeClaim alone. It must follow an Adopt that found none. Errors are those of
 // package cloudprovider.
 func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance, error) {
-	bought, err := l.try(ctx, o)
+	launched, err := l.try(ctx, o)
 	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenUsed) {
-		bought, err = l.try(ctx, o)
+		launched, err = l.try(ctx, o)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
 	l.ledger.done(string(o.Claim.UID))
-	l.cfg.Instances.RecordLaunch(bought)
-	return bought, nil
+	l.cfg.Instances.RecordLaunch(launched)
+	return launched, nil
 }
 
 func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, error) {
@@ -357,13 +357,13 @@ func (l *Launcher) launchWithToken(ctx context.Context, o Order, in *fleetCall, 
 		l.logFailures(o, a, "")
 		return cloudprovider.Instance{}, failureError(a.failures)
 	}
-	bought := a.instances[0]
+	launched := a.instances[0]
 	if choice != nil {
-		choice.Settle(bought.SubnetID)
+		choice.Settle(launched.SubnetID)
 	}
-	l.logFailures(o, a, bought.ID)
-	l.complete(&bought, o, in)
-	return bought, nil
+	l.logFailures(o, a, launched.ID)
+	l.complete(&launched, o, in)
+	return launched, nil
 }
 
 // logFailures logs the failures of a response.
@@ -432,8 +432,8 @@ func (l *Launcher) sharedTags(o Order) map[string]string {
 
 // EFAs returns the number of EFA interfaces that an instance of the type gets for the NodeClaim.
 func EFAs(claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, capacity corev1.ResourceList) int {
-	_, asked := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
-	if !asked && len(class.Spec.NetworkInterfaces) == 0 {
+	_, requested := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
+	if !requested && len(class.Spec.NetworkInterfaces) == 0 {
 		return 0
 	}
 	q := capacity[awsv1.ResourceEFA]

@@ -180,7 +180,7 @@ func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.
 			return nil, nil, createError(err)
 		}
 		g := templateGroup{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
-		if _, asked := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; asked {
+		if _, requested := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; requested {
 			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
 		}
 		for _, offering := range c.offerings {
@@ -287,7 +287,7 @@ const (
 
 func (l *Launcher) recordUserDataSize(nodeClass string, bytes int) {
 	l.cfg.Meter.UserData(nodeClass, bytes)
-	if _, told := l.largeUserData.Get(nodeClass); bytes >= largeUserData && !told {
+	if _, warned := l.largeUserData.Get(nodeClass); bytes >= largeUserData && !warned {
 		l.largeUserData.Put(nodeClass, struct{}{})
 		l.cfg.Log.Warn("user data is close to the limit of EC2, or exceeds it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
 	}

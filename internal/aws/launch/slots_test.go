@@ -48,19 +48,19 @@ func TestAssign(t *testing.T) {
 		{"it has ended since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i, dealt, final := assign(cloudprovider.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
+			i, assigned, final := assign(cloudprovider.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
 			got := i.ID
 			if !final {
 				got = "?"
 			}
-			if got != tt.want || dealt != (tt.want != "" && tt.want != "?") {
-				t.Errorf("%q, %v; want %q", got, dealt, tt.want)
+			if got != tt.want || assigned != (tt.want != "" && tt.want != "?") {
+				t.Errorf("%q, %v; want %q", got, assigned, tt.want)
 			}
 		})
 	}
 }
 
-// However EC2 lists the instances of a launch, nobody is dealt what another has.
+// However EC2 lists the instances of a launch, nobody is assigned what another has.
 func TestAssignedInstancesAreDisjoint(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for of := 2; of < 8; of++ {
@@ -77,15 +77,15 @@ func TestAssignedInstancesAreDisjoint(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for place := range of {
-				if i, dealt, _ := assign(cloudprovider.Ticket{Launch: "x", Place: place, Of: of}, all, at, at.Add(time.Hour)); dealt {
+				if i, assigned, _ := assign(cloudprovider.Ticket{Launch: "x", Place: place, Of: of}, all, at, at.Add(time.Hour)); assigned {
 					if seen[i.ID] {
-						t.Fatalf("of %d, left out %v: %s is dealt twice", of, leftOut, i.ID)
+						t.Fatalf("of %d, left out %v: %s is assigned twice", of, leftOut, i.ID)
 					}
 					seen[i.ID] = true
 				}
 			}
 			if len(seen) != len(all) {
-				t.Fatalf("of %d, left out %v: %d of %d are dealt", of, leftOut, len(seen), len(all))
+				t.Fatalf("of %d, left out %v: %d of %d are assigned", of, leftOut, len(seen), len(all))
 			}
 		}
 	}

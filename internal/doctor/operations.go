@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -49,12 +51,14 @@ func otherControllers(f *Facts) (out []Finding) {
 	return out
 }
 
-// imageName is the last part of an image's name: registry:5000/a/NAME:tag@digest.
+// imageName returns the last part of an image's repository: registry:5000/a/NAME:tag@digest. It is empty for a reference that
+// no container runtime accepts.
 func imageName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	image = image[strings.LastIndexByte(image, '/')+1:]
-	name, _, _ := strings.Cut(image, ":")
-	return name
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return ""
+	}
+	return path.Base(reference.Path(named))
 }
 
 // runner is what a pod is run by, and the command that ends it.

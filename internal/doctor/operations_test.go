@@ -21,7 +21,7 @@ func rival(pod, image, kind, owner string) corev1.Pod {
 
 func TestOtherControllers(t *testing.T) {
 	const autoscaler = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0"
-	const handler = "public.ecr.aws/aws-ec2/aws-node-termination-handler@sha256:0a"
+	const handler = "public.ecr.aws/aws-ec2/aws-node-termination-handler@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
 	ended := rival("a", autoscaler, "", "")
 	ended.Status.Phase = corev1.PodSucceeded
 	for _, tt := range []struct {

@@ -47,7 +47,7 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 		{"all is well", `{"maxPods": "vcpus * 10", "kubeReserved": {"memory": "11 * max_pods + 255"}}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, nil},
 		{"does not compile", `{"maxPods": "cores * 10"}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.maxPods", "undeclared reference to 'cores'"}},
 		{"no number", `{"systemReserved": {"cpu": "vcpus > 2"}}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.systemReserved.cpu"}},
-		{"aws row 97: fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"-1 is no number of pods"}},
+		{"aws row 97: fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"-1 is not a valid number of pods"}},
 		{"a negative reservation for every type", `{"kubeReserved": {"cpu": "0 - vcpus"}}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"is negative"}},
 		{"fails for one type", `{"maxPods": "instance_type == 'm5.large' ? 1 / (vcpus - vcpus) : 20"}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, []string{"division by zero", "not launched because of it: m5.large"}},
 		{"an unknown signal", `{"evictionHard": {"memory.free": "5%"}}`, metav1.ConditionFalse, "InvalidKubeletConfiguration", nil},

@@ -1,7 +1,7 @@
-// Package awserrors reads the errors of AWS: which kind of answer a code is, which fleet errors mean that
-// capacity is scarce, and which reason of the condition Launched an error stands for.
+// Package awserrors classifies errors of AWS: the kind of an error code, the fleet errors that report missing capacity,
+// and the reason of the condition Launched.
 //
-// Everything is decided by tables, in the order in which they are written.
+// Tables in order decide everything: the first match wins.
 package awserrors
 
 import (
@@ -17,17 +17,17 @@ import (
 // Kind is what an error means for the next step.
 type Kind int
 
-// The kinds of errors that callers tell apart.
+// The kinds of errors that callers distinguish.
 const (
-	// NotFound: the thing named in the call does not exist.
+	// NotFound: the object of the call does not exist.
 	NotFound Kind = iota + 1
-	// LaunchTemplateNotFound: the launch template named in a fleet does not exist (any more).
+	// LaunchTemplateNotFound: the launch template of a fleet does not exist (anymore).
 	LaunchTemplateNotFound
-	// AlreadyExists: a thing of this name is there.
+	// AlreadyExists: an object with this name exists.
 	AlreadyExists
 	// DryRun: the call would have been allowed.
 	DryRun
-	// Unauthorized: the caller may not do this.
+	// Unauthorized: the caller is not allowed to make the call.
 	Unauthorized
 	// RateLimited: too many calls; the same call may succeed later.
 	RateLimited
@@ -37,7 +37,7 @@ const (
 	InstanceProfileNotFound
 	// UserDataTooLarge: the user data exceeds EC2's limit of 16384 bytes.
 	UserDataTooLarge
-	// RoleNotFound: the role to put into an instance profile does not exist.
+	// RoleNotFound: the role for an instance profile does not exist.
 	RoleNotFound
 	// ServerFault: AWS failed, not the caller.
 	ServerFault
@@ -74,14 +74,14 @@ var rules = []rule{
 	{RoleNotFound, "NoSuchEntity", "role"},
 }
 
-// Is reports whether err is an answer of AWS of the given kind, wrapped or not.
+// Is reports whether err is an error of AWS of the given kind, wrapped or not.
 func Is(err error, kind Kind) bool {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return false
 	}
 	if kind == ServerFault {
-		return failedServer(err, api)
+		return isServerFault(err, api)
 	}
 	for _, r := range rules {
 		if r.kind == kind && r.code == api.ErrorCode() && strings.Contains(api.ErrorMessage(), r.contains) {
@@ -91,7 +91,7 @@ func Is(err error, kind Kind) bool {
 	return false
 }
 
-// Code returns the API error code of err, or "" when AWS did not answer at all.
+// Code returns the API error code of err, or "" without a response of AWS.
 func Code(err error) string {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -100,34 +100,35 @@ func Code(err error) string {
 	return api.ErrorCode()
 }
 
-// Definite reports whether AWS itself refused the call, so that it certainly had no effect. A lost
-// connection, a timeout or a failure of AWS leaves that open. EC2 reports a lack of capacity and too many calls
-// with the status of a failure; they are none.
-func Definite(err error) bool {
+// IsRejected reports whether AWS rejected the call, so that it certainly had no effect. After a lost connection, a
+// timeout or a failure of AWS that is unknown. EC2 reports missing capacity and throttling with the status of a server
+// fault; both are rejections.
+func IsRejected(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && (!failedServer(err, api) || Is(err, RateLimited) || Unfulfillable(api.ErrorCode()))
+	return errors.As(err, &api) && (!isServerFault(err, api) || Is(err, RateLimited) || Unfulfillable(api.ErrorCode()))
 }
 
-// Passing reports whether the same call may succeed later though nobody changes anything: there were too many calls, AWS
-// failed, or the network did.
+// IsRetryable reports whether the same call may succeed later without any change: it was throttled, AWS failed, or the
+// network did.
 func Passing(err error) bool {
 	var network net.Error
 	return Is(err, RateLimited) || Is(err, ServerFault) || (errors.As(err, &network) && !errors.Is(err, context.Canceled))
 }
 
-// failedServer looks at the HTTP status too, since EC2's protocol has no attribute for whose fault it was.
-func failedServer(err error, api smithy.APIError) bool {
+// isServerFault reads the HTTP status too, because EC2's protocol has no attribute for the side of the fault.
+func isServerFault(err error, api smithy.APIError) bool {
 	var response *smithyhttp.ResponseError
 	return api.ErrorFault() == smithy.FaultServer || (errors.As(err, &response) && response.HTTPStatusCode() >= 500)
 }
 
-// SpotRoleDenied is the fleet error of an account in which the service-linked role of Spot is missing and may not be made.
+// SpotRoleDenied is the fleet error of an account without the service-linked role of Spot and without permission to
+// create it.
 const SpotRoleDenied = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
 // SubnetFull is the fleet error of a subnet without a free address.
 const SubnetFull = "InsufficientFreeAddressesInSubnet"
 
-// ReservationFull is the fleet error of a capacity reservation without room.
+// ReservationFull is the fleet error of a full capacity reservation.
 const ReservationFull = "ReservationCapacityExceeded"
 
 var unfulfillable = map[string]bool{
@@ -139,57 +140,57 @@ var unfulfillable = map[string]bool{
 	SubnetFull:                     true,
 	"MaxFleetCountExceeded":        true,
 	ReservationFull:                true,
-	// The spot price is above the on-demand price, which is the limit of a request that names none.
+	// The spot price is above the on-demand price, which is the limit of a request without a maximum price.
 	"SpotMaxPriceTooLow": true,
-	// The owner of an interruptible reservation is taking it back.
+	// The owner of an interruptible reservation takes it back.
 	"InvalidCapacityReservationState.Unavailable": true,
 }
 
-// Unfulfillable reports whether a fleet error code says that an offering cannot be had at the moment.
+// Unfulfillable reports whether a fleet error code means that an offering is unavailable at the moment.
 func Unfulfillable(code string) bool { return unfulfillable[code] }
 
-// Reason is the reason of a failed launch, with words for people where the code alone does not say it.
+// Reason is the reason of a failed launch, with a hint where the code does not explain itself.
 type Reason struct {
 	Code string
 	Hint string
 }
 
-// LaunchFailed is the reason of an error that no row of the table knows.
+// LaunchFailed is the reason of an error that the table does not know.
 const LaunchFailed = "LaunchFailed"
 
-// reasons is searched in order; a row matches when one of any and all of all are in the error's text.
+// reasons is searched in order. An entry matches when the text contains one of anyOf and all of allOf.
 var reasons = []struct {
-	any, all []string
+	anyOf, allOf []string
 	Reason
 }{
-	{all: []string{SpotRoleDenied}, Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"}},
-	{any: denied, all: []string{"with an explicit deny in a permissions boundary"}, Reason: Reason{"Unauthorized", "denied by a permissions boundary"}},
-	{any: denied, all: []string{"with an explicit deny in a service control policy"}, Reason: Reason{"Unauthorized", "denied by a service control policy"}},
-	{any: denied, all: []string{"Not authorized for images"}, Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"}},
-	{any: denied, Reason: Reason{"Unauthorized", "no identity-based policy allows it"}},
-	{all: []string{"InvalidParameter", "belong to different networks"}, Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"}},
-	{all: []string{"iamInstanceProfile.name is invalid"}, Reason: Reason{Code: "InstanceProfileNameInvalid"}},
-	{all: []string{"InvalidLaunchTemplateId.NotFound"}, Reason: Reason{Code: "LaunchTemplateNotFound"}},
-	{all: []string{"User data is limited to"}, Reason: Reason{Code: "UserDataSizeLimitExceeded"}},
-	{all: []string{"InvalidAMIID.Malformed"}, Reason: Reason{Code: "InvalidAMIID"}},
-	{all: []string{"InvalidAMIID.NotFound"}, Reason: Reason{Code: "AMINotFound"}},
-	{all: []string{"RequestLimitExceeded"}, Reason: Reason{Code: "RequestLimitExceeded"}},
-	{all: []string{"InternalError"}, Reason: Reason{Code: "InternalError"}},
-	{all: []string{"not eligible for Free Tier"}, Reason: Reason{Code: "FreeTierIneligible"}},
-	{all: []string{"MaxFleetCountExceeded"}, Reason: Reason{Code: "FleetQuotaExceeded"}},
-	{all: []string{"PendingVerification"}, Reason: Reason{Code: "AccountPendingVerification"}},
-	{all: []string{"MaxSpotInstanceCountExceeded"}, Reason: Reason{Code: "SpotQuotaExceeded"}},
-	{all: []string{"VcpuLimitExceeded"}, Reason: Reason{Code: "VCPULimitExceeded"}},
-	{all: []string{SubnetFull}, Reason: Reason{Code: SubnetFull}},
+	{allOf: []string{SpotRoleDenied}, Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"}},
+	{anyOf: denied, allOf: []string{"with an explicit deny in a permissions boundary"}, Reason: Reason{"Unauthorized", "denied by a permissions boundary"}},
+	{anyOf: denied, allOf: []string{"with an explicit deny in a service control policy"}, Reason: Reason{"Unauthorized", "denied by a service control policy"}},
+	{anyOf: denied, allOf: []string{"Not authorized for images"}, Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"}},
+	{anyOf: denied, Reason: Reason{"Unauthorized", "no identity-based policy allows it"}},
+	{allOf: []string{"InvalidParameter", "belong to different networks"}, Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"}},
+	{allOf: []string{"iamInstanceProfile.name is invalid"}, Reason: Reason{Code: "InstanceProfileNameInvalid"}},
+	{allOf: []string{"InvalidLaunchTemplateId.NotFound"}, Reason: Reason{Code: "LaunchTemplateNotFound"}},
+	{allOf: []string{"User data is limited to"}, Reason: Reason{Code: "UserDataSizeLimitExceeded"}},
+	{allOf: []string{"InvalidAMIID.Malformed"}, Reason: Reason{Code: "InvalidAMIID"}},
+	{allOf: []string{"InvalidAMIID.NotFound"}, Reason: Reason{Code: "AMINotFound"}},
+	{allOf: []string{"RequestLimitExceeded"}, Reason: Reason{Code: "RequestLimitExceeded"}},
+	{allOf: []string{"InternalError"}, Reason: Reason{Code: "InternalError"}},
+	{allOf: []string{"not eligible for Free Tier"}, Reason: Reason{Code: "FreeTierIneligible"}},
+	{allOf: []string{"MaxFleetCountExceeded"}, Reason: Reason{Code: "FleetQuotaExceeded"}},
+	{allOf: []string{"PendingVerification"}, Reason: Reason{Code: "AccountPendingVerification"}},
+	{allOf: []string{"MaxSpotInstanceCountExceeded"}, Reason: Reason{Code: "SpotQuotaExceeded"}},
+	{allOf: []string{"VcpuLimitExceeded"}, Reason: Reason{Code: "VCPULimitExceeded"}},
+	{allOf: []string{SubnetFull}, Reason: Reason{Code: SubnetFull}},
 }
 
 var denied = []string{"UnauthorizedOperation", "AccessDenied", "AuthFailure"}
 
-// ReasonOf derives the reason of a failed launch from the whole text of an error; the first row that matches wins.
+// ReasonOf returns the reason of a failed launch from the whole text of an error. The first match wins.
 func ReasonOf(text string) Reason {
 	contains := func(part string) bool { return strings.Contains(text, part) }
 	for _, r := range reasons {
-		if matches(r.any, r.all, contains) {
+		if matches(r.anyOf, r.allOf, contains) {
 			return r.Reason
 		}
 	}

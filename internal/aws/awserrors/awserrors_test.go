@@ -65,7 +65,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func TestPassing(t *testing.T) {
+func TestIsRetryable(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -85,7 +85,7 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-func TestDefinite(t *testing.T) {
+func TestIsRejected(t *testing.T) {
 	response := func(status int, err error) error {
 		return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: err}
 	}
@@ -103,7 +103,7 @@ func TestDefinite(t *testing.T) {
 		{"timeout", context.DeadlineExceeded, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Definite(tc.err); got != tc.want {
+			if got := IsRejected(tc.err); got != tc.want {
 				t.Errorf("definite is %v, want %v", got, tc.want)
 			}
 		})

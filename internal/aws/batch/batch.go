@@ -1,7 +1,7 @@
-// Package batch gathers requests that come at about the same time, so that one call serves them all.
+// Package batch merges requests that arrive at about the same time into one call.
 //
-// A caller waits for its own result only. One that gives up leaves: the call goes on for the others, and for whatever
-// the call has to account for.
+// A caller waits for its own result only. When its context is canceled it returns at once, while the call continues for
+// the others.
 package batch
 
 import (
@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// Window is how long requests are gathered.
+// Window is how long requests are collected.
 type Window struct {
-	// Idle without a newcomer closes the window, Max after the first request closes it in any case.
+	// Idle closes the window when no request has arrived for that long; Max closes it at that time after the first
+	// request in any case.
 	Idle, Max time.Duration
-	// Items closes it at once.
+	// Items closes the window at once when it has that many requests.
 	Items int
 }
 
-// Result is what one request comes to.
+// Result is the result of one request.
 type Result[Out any] struct {
 	Value Out
 	Err   error
 }
 
-// Config is what a Batcher works with.
+// Config configures a Batcher.
 type Config[Key comparable, In, Out any] struct {
-	// Name is that of the batcher in metrics.
+	// Name is the batcher's label in metrics.
 	Name   string
 	Window Window
-	// Call serves requests of one key, and returns a result for each, in their order. Its context carries no deadline but
-	// Timeout, and does not end with any caller's.
+	// Call serves the requests of one key, and returns a result for each, in their order. Its context has only the
+	// deadline of Timeout, and does not end when a caller's context does.
 	Call    func(ctx context.Context, key Key, items []In) []Result[Out]
 	Timeout time.Duration
-	// Batched is told of each call: how many requests it served, and how long the first of them was gathered for. Nil
-	// tells nobody.
+	// Batched records each call: its number of requests, and how long the first of them waited. It may be nil.
 	Batched func(name string, size int, gathered time.Duration)
 }
 
-// atOnce is how many calls one Batcher makes at a time.
-const atOnce = 100
+// maxConcurrentCalls bounds the calls of one Batcher in flight, well above what EC2's rate limits let through.
+const maxConcurrentCalls = 100
 
-// Batcher gathers requests by key. It is safe for concurrent use.
+// Batcher batches requests by key. It is safe for concurrent use.
 type Batcher[Key comparable, In, Out any] struct {
 	cfg   Config[Key, In, Out]
 	slots chan struct{}
@@ -51,29 +51,29 @@ type Batcher[Key comparable, In, Out any] struct {
 	open map[Key]*bucket[In, Out]
 }
 
-// bucket is what has been gathered for one call.
+// bucket holds the requests of the next call for one key.
 type bucket[In, Out any] struct {
-	items  []In
-	answer []chan Result[Out]
-	since  time.Time
-	closed bool
-	idle   *time.Timer
-	last   *time.Timer
+	items     []In
+	results   []chan Result[Out]
+	openedAt  time.Time
+	closed    bool
+	idleTimer *time.Timer
+	maxTimer  *time.Timer
 }
 
 // New returns a Batcher.
 func New[Key comparable, In, Out any](cfg Config[Key, In, Out]) *Batcher[Key, In, Out] {
-	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, atOnce), open: map[Key]*bucket[In, Out]{}}
+	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, maxConcurrentCalls), open: map[Key]*bucket[In, Out]{}}
 }
 
-// Do has in served by a call together with others of the same key. When ctx ends it returns the error of ctx, whatever
-// becomes of the call.
+// Do adds a request to the call of its key and returns its result. When ctx is canceled it returns the error of ctx,
+// whatever the call does.
 func (b *Batcher[Key, In, Out]) Do(ctx context.Context, key Key, in In) (Out, error) {
 	var none Out
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	answer := b.join(context.WithoutCancel(ctx), key, in)
+	answer := b.add(context.WithoutCancel(ctx), key, in)
 	select {
 	case r := <-answer:
 		return r.Value, r.Err
@@ -82,24 +82,24 @@ func (b *Batcher[Key, In, Out]) Do(ctx context.Context, key Key, in In) (Out, er
 	}
 }
 
-// join puts a request into the bucket of its key, and opens one if there is none.
-func (b *Batcher[Key, In, Out]) join(ctx context.Context, key Key, in In) <-chan Result[Out] {
+// add puts a request into the bucket of its key, and opens a bucket if there is none.
+func (b *Batcher[Key, In, Out]) add(ctx context.Context, key Key, in In) <-chan Result[Out] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.open[key]
 	if k == nil {
-		k = &bucket[In, Out]{since: time.Now()}
+		k = &bucket[In, Out]{openedAt: time.Now()}
 		b.open[key] = k
 		serve := func() { b.serve(ctx, key, k) }
-		k.idle, k.last = time.AfterFunc(b.cfg.Window.Idle, serve), time.AfterFunc(b.cfg.Window.Max, serve)
+		k.idleTimer, k.maxTimer = time.AfterFunc(b.cfg.Window.Idle, serve), time.AfterFunc(b.cfg.Window.Max, serve)
 	}
 	answer := make(chan Result[Out], 1)
-	k.items, k.answer = append(k.items, in), append(k.answer, answer)
+	k.items, k.results = append(k.items, in), append(k.results, answer)
 	if len(k.items) >= b.cfg.Window.Items {
-		delete(b.open, key) // nobody joins it any more
+		delete(b.open, key) // closed for further requests
 		go b.serve(ctx, key, k)
 	} else {
-		k.idle.Reset(b.cfg.Window.Idle)
+		k.idleTimer.Reset(b.cfg.Window.Idle)
 	}
 	return answer
 }
@@ -109,7 +109,7 @@ func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In
 	if !b.close(key, k) {
 		return
 	}
-	gathered := time.Since(k.since)
+	gathered := time.Since(k.openedAt)
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
@@ -118,7 +118,7 @@ func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In
 	if b.cfg.Batched != nil {
 		b.cfg.Batched(b.cfg.Name, len(k.items), gathered)
 	}
-	for i, answer := range k.answer {
+	for i, answer := range k.results {
 		if i < len(results) {
 			answer <- results[i]
 			continue
@@ -134,8 +134,8 @@ func (b *Batcher[Key, In, Out]) close(key Key, k *bucket[In, Out]) (first bool) 
 		return false
 	}
 	k.closed = true
-	k.idle.Stop()
-	k.last.Stop()
+	k.idleTimer.Stop()
+	k.maxTimer.Stop()
 	if b.open[key] == k {
 		delete(b.open, key)
 	}

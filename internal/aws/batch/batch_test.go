@@ -49,7 +49,7 @@ func TestWindow(t *testing.T) {
 		{"at a time", 0, 3, "k:3"},
 		{"too far apart", 101 * time.Millisecond, 2, "k:1 k:1"},
 		{"full at once", 0, 7, "k:5 k:2"},
-		{"aws row 12: never idle, flushed after the longest wait", 99 * time.Millisecond, 12, "k:5 k:5 k:2"},
+		{"never idle, flushed after the longest wait", 99 * time.Millisecond, 12, "k:5 k:5 k:2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestNeverIdleAndNeverFull(t *testing.T) {
 }
 
 func TestKeysDoNotMix(t *testing.T) {
-	t.Run("aws row 11: requests of different kinds are separate calls", func(t *testing.T) {
+	t.Run("requests of different kinds are separate calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &counter{}
 			b := newBatcher(c)
@@ -114,7 +114,7 @@ func TestKeysDoNotMix(t *testing.T) {
 	})
 }
 
-func TestEachGetsItsOwn(t *testing.T) {
+func TestEachCallerGetsItsOwnResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatcher(&counter{})
 		var done sync.WaitGroup
@@ -131,7 +131,7 @@ func TestEachGetsItsOwn(t *testing.T) {
 }
 
 // A caller that leaves, be it the first, takes nobody with it.
-func TestCallerLeaves(t *testing.T) {
+func TestCanceledCallerDoesNotStopTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{}
 		b := newBatcher(c)
@@ -169,7 +169,7 @@ func TestTooFewResults(t *testing.T) {
 	})
 }
 
-func TestBatchesAreMeasured(t *testing.T) {
+func TestBatchSizeAndWaitAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{}
 		b := newBatcher(c)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// al2 is a MIME message with the user's parts first and a call of the image's bootstrap script last.
+// al2 returns a MIME message with the user's parts first and a call of the image's bootstrap script last.
 func al2(in Input, k kubelet) (string, error) {
-	message := &message{}
-	if err := message.addUserParts(in.UserData, shellScript, copied); err != nil {
+	message := &multipartMessage{}
+	if err := message.addUserParts(in.UserData, shellScript, allHeaders); err != nil {
 		return "", err
 	}
 	message.add(shellScript, al2Script(in, k))

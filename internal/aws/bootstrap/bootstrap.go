@@ -1,8 +1,7 @@
-// Package bootstrap renders the user data by which an instance joins the cluster, in the form that the
-// family of its image understands.
+// Package bootstrap renders the user data with which an instance joins the cluster, in the format of its AMI family.
 //
-// Everything is a pure function of its input, and equal inputs give equal bytes: maps are written in the
-// order of their keys.
+// Everything is a pure function of its input, and equal inputs give equal bytes: maps are written in the order of their
+// keys.
 package bootstrap
 
 import (
@@ -19,7 +18,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Cluster is what a node must know of the cluster that it joins.
+// Cluster is what a node needs to join the cluster.
 type Cluster struct {
 	Name     string
 	Endpoint string
@@ -31,44 +30,44 @@ type Cluster struct {
 	DNS string
 }
 
-// Input is all that user data is made of.
+// Input is everything that user data depends on.
 type Input struct {
 	Cluster Cluster
-	// Labels and Taints with which the node registers, as they are to be; see NodeLabels and NodeTaints.
+	// Labels and Taints are the final ones that the node registers with; see NodeLabels and NodeTaints.
 	Labels map[string]string
 	Taints []corev1.Taint
-	// Kubelet is what of spec.kubelet is interpreted, RawKubelet the JSON of all of it; nil when there is none.
+	// Kubelet is the part of spec.kubelet that is interpreted, RawKubelet the JSON of all of it; nil if there is none.
 	Kubelet    awsv1.KubeletConfiguration
 	RawKubelet []byte
-	// MaxPods is the number of pods that the instance type was planned with.
+	// MaxPods is the number of pods of the resolved instance type.
 	MaxPods int64
-	// UserData is the user's own, spec.userData.
+	// UserData is spec.userData.
 	UserData string
 	// RAID0 stripes the instance store for kubelet and containerd.
 	RAID0 bool
-	// BottlerocketBindsDirs is true when the image binds the usual directories to the instance store by itself.
+	// BottlerocketBindsDirs is true if the image binds the default directories to the instance store by itself.
 	BottlerocketBindsDirs bool
 }
 
-// Rendered is the text of the user data, not yet in base64.
+// Rendered is the user data, not yet in base64.
 type Rendered struct {
 	Text string
-	// Dropped are keys of the user's settings that were left out because they are not known.
+	// Dropped are unknown keys of the user's settings, which were left out.
 	Dropped []string
 }
 
-// MissingCIDRError means that AL2023 user data cannot be made before the service CIDR is known.
+// MissingCIDRError means that AL2023 user data cannot be rendered before the service CIDR is known.
 type MissingCIDRError struct{}
 
 func (MissingCIDRError) Error() string { return "the cluster's service CIDR is not known yet" }
 
-// Render returns the user data for an image family.
+// Render returns the user data for an AMI family.
 func Render(family string, in Input) (Rendered, error) {
-	k, err := resolve(in)
+	k, err := resolveKubelet(in)
 	if err != nil {
 		return Rendered{}, err
 	}
-	if family != awsv1.AMIFamilyCustom { // all of which is the user's own
+	if family != awsv1.AMIFamilyCustom { // which is entirely the user's own
 		if err := in.check(k); err != nil {
 			return Rendered{}, fmt.Errorf("user data for %s: %w", family, err)
 		}
@@ -94,8 +93,8 @@ func Render(family string, in Input) (Rendered, error) {
 	return out, nil
 }
 
-// NodeLabels returns the labels that a kubelet may register with: those of the domains kubernetes.io,
-// k8s.io and node-restriction.kubernetes.io are for others to set.
+// NodeLabels returns the labels that a kubelet may register with, without those of the domains kubernetes.io, k8s.io
+// and node-restriction.kubernetes.io.
 func NodeLabels(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	if out == nil {
@@ -115,8 +114,8 @@ func restricted(key string) bool {
 	})
 }
 
-// NodeTaints returns the taints that a node of the claim registers with: its own, its startup taints, and
-// the one that keeps pods away until registration is complete.
+// NodeTaints returns the taints that a node registers with: its own, its startup taints, and the one that repels pods
+// until registration is complete.
 func NodeTaints(taints, startupTaints []corev1.Taint) []corev1.Taint {
 	all := slices.Concat(taints, startupTaints)
 	unregistered := karpv1.TaintUnregistered()
@@ -126,16 +125,16 @@ func NodeTaints(taints, startupTaints []corev1.Taint) []corev1.Taint {
 	return all
 }
 
-// kubelet is the kubelet's configuration with what is resolved per instance type and cluster.
+// kubelet is the kubelet's configuration with the settings that are resolved per instance type and cluster.
 type kubelet struct {
 	awsv1.KubeletConfiguration
 	maxPods int64
-	// raw is the whole of spec.kubelet, with the fields that only nodeadm can pass on.
+	// raw is the whole spec.kubelet, including the fields that only nodeadm can pass on.
 	raw map[string]any
 }
 
-// resolve fills in what the user left open. A maxPods that is an expression has come to in.MaxPods.
-func resolve(in Input) (kubelet, error) {
+// resolveKubelet fills in what the user left open. in.MaxPods has the result of a maxPods expression.
+func resolveKubelet(in Input) (kubelet, error) {
 	k := kubelet{KubeletConfiguration: in.Kubelet, maxPods: in.MaxPods}
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.Int {
 		k.maxPods = int64(k.MaxPods.IntVal)
@@ -151,5 +150,5 @@ func resolve(in Input) (kubelet, error) {
 	return k, nil
 }
 
-// IPv6 reports whether the cluster's pods have IPv6 addresses, which shows in the address of its DNS.
+// IPv6 reports whether the cluster's pods have IPv6 addresses, which the address of its DNS shows.
 func (c Cluster) IPv6() bool { return isIPv6(c.DNS) }

@@ -68,13 +68,13 @@ any = "1"
 	}
 }
 
-func TestWhatCannotBeRendered(t *testing.T) {
+func TestRenderErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, family string
 		change       func(*Input)
 		want         string
 	}{
-		{"aws row 140: invalid TOML", awsv1.AMIFamilyBottlerocket, func(in *Input) { in.UserData = "echo hello" }, "parse TOML"},
+		{"invalid TOML", awsv1.AMIFamilyBottlerocket, func(in *Input) { in.UserData = "echo hello" }, "parse TOML"},
 		{"settings that are no table", awsv1.AMIFamilyBottlerocket, func(in *Input) { in.UserData = "settings = 3" }, "settings is not a table"},
 		{"MIME without boundary", awsv1.AMIFamilyAL2, func(in *Input) { in.UserData = "MIME-Version: 1.0\nContent-Type: text/plain\n\nhello" }, "not multipart"},
 		{"MIME without end", awsv1.AMIFamilyAL2023, func(in *Input) {
@@ -109,7 +109,7 @@ func TestNodeLabels(t *testing.T) {
 }
 
 // A startup taint equal to the one of every start is not doubled.
-func TestUnregisteredTaintIsThereOnce(t *testing.T) {
+func TestUnregisteredTaintIsAddedOnce(t *testing.T) {
 	unregistered := corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}
 	other := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}
 	for name, startup := range map[string][]corev1.Taint{"not given": nil, "given as startup taint": {unregistered}} {
@@ -125,7 +125,7 @@ func TestBottlerocketBindsDirs(t *testing.T) {
 		"latest": true, "v1.46.0": true, "1.46.1": true, "v2.0.0": true,
 		"v1.45.0": false, "1.46": false, "": false, "v1.x.0": false,
 	} {
-		t.Run("aws row 139: Bottlerocket "+cmp.Or(version, "unknown"), func(t *testing.T) {
+		t.Run("Bottlerocket "+cmp.Or(version, "unknown"), func(t *testing.T) {
 			binds := BottlerocketBindsDirs(version)
 			got, err := Render(awsv1.AMIFamilyBottlerocket, with(plain(), func(in *Input) { in.RAID0, in.BottlerocketBindsDirs = true, binds }))
 			if err != nil {

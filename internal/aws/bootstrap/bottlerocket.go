@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// known are the keys of a table that the operating system knows, each with those of the table that it holds, nil if any
-// are good. "*" stands for every key.
-type known map[string]known
+// knownKeys are the keys of a table that the operating system supports, each with the keys of its own table, nil if all
+// are valid. "*" stands for every key.
+type knownKeys map[string]knownKeys
 
-// bottlerocketKeys are those of settings.kubernetes. One that is not known would make Bottlerocket refuse the whole of
-// the user data.
-var bottlerocketKeys = known{
+// bottlerocketKeys are those of settings.kubernetes. With an unknown key, Bottlerocket would reject the whole user
+// data.
+var bottlerocketKeys = knownKeys{
 	"api-server": nil, "cloud-provider": nil, "cluster-certificate": nil, "cluster-name": nil, "cluster-dns-ip": nil,
 	"credential-providers": {"*": {"enabled": nil, "cache-duration": nil, "image-patterns": nil, "environment": nil}},
 	"node-labels":          nil, "node-taints": nil, "max-pods": nil,
@@ -37,8 +37,8 @@ var bottlerocketKeys = known{
 	"hostname-override-source": nil, "log-level": nil,
 }
 
-// drop removes from t what is not known, and returns the paths of that, sorted.
-func (k known) drop(path string, t table) []string {
+// drop removes unknown keys from t, and returns their paths, sorted.
+func (k knownKeys) drop(path string, t table) []string {
 	var dropped []string
 	for _, key := range slices.Sorted(maps.Keys(t)) {
 		below, ok := k[key]
@@ -57,10 +57,10 @@ func (k known) drop(path string, t table) []string {
 	return dropped
 }
 
-// table is a table of TOML.
+// table is a TOML table.
 type table = map[string]any
 
-// bottlerocket is the user's TOML with our settings written over it.
+// bottlerocket returns the user's TOML with our settings written over it.
 func bottlerocket(in Input, k kubelet) (Rendered, error) {
 	root := table{}
 	if err := toml.Unmarshal([]byte(in.UserData), &root); err != nil {
@@ -92,7 +92,7 @@ func bottlerocket(in Input, k kubelet) (Rendered, error) {
 	return Rendered{Text: string(text), Dropped: dropped}, nil
 }
 
-// child returns the table under a key, made if it is not there.
+// child returns the table under a key, and creates it if it does not exist.
 func child(parent table, key string) (table, error) {
 	switch v := parent[key].(type) {
 	case nil:
@@ -163,8 +163,8 @@ func bottlerocketTaints(taints []corev1.Taint) map[string][]string {
 	return out
 }
 
-// mountInstanceStorage is the bootstrap command that stripes the instance store and puts the busy
-// directories on it. Older images must be told which.
+// mountInstanceStorage returns the bootstrap command that stripes the instance store and binds the busy directories to
+// it. Older images need the list of directories.
 func mountInstanceStorage(bindsDirs bool) table {
 	bind := []string{"apiclient", "ephemeral-storage", "bind"}
 	if !bindsDirs {
@@ -177,8 +177,8 @@ func mountInstanceStorage(bindsDirs bool) table {
 	}
 }
 
-// BottlerocketBindsDirs reports whether images of this version bind the usual directories to the instance
-// store by themselves: "latest", and 1.46.0 and later. A version that is not three numbers is taken for an old one.
+// BottlerocketBindsDirs reports whether images of this version bind the default directories to the instance store by
+// themselves: "latest", and 1.46.0 and later. A version that is not three numbers counts as an old one.
 func BottlerocketBindsDirs(version string) bool {
 	if version == "latest" {
 		return true

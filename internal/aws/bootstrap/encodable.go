@@ -12,10 +12,10 @@ import (
 
 // NotEncodableError means that a value cannot be written into user data such that the instance reads the same value.
 type NotEncodableError struct {
-	// Field says what has the value, for example: label "team".
+	// Field describes where the value is, for example: label "team".
 	Field string
 	Value string
-	// Why says what is wrong with the value, Fix what a person has to change.
+	// Why is what is wrong with the value, Fix what the user has to change.
 	Why, Fix string
 }
 
@@ -23,9 +23,9 @@ func (e *NotEncodableError) Error() string {
 	return fmt.Sprintf("%s of the node has the value %q, which cannot be passed to the instance: %s; %s", e.Field, e.Value, e.Why, e.Fix)
 }
 
-// check refuses what must not reach an instance. Quotes alone do not protect it: a bootstrap script writes its arguments into files
-// of systemd and of the kubelet, which read quotes, escapes and separators by rules of their own. Labels and taints that Kubernetes
-// does not accept would keep the node from registering besides.
+// check rejects values that must not reach an instance. Quotes alone do not protect it: a bootstrap script writes its
+// arguments into files of systemd and of the kubelet, which have their own rules for quotes, escapes and separators. In
+// addition, labels and taints that Kubernetes does not accept would keep the node from registering.
 func (in Input) check(k kubelet) error {
 	if err := checkLabels(in.Labels); err != nil {
 		return err
@@ -41,19 +41,19 @@ func (in Input) check(k kubelet) error {
 		{"cluster CA bundle", in.Cluster.CABundle},
 		{"cluster service CIDR", in.Cluster.ServiceCIDR},
 	} {
-		if why := unsafe(c.value); why != "" {
+		if why := unsafeReason(c.value); why != "" {
 			return &NotEncodableError{Field: c.field, Value: c.value, Why: why, Fix: "correct the controller's settings of the cluster"}
 		}
 	}
 	for i, address := range k.ClusterDNS {
-		if why := unsafe(address); why != "" {
+		if why := unsafeReason(address); why != "" {
 			return &NotEncodableError{Field: fmt.Sprintf("kubelet setting clusterDNS[%d]", i), Value: address, Why: why, Fix: fixKubelet}
 		}
 	}
 	for _, m := range k.maps() {
 		for _, key := range slices.Sorted(maps.Keys(m.values)) {
 			for _, text := range []string{key, m.values[key]} {
-				if why := unsafe(text); why != "" {
+				if why := unsafeReason(text); why != "" {
 					return &NotEncodableError{Field: fmt.Sprintf("kubelet setting %s[%q]", m.name, key), Value: m.values[key], Why: why, Fix: fixKubelet}
 				}
 			}
@@ -99,11 +99,11 @@ func checkTaints(taints []corev1.Taint) error {
 	return nil
 }
 
-// plainPunctuation are the characters besides letters and digits of which names, addresses, base64, quantities and thresholds consist.
+// plainPunctuation is the punctuation in names, addresses, base64, quantities and thresholds.
 const plainPunctuation = "-._:/+=%<[]"
 
-// unsafe says why a setting cannot be passed on; empty if it can.
-func unsafe(text string) string {
+// unsafeReason returns why a setting cannot be passed on; empty if it can.
+func unsafeReason(text string) string {
 	for _, c := range text {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(plainPunctuation, c) {
 			continue
@@ -113,15 +113,15 @@ func unsafe(text string) string {
 	return ""
 }
 
-// settings is a map of spec.kubelet by its name.
-type settings struct {
+// stringMap is a map of spec.kubelet with its name.
+type stringMap struct {
 	name   string
 	values map[string]string
 }
 
-// maps are the maps of spec.kubelet that become arguments of the kubelet.
-func (k kubelet) maps() []settings {
-	return []settings{
+// maps returns the maps of spec.kubelet that become arguments of the kubelet.
+func (k kubelet) maps() []stringMap {
+	return []stringMap{
 		{"systemReserved", k.SystemReserved},
 		{"kubeReserved", k.KubeReserved},
 		{"evictionHard", k.EvictionHard},
@@ -130,5 +130,5 @@ func (k kubelet) maps() []settings {
 	}
 }
 
-// UnsafeAddress says why an address of spec.kubelet.clusterDNS cannot be passed to an instance; empty if it can.
-func UnsafeAddress(address string) string { return unsafe(address) }
+// UnsafeAddress returns why an address of spec.kubelet.clusterDNS cannot be passed to an instance; empty if it can.
+func UnsafeAddress(address string) string { return unsafeReason(address) }

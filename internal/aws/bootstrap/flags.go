@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// flags are the kubelet's command line flags, in a fixed order; what is not set is left out.
+// flags returns the kubelet's command line flags, in a fixed order; unset ones are left out.
 func flags(in Input, k kubelet) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -47,7 +47,7 @@ func flags(in Input, k kubelet) []string {
 	return out
 }
 
-// nodeLabels is the flag alone.
+// nodeLabels returns the flag alone.
 func nodeLabels(labels map[string]string) string {
 	return fmt.Sprintf("--node-labels=%q", join(labels, "="))
 }
@@ -68,7 +68,7 @@ func joinTaints(taints []corev1.Taint) string {
 	return strings.Join(parts, ",")
 }
 
-// goDurations writes durations as Go does (1m0s), which is what the kubelet prints too.
+// goDurations formats durations as Go does (1m0s), as the kubelet does.
 func goDurations(m map[string]string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {

@@ -156,25 +156,25 @@ func golden(t *testing.T, family, name string, in Input) {
 	})
 }
 
-// Each row is about few lines of a golden file: those that must be there, and those that must not.
-func TestRowsOfUserData(t *testing.T) {
+// Each case is about few lines of a golden file: those that must be there, and those that must not.
+func TestUserDataLines(t *testing.T) {
 	for _, tc := range []struct {
-		row, file  string
+		name, file string
 		has, lacks []string
 	}{
-		{row: "aws row 132: kube-dns is IPv6", file: "al2-storage", has: []string{"--ip-family ipv6", "--dns-cluster-ip 'fd00:10::a'"}},
-		{row: "aws row 133: Content-Type before MIME-Version, AL2", file: "al2-own-mime", has: []string{"X-Merge: yes", "#cloud-config"}, lacks: []string{"XX"}},
-		{row: "aws row 133: Content-Type before MIME-Version, AL2023", file: "al2023-own-mime", has: []string{"Content-Type: text/cloud-config"}, lacks: []string{"X-Merge", "XX"}},
-		{row: "aws row 134: a YAML map is a NodeConfig", file: "al2023-own", has: []string{"--//\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 7"}, lacks: []string{"shellscript"}},
-		{row: "aws row 134: a plain script is a shell part", file: "al2023-own-script", has: []string{"--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/sh"}},
+		{name: "kube-dns is IPv6", file: "al2-storage", has: []string{"--ip-family ipv6", "--dns-cluster-ip 'fd00:10::a'"}},
+		{name: "Content-Type before MIME-Version, AL2", file: "al2-own-mime", has: []string{"X-Merge: yes", "#cloud-config"}, lacks: []string{"XX"}},
+		{name: "Content-Type before MIME-Version, AL2023", file: "al2023-own-mime", has: []string{"Content-Type: text/cloud-config"}, lacks: []string{"X-Merge", "XX"}},
+		{name: "a YAML map is a NodeConfig", file: "al2023-own", has: []string{"--//\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 7"}, lacks: []string{"shellscript"}},
+		{name: "a plain script is a shell part", file: "al2023-own-script", has: []string{"--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/sh"}},
 		{
-			row: "aws row 137: the user's max-pods and node-taints are overridden", file: "bottlerocket-own",
+			name: "the user's max-pods and node-taints are overridden", file: "bottlerocket-own",
 			has: []string{"max-pods = 58", "'karpenter.sh/unregistered' = [':NoExecute']", "'karpenter.sh/nodepool' = 'general'", "own = 'kept'", "text = 'hello'"}, lacks: []string{"mine = ", "theirs"},
 		},
-		{row: "aws row 138: bootstrap commands of the user's and RAID0", file: "bottlerocket-own-storage", has: []string{"[settings.bootstrap-commands.mine]", "[settings.bootstrap-commands.000-mount-instance-storage]"}},
-		{row: "aws row 142: text of the family Custom is untouched", file: "custom-own", has: []string{"#cloud-config\r\nruncmd: [join, the, cluster]\n"}, lacks: []string{"golden", "karpenter"}},
+		{name: "bootstrap commands of the user's and RAID0", file: "bottlerocket-own-storage", has: []string{"[settings.bootstrap-commands.mine]", "[settings.bootstrap-commands.000-mount-instance-storage]"}},
+		{name: "text of the family Custom is untouched", file: "custom-own", has: []string{"#cloud-config\r\nruncmd: [join, the, cluster]\n"}, lacks: []string{"golden", "karpenter"}},
 	} {
-		t.Run(tc.row, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", tc.file+".txt"))
 			if err != nil {
 				t.Fatal(err)

@@ -111,7 +111,7 @@ func TestRefusedLabelNamesItsCauseAndRemedy(t *testing.T) {
 }
 
 // The quotes hold by themselves, should a check ever let through what they are for.
-func TestArgumentsReachTheBootstrapScriptAsTheyAre(t *testing.T) {
+func TestArgumentsReachTheBootstrapScriptUnchanged(t *testing.T) {
 	for _, value := range hostile {
 		if value == "" || strings.ContainsAny(value, "\n\r\x00") {
 			continue // arguments are compared by lines, and without a CA bundle Windows has one argument less
@@ -147,7 +147,7 @@ func TestArgumentsReachTheBootstrapScriptAsTheyAre(t *testing.T) {
 }
 
 // What the kubelet's configuration has reaches nodeadm and Bottlerocket by encoders of their formats.
-func TestKubeletConfigurationComesThroughYAMLAndTOML(t *testing.T) {
+func TestKubeletConfigurationSurvivesYAMLAndTOML(t *testing.T) {
 	for _, value := range hostile {
 		if strings.ContainsAny(value, "\x00\r") {
 			continue
@@ -205,7 +205,7 @@ func TestKubeletConfigurationComesThroughYAMLAndTOML(t *testing.T) {
 }
 
 // A part of the user's that has our boundary at the start of a line stays one part, and ours stay what they are.
-func TestABoundaryWithinAPartDoesNotEndIt(t *testing.T) {
+func TestBoundaryInsideAPartDoesNotSplitIt(t *testing.T) {
 	for _, own := range []string{
 		"#!/bin/sh\ncat <<EOF\n--//\nContent-Type: text/x-shellscript\n\nnot a part\n--//--\nEOF\n", "--//--\n--//-\n--//----\nhello", "#!/bin/sh\r\n\r--//\r\n",
 	} {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// boundary is what separates the parts, unless a part has it at the start of a line.
+	// boundary separates the parts, unless a part has it at the start of a line.
 	boundary    = "//"
 	shellScript = `text/x-shellscript; charset="us-ascii"`
 	nodeConfig  = "application/node.eks.aws"
 )
 
-// message is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
-type message struct{ parts []part }
+// multipartMessage is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
+type multipartMessage struct{ parts []part }
 
 // part is a part of a message, its body with Unix line ends.
 type part struct {
@@ -30,15 +30,15 @@ type part struct {
 	body   string
 }
 
-func (m *message) add(contentType, body string) {
+func (m *multipartMessage) add(contentType, body string) {
 	m.parts = append(m.parts, part{textproto.MIMEHeader{"Content-Type": {contentType}}, unix(body)})
 }
 
-// unix takes carriage returns out of text.
+// unix removes carriage returns from text.
 func unix(text string) string { return strings.ReplaceAll(text, "\r", "") }
 
 // finish returns the message with Unix line ends.
-func (m *message) finish() (string, error) {
+func (m *multipartMessage) finish() (string, error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)
 	between := m.boundary()
@@ -60,9 +60,9 @@ func (m *message) finish() (string, error) {
 	return fmt.Sprintf("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n\n%s", between, unix(text.String())), nil
 }
 
-// boundary is one that no part has at the start of a line, where it would end the part and begin another. Readers compare only the
-// start of a line with it.
-func (m *message) boundary() string {
+// boundary returns a boundary that no part has at the start of a line, where it would terminate the part. Readers
+// compare only the start of a line with it.
+func (m *multipartMessage) boundary() string {
 	b := boundary
 	for slices.ContainsFunc(m.parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+b) }) {
 		b += "-"
@@ -70,9 +70,9 @@ func (m *message) boundary() string {
 	return b
 }
 
-// copied and contentTypeOnly say what becomes of a part of the user's: one keeps its headers, the other only the one
-// that names its type, and so undoes what another header says of its body.
-func copied(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
+// allHeaders and contentTypeOnly copy a part of the user's: one keeps all headers, the other only the content type, and
+// decodes a base64 body.
+func allHeaders(p *multipart.Part) (textproto.MIMEHeader, io.Reader) { return p.Header, p }
 
 func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
 	header := textproto.MIMEHeader{"Content-Type": p.Header.Values("Content-Type")}
@@ -82,9 +82,9 @@ func contentTypeOnly(p *multipart.Part) (textproto.MIMEHeader, io.Reader) {
 	return header, p
 }
 
-// addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty
-// text adds nothing.
-func (m *message) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
+// addUserParts adds the parts of a MIME message, or any other text as one part of the given type. Empty text adds
+// nothing.
+func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multipart.Part) (textproto.MIMEHeader, io.Reader)) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil

@@ -2,19 +2,19 @@ package bootstrap
 
 import "strings"
 
-// shellQuote writes text as one word of a POSIX shell: within single quotes nothing is expanded, and only the quote itself has
-// to leave them.
+// shellQuote quotes text as one word of a POSIX shell: within single quotes nothing is expanded, and only the quote
+// itself must leave them.
 func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// powerShellQuotes doubles every character that PowerShell takes for a single quote: the apostrophe and its typographic variants
-// U+2018, U+2019, U+201A and U+201B. Of two in a row PowerShell reads the second as a character of the string.
+// powerShellQuotes doubles every character that PowerShell treats as a single quote: the apostrophe and its typographic
+// variants U+2018, U+2019, U+201A and U+201B. PowerShell reads the second of a pair as a character of the string.
 var powerShellQuotes = strings.NewReplacer(
 	"'", "''", "\u2018", "\u2018\u2018", "\u2019", "\u2019\u2019", "\u201a", "\u201a\u201a", "\u201b", "\u201b\u201b",
 )
 
-// powerShellQuote writes text as a single-quoted string of PowerShell, in which nothing is expanded.
+// powerShellQuote quotes text as a single-quoted string of PowerShell, in which nothing is expanded.
 func powerShellQuote(text string) string {
 	return "'" + powerShellQuotes.Replace(text) + "'"
 }

@@ -2,7 +2,7 @@ package bootstrap
 
 import "strings"
 
-// windows is a PowerShell script that calls the image's bootstrap script after the user's own lines.
+// windows returns a PowerShell script that calls the image's bootstrap script after the user's own lines.
 func windows(in Input, k kubelet) string {
 	lines := []string{"<powershell>"}
 	if own := strings.TrimSpace(in.UserData); own != "" {

@@ -1,7 +1,7 @@
-// Package drift says whether an instance is still what its node class asks for.
+// Package drift decides whether an instance still matches its node class.
 //
-// It compares facts that others have gathered, and is pure. Where a fact is missing the answer is an error and no reason: a node is
-// replaced for what is known to differ, never for what could not be read.
+// It is pure and compares facts that others have read. A missing fact is an error, not a reason: a node is replaced for
+// a known difference, never for something that could not be read.
 package drift
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// The reasons, in the order in which they are looked for.
+// The reasons, in the order in which they are checked.
 const (
 	NodeClass           = "NodeClassDrift"
 	AMI                 = "AMIDrift"
@@ -24,8 +24,8 @@ const (
 	PlacementGroup      = "PlacementGroupDrift"
 )
 
-// Static reports whether the spec of a class has changed since a claim was launched from it. Hashes are compared only where both
-// objects have one of the same version.
+// Static reports whether the spec of a class has changed since a NodeClaim was launched from it. Hashes are compared
+// only if both have the same version.
 func Static(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
 	hashes := [2]string{class.Annotations[awsv1.AnnotationNodeClassHash], claim.Annotations[awsv1.AnnotationNodeClassHash]}
 	versions := [2]string{class.Annotations[awsv1.AnnotationNodeClassHashVersion], claim.Annotations[awsv1.AnnotationNodeClassHashVersion]}
@@ -35,28 +35,29 @@ func Static(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
 	return hashes[0] != hashes[1]
 }
 
-// Image reports whether a claim's instance boots another image than the class would give its type now, which is mapped.
+// Image reports whether the instance of a NodeClaim boots another image than mapped, the one that the class would use
+// for its type now.
 func Image(class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, mapped string) (bool, error) {
 	switch {
 	case len(class.Status.AMIs) == 0:
-		return false, fmt.Errorf("node class %s has no images", class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no images in its status", class.Name)
 	case claim.Status.ImageID == "":
-		return false, fmt.Errorf("claim %s does not say which image its instance boots", claim.Name)
+		return false, fmt.Errorf("NodeClaim %s has no status.imageID", claim.Name)
 	}
 	return claim.Status.ImageID != mapped, nil
 }
 
-// Facts are what an instance is compared by.
+// Facts are the inputs of the comparison.
 type Facts struct {
 	Class    *awsv1.EC2NodeClass
 	Claim    *karpv1.NodeClaim
 	Instance cloudprovider.Instance
-	// GroupID is the placement group that the class asks for now; empty if none.
+	// GroupID is the placement group of the class; empty if none.
 	GroupID string
 }
 
-// Dynamic returns the first reason for which an instance is not what its class asks for, of those that EC2 tells of; empty if
-// there is none. One that cannot be judged hides them all.
+// Dynamic returns the first reason for which an instance no longer matches its class, among those that EC2 shows; empty
+// if there is none. If one cannot be checked, it returns an error and no reason.
 func Dynamic(f Facts) (string, error) {
 	groups, err1 := f.securityGroups()
 	subnet, err2 := f.subnet()
@@ -86,26 +87,26 @@ func (f Facts) securityGroups() (bool, error) {
 	}
 	switch {
 	case len(wanted) == 0:
-		return false, fmt.Errorf("node class %s has no security groups", f.Class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no security groups in its status", f.Class.Name)
 	case len(f.Instance.SecurityGroupIDs) == 0:
-		return false, fmt.Errorf("instance %s does not say which security groups it has", f.Instance.ID)
+		return false, fmt.Errorf("EC2 reports no security groups for instance %s", f.Instance.ID)
 	}
-	return !slices.Equal(distinct(wanted), distinct(f.Instance.SecurityGroupIDs)), nil
+	return !slices.Equal(sortedUnique(wanted), sortedUnique(f.Instance.SecurityGroupIDs)), nil
 }
 
-func distinct(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+func sortedUnique(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
 func (f Facts) subnet() (bool, error) {
 	switch {
 	case len(f.Class.Status.Subnets) == 0:
-		return false, fmt.Errorf("node class %s has no subnets", f.Class.Name)
+		return false, fmt.Errorf("EC2NodeClass %s has no subnets in its status", f.Class.Name)
 	case f.Instance.SubnetID == "":
-		return false, fmt.Errorf("instance %s does not say which subnet it is in", f.Instance.ID)
+		return false, fmt.Errorf("EC2 reports no subnet for instance %s", f.Instance.ID)
 	}
 	return !slices.ContainsFunc(f.Class.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == f.Instance.SubnetID }), nil
 }
 
-// reservation: an instance that has outlived its reservation is on-demand, and is not in the wrong one.
+// reservation: an instance that outlives its reservation is on-demand, and is not in a wrong reservation.
 func (f Facts) reservation() bool {
 	id := f.Instance.Reservation.ID
 	return id != "" && !slices.ContainsFunc(f.Class.Status.CapacityReservations, func(r awsv1.CapacityReservation) bool { return r.ID == id })

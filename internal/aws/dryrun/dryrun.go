@@ -1,8 +1,8 @@
-// Package dryrun finds out whether instances of a node class may be launched, by asking EC2 without effect.
+// Package dryrun validates that instances of a node class can be launched, with EC2 calls that have no effect.
 //
-// What EC2 says is one of three things: yes, no with a reason that a person has to do something about, or nothing, when the
-// call failed for another reason. Only the first two are verdicts. A no is believed for half a minute at first, and then for twice as
-// long each time, five minutes at most: a policy that has been put right is seen soon, and a wrong one costs few calls.
+// EC2's answer is one of three: allowed, rejected with a reason that a person must fix, or unknown when the call failed
+// for another reason. Only the first two are verdicts. A rejection is used for half a minute at first, and then twice
+// as long each time, up to five minutes: so a fixed policy is noticed soon, and a wrong one costs few calls.
 package dryrun
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
-// The reasons of a no.
+// The reasons of a rejection.
 const (
 	CreateLaunchTemplate    = "CreateLaunchTemplateAuthCheckFailed"
 	CreateFleet             = "CreateFleetAuthCheckFailed"
@@ -27,81 +27,82 @@ const (
 	InstanceProfileNotFound = "InstanceProfileNotFound"
 )
 
-// ErrProfileNotSeen means that EC2 does not know an instance profile that has just been made. Ask again soon.
+// ErrProfileNotSeen means that EC2 does not know a new instance profile yet. Retry soon.
 var ErrProfileNotSeen = errors.New("EC2 does not know the instance profile yet")
 
-// API is what is asked of EC2. The calls are not repeated when they fail: who asks again is the caller.
+// API is the calls of EC2 that a validation makes. Failed calls are not retried here; the caller retries.
 type API interface {
 	CreateFleet(ctx context.Context, in *ec2.CreateFleetInput, optFns ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error)
 	RunInstances(ctx context.Context, in *ec2.RunInstancesInput, optFns ...func(*ec2.Options)) (*ec2.RunInstancesOutput, error)
 }
 
-// Rehearsal is what a launch would ask for.
+// Requests are the calls of a launch.
 type Rehearsal struct {
 	Fleet *ec2.CreateFleetInput
-	// Runs are the same instance in one subnet each.
-	Runs []*ec2.RunInstancesInput
+	// RunInstances requests the same instance in one subnet each.
+	RunInstances []*ec2.RunInstancesInput
 }
 
-// Question is about one node class.
+// Validation is the dry-run validation of one node class.
 type Question struct {
-	// Prepare makes sure of the launch template and returns what is then asked for.
+	// Prepare ensures the launch template and returns the calls.
 	Prepare func(ctx context.Context) (Rehearsal, error)
-	// UsersProfile is true if the instance profile is not one that this program has made.
+	// UserManagedProfile is true if the instance profile was not created by this program.
 	UsersProfile bool
 }
 
-// Verdict is what EC2 says. Without a Reason it is a yes.
+// Verdict is the result of a validation. Without a Reason the launch is allowed.
 type Verdict struct {
 	Reason  string
 	Message string
 }
 
-// Check asks EC2. An error is no verdict, and ErrProfileNotSeen when a new instance profile has to be waited for.
+// Validate makes the calls. An error is no verdict; it is ErrProfileNotSeen while a new instance profile is not
+// visible.
 func Check(ctx context.Context, api API, q Question) (Verdict, error) {
 	r, err := q.Prepare(ctx)
 	switch {
 	case awserrors.Is(err, awserrors.Unauthorized):
-		return refused(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
+		return rejected(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
 	case awserrors.Is(err, awserrors.UserDataTooLarge):
-		return Verdict{UserDataTooLarge, "spec.userData and what is added to it exceed what EC2 takes: " + awserrors.Plain(err).Error()}, nil
+		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.Plain(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
 	r.Fleet.DryRun = aws.Bool(true)
-	_, err = api.CreateFleet(ctx, r.Fleet, once)
+	_, err = api.CreateFleet(ctx, r.Fleet, withoutRetries)
 	switch {
 	case awserrors.Is(err, awserrors.Unauthorized):
-		return refused(CreateFleet, "ec2:CreateFleet", err), nil
+		return rejected(CreateFleet, "ec2:CreateFleet", err), nil
 	case !awserrors.Is(err, awserrors.DryRun):
-		return Verdict{}, fmt.Errorf("dry run of CreateFleet: %w", orNoAnswer(err))
+		return Verdict{}, fmt.Errorf("dry run of CreateFleet: %w", orNotDryRun(err))
 	}
-	return q.run(ctx, api, r.Runs)
+	return q.runInstances(ctx, api, r.RunInstances)
 }
 
-func once(o *ec2.Options) { o.Retryer = aws.NopRetryer{} }
+func withoutRetries(o *ec2.Options) { o.Retryer = aws.NopRetryer{} }
 
-// orNoAnswer is err; a dry run that succeeds has not been one.
-func orNoAnswer(err error) error {
-	return cmp.Or(err, errors.New("EC2 has answered a dry run as if it were none"))
+// orNotDryRun returns err, or an error for a dry run that succeeded: then it was not one.
+func orNotDryRun(err error) error {
+	return cmp.Or(err, errors.New("EC2 did not treat the call as a dry run"))
 }
 
-func refused(reason, action string, err error) Verdict {
+func rejected(reason, action string, err error) Verdict {
 	hint := awserrors.ReasonOf(err.Error()).Hint
-	return Verdict{reason, fmt.Sprintf("the controller may not call %s: %s: %s", action, hint, awserrors.Plain(err))}
+	return Verdict{reason, fmt.Sprintf("the controller is not allowed to call %s: %s: %s", action, hint, awserrors.Plain(err))}
 }
 
-// run asks for an instance in one subnet after the other, until one takes it. A no is one only if no subnet has failed to answer:
-// that of which nothing is known may be the one that works.
-func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
+// runInstances requests an instance in one subnet after another, until one is allowed. It is rejected only if all
+// subnets have answered: a subnet without an answer may be the one that works.
+func (q Question) runInstances(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
 	var errs []error
 	for _, in := range runs {
 		in.DryRun = aws.Bool(true)
-		_, err := api.RunInstances(ctx, in, once)
+		_, err := api.RunInstances(ctx, in, withoutRetries)
 		if awserrors.Is(err, awserrors.DryRun) {
 			return Verdict{}, nil
 		}
-		errs = append(errs, orNoAnswer(err))
+		errs = append(errs, orNotDryRun(err))
 		if ctx.Err() != nil {
 			break
 		}
@@ -116,7 +117,7 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 		return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", err)
 	}
 	if err := find(func(err error) bool { return awserrors.Is(err, awserrors.Unauthorized) }); err != nil {
-		return refused(RunInstances, "ec2:RunInstances", err), nil
+		return rejected(RunInstances, "ec2:RunInstances", err), nil
 	}
 	err := find(func(err error) bool { return awserrors.Is(err, awserrors.InstanceProfileNotFound) })
 	switch {
@@ -125,7 +126,7 @@ func (q Question) run(ctx context.Context, api API, runs []*ec2.RunInstancesInpu
 	case err != nil:
 		return Verdict{}, fmt.Errorf("%w: %w", ErrProfileNotSeen, err)
 	case len(errs) == 0:
-		return Verdict{}, errors.New("dry run of RunInstances: there is no subnet to ask for")
+		return Verdict{}, errors.New("dry run of RunInstances: the node class has no subnet")
 	}
 	return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", errs[0])
 }

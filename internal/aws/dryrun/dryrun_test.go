@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-func TestMemory(t *testing.T) {
+func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := NewMemory(func() time.Time { return now })
 	// wait lets a verdict run out and reports how long that took.
@@ -58,7 +58,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseInstanceType(t *testing.T) {
 	typ := func(name string, zones ...string) *catalog.InstanceType {
 		out := &catalog.InstanceType{Name: name, Requirements: requirement.NewSet(requirement.In(corev1.LabelInstanceTypeStable, name))}
 		for _, z := range []string{"a", "b", "c"} {
@@ -80,11 +80,11 @@ func TestChoose(t *testing.T) {
 		{"of the pool", all, []requirement.Set{pool("c5.large")}, "c5.large"},
 		{"of any pool, in the most zones", all, []requirement.Set{pool("c5.large"), pool("c6i.large")}, "c6i.large"},
 		{"a usual one if the pool allows it", all, []requirement.Set{pool("c6i.large", "m5.large")}, "m5.large"},
-		{"aws row 178: pools that nothing suits", all, []requirement.Set{pool("x9.large")}, "m5.large"},
-		{"aws row 178: pools whose types cannot be had", all, []requirement.Set{pool("gone.large")}, "m5.large"},
+		{"pools that nothing suits", all, []requirement.Set{pool("x9.large")}, "m5.large"},
+		{"pools whose types cannot be had", all, []requirement.Set{pool("gone.large")}, "m5.large"},
 		{"no pools", all, nil, "m5.large"},
 		{"nothing usual", all[:3], nil, "c6i.large"},
-		{"aws row 179: standard before accelerated images", all[:3], []requirement.Set{pool("g5.xlarge", "c5.large")}, "c5.large"},
+		{"standard before accelerated images", all[:3], []requirement.Set{pool("g5.xlarge", "c5.large")}, "c5.large"},
 		{"accelerated if there is nothing else", all, []requirement.Set{pool("g5.xlarge")}, "g5.xlarge"},
 		{"nothing can be had", all[3:4], nil, ""},
 	} {
@@ -105,10 +105,10 @@ func TestTenancy(t *testing.T) {
 		pools []requirement.Set
 		want  string
 	}{
-		"no pool":                              {nil, "default"},
-		"a pool that does not care":            {[]requirement.Set{requirement.NewSet()}, "default"},
-		"shared hardware only":                 {[]requirement.Set{in("default")}, "default"},
-		"aws row 180: a pool that allows both": {[]requirement.Set{requirement.NewSet(), in("default", "dedicated")}, "dedicated"},
+		"no pool":                   {nil, "default"},
+		"a pool that does not care": {[]requirement.Set{requirement.NewSet()}, "default"},
+		"shared hardware only":      {[]requirement.Set{in("default")}, "default"},
+		"a pool that allows both":   {[]requirement.Set{requirement.NewSet(), in("default", "dedicated")}, "dedicated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Tenancy(tc.pools); got != tc.want {

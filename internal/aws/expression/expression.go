@@ -1,8 +1,7 @@
-// Package expression evaluates those kubelet settings of a node class that are formulas over the instance type: maxPods
-// given as a string, and values of kubeReserved and systemReserved that are no quantities. They are written in CEL.
+// Package expression evaluates kubelet settings of a node class that are formulas over the instance type: maxPods as a
+// string, and values of kubeReserved and systemReserved that are not quantities. The language is CEL.
 //
-// What an expression comes to is the same wherever it is asked for: the capacity that pods are planned on and the user data
-// of the node are worked out by one piece of code.
+// The capacity for scheduling and the user data of the node come from the same evaluation.
 package expression
 
 import (
@@ -22,21 +21,23 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// Machine is what an expression knows of an instance type.
-type Machine struct {
+// Variables are the inputs of an expression for one instance type.
+type Variables struct {
 	InstanceType     string // instance_type
 	VCPUs, MemoryMiB int64  // vcpus, memory_mib
-	// ENIs is how many interfaces the default network card takes, IPsPerENI how many IPv4 addresses each of them has.
+	// ENIs is how many interfaces the default network card supports, IPsPerENI how many IPv4 addresses each of them
+	// has.
 	ENIs, IPsPerENI int64 // default_enis, ips_per_eni
 }
 
-// costLimit bounds the work of one evaluation; a formula over five numbers needs some dozens.
+// costLimit bounds the work of one evaluation. A formula over five numbers costs some dozens, so the limit stops only
+// expressions with nested loops.
 const costLimit = 10_000
 
 // Compiler compiles expressions. It is immutable and safe for concurrent use.
 type Compiler struct{ env *cel.Env }
 
-// NewCompiler returns a Compiler. An error means that the build is broken.
+// NewCompiler returns a Compiler. An error is a bug in this program.
 func NewCompiler() (*Compiler, error) {
 	env, err := cel.NewEnv(append(slices.Concat(extremum("min", less), extremum("max", more)),
 		cel.Variable("vcpus", cel.IntType),
@@ -55,7 +56,7 @@ func NewCompiler() (*Compiler, error) {
 func less(a, b float64) bool { return a < b }
 func more(a, b float64) bool { return a > b }
 
-// extremum is a function of two numbers that returns one of them, as double if they are of different kinds.
+// extremum is a function of two numbers that returns one of them, as a double if their types differ.
 func extremum(name string, better func(a, b float64) bool) []cel.EnvOption {
 	var options []cel.EnvOption
 	for _, kinds := range [][2]*cel.Type{{cel.IntType, cel.IntType}, {cel.DoubleType, cel.DoubleType}, {cel.IntType, cel.DoubleType}, {cel.DoubleType, cel.IntType}} {
@@ -94,7 +95,7 @@ func double(v ref.Val) float64 {
 
 // program is one expression, ready to run.
 type program struct {
-	// field is where it stands, for example kubeReserved.memory.
+	// field is the path of the expression, for example kubeReserved.memory.
 	field, text string
 	run         cel.Program
 }
@@ -116,8 +117,8 @@ type Settings struct {
 	programs map[string]program // by field
 }
 
-// Compile reads the settings. The error is an *InvalidError of the first expression, in the order of fields, that does not
-// compile.
+// Compile compiles the expressions. The error is an *InvalidError of the first expression, in the order of fields, that
+// does not compile.
 func (c *Compiler) Compile(kubelet awsv1.KubeletConfiguration) (*Settings, error) {
 	s := &Settings{kubelet: kubelet, programs: map[string]program{}}
 	texts := Texts(kubelet)
@@ -144,7 +145,7 @@ func (c *Compiler) compile(text string) (cel.Program, error) {
 
 const maxPods = "maxPods"
 
-// Texts are the expressions among the settings, by where they stand.
+// Find returns the expressions in the settings, by field.
 func Texts(k awsv1.KubeletConfiguration) map[string]string {
 	out := map[string]string{}
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.String {
@@ -160,7 +161,7 @@ func Texts(k awsv1.KubeletConfiguration) map[string]string {
 	return out
 }
 
-// FailedError is an expression that comes to nothing for an instance type.
+// FailedError is an expression that fails for an instance type.
 type FailedError struct {
 	Field, Text, InstanceType string
 	Err                       error
@@ -171,22 +172,22 @@ func (e *FailedError) Error() string {
 }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// Any tells whether there are expressions at all.
-func (s *Settings) Any() bool { return len(s.programs) > 0 }
+// HasExpressions reports whether there are expressions.
+func (s *Settings) HasExpressions() bool { return len(s.programs) > 0 }
 
-// Kubelet returns the settings with what the expressions come to for a machine. pods says how many pods the node takes under
-// given settings; expressions know it as max_pods: that of maxPods as if maxPods were not set, the others as it is. The
-// error is a *FailedError.
-func (s *Settings) Kubelet(m Machine, pods func(awsv1.KubeletConfiguration) int64) (awsv1.KubeletConfiguration, error) {
+// Kubelet returns the settings with expressions evaluated for an instance type. pods returns how many pods the node
+// supports under given settings. Expressions read it as max_pods: that of maxPods with maxPods unset, the others with
+// its result. The error is a *FailedError.
+func (s *Settings) Kubelet(m Variables, pods func(awsv1.KubeletConfiguration) int64) (awsv1.KubeletConfiguration, error) {
 	k := s.kubelet
-	if !s.Any() {
+	if !s.HasExpressions() {
 		return k, nil
 	}
 	if p, ok := s.programs[maxPods]; ok {
 		k.MaxPods = nil
 		n, err := p.value(m, pods(k))
 		if err == nil && (n < 0 || n > math.MaxInt32) {
-			err = fmt.Errorf("%d is no number of pods", n)
+			err = fmt.Errorf("%d is not a valid number of pods", n)
 		}
 		if err != nil {
 			return k, p.failed(m, err)
@@ -203,8 +204,8 @@ func (s *Settings) Kubelet(m Machine, pods func(awsv1.KubeletConfiguration) int6
 	return k, err
 }
 
-// reserved evaluates the expressions of one of the two maps. The map itself stays as it is.
-func (s *Settings) reserved(name string, values map[string]string, m Machine, pods int64) (map[string]string, error) {
+// reserved evaluates the expressions of one of the two maps. It does not change the map.
+func (s *Settings) reserved(name string, values map[string]string, m Variables, pods int64) (map[string]string, error) {
 	out := maps.Clone(values)
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		p, ok := s.programs[name+"."+key]
@@ -223,12 +224,12 @@ func (s *Settings) reserved(name string, values map[string]string, m Machine, po
 	return out, nil
 }
 
-func (p program) failed(m Machine, err error) error {
+func (p program) failed(m Variables, err error) error {
 	return &FailedError{Field: p.field, Text: p.text, InstanceType: m.InstanceType, Err: err}
 }
 
-// value is the result as a whole number: doubles lose what is behind the point.
-func (p program) value(m Machine, pods int64) (int64, error) {
+// value is the result as a whole number; the fraction of a double is cut off.
+func (p program) value(m Variables, pods int64) (int64, error) {
 	out, _, err := p.run.Eval(map[string]any{
 		"vcpus": m.VCPUs, "memory_mib": m.MemoryMiB, "default_enis": m.ENIs, "ips_per_eni": m.IPsPerENI,
 		"max_pods": pods, "instance_type": m.InstanceType,
@@ -249,9 +250,9 @@ func (p program) value(m Machine, pods int64) (int64, error) {
 	return 0, fmt.Errorf("the result is %v, not a number", out)
 }
 
-// steps are the units of what is reserved, and what their numbers are rounded up to a multiple of: so that instance types
-// which hardly differ share a launch template.
-var steps = map[string]struct {
+// roundingSteps are the units of reserved resources, and the step to which their numbers are rounded up, so that
+// similar instance types share a launch template.
+var roundingSteps = map[string]struct {
 	unit string
 	step int64
 }{
@@ -260,9 +261,9 @@ var steps = map[string]struct {
 	"ephemeral-storage": {"Gi", 1},
 }
 
-// quantity writes how much of a resource is reserved.
+// quantity formats a reserved amount of a resource.
 func quantity(key string, n int64) string {
-	s, ok := steps[key]
+	s, ok := roundingSteps[key]
 	if !ok {
 		return strconv.FormatInt(n, 10) // pid
 	}
@@ -272,8 +273,8 @@ func quantity(key string, n int64) string {
 	return strconv.FormatInt(n, 10) + s.unit
 }
 
-// Raw is spec.kubelet as JSON, with what its expressions have come to.
-func Raw(raw []byte, resolved awsv1.KubeletConfiguration) ([]byte, error) {
+// ResolvedJSON returns spec.kubelet as JSON, with the results of its expressions.
+func ResolvedJSON(raw []byte, resolved awsv1.KubeletConfiguration) ([]byte, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return nil, fmt.Errorf("spec.kubelet: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/expression"
 )
 
-var m5 = expression.Machine{InstanceType: "m5.xlarge", VCPUs: 4, MemoryMiB: 16384, ENIs: 4, IPsPerENI: 15}
+var m5 = expression.Variables{InstanceType: "m5.xlarge", VCPUs: 4, MemoryMiB: 16384, ENIs: 4, IPsPerENI: 15}
 
 // podsOf takes 58 pods unless the settings say otherwise.
 func podsOf(k awsv1.KubeletConfiguration) int64 {
@@ -57,20 +57,16 @@ func TestMaxPods(t *testing.T) {
 		{"double(vcpus) * 2.7", 10, ""},
 		{"-0.5", 0, ""},
 		{"2147483647", 2147483647, ""},
-		{"aws row 97: 0 - 1", 0, "is no number of pods"},
-		{"aws row 97: 2147483648", 0, "is no number of pods"},
-		{"aws row 97: 1 / (vcpus - 4)", 0, "division by zero"},
+		{"0 - 1", 0, "is not a valid number of pods"},
+		{"2147483648", 0, "is not a valid number of pods"},
+		{"1 / (vcpus - 4)", 0, "division by zero"},
 		{"1.0 / 0.0", 0, "out of range"},
 		{"0.0 / 0.0", 0, "out of range"},
 		{"9223372036854775807 + 1", 0, "overflow"},
 		{"[1,2,3,4,5,6,7,8,9].map(a, [1,2,3,4,5,6,7,8,9].map(b, [1,2,3,4,5,6,7,8,9].map(c, [1,2,3,4,5,6,7,8,9].map(d, a * b * c * d)))).size()", 0, "cost"},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
-			_, text, row := strings.Cut(tt.text, ": ")
-			if !row || !strings.HasPrefix(tt.text, "aws row") {
-				text = tt.text
-			}
-			settings, err := compiler(t).Compile(maxPods(text))
+			settings, err := compiler(t).Compile(maxPods(tt.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +94,7 @@ func TestReserved(t *testing.T) {
 	}{
 		{name: "quantities stay", kube: map[string]string{"cpu": "73m", "memory": "1Gi"}, want: map[string]string{"cpu": "73m", "memory": "1Gi"}},
 		{
-			name: "aws row 100: cpu 73, memory 100",
+			name: "cpu 73, memory 100",
 			kube: map[string]string{"cpu": "vcpus + 69", "memory": "memory_mib - 16284"}, want: map[string]string{"cpu": "80m", "memory": "112Mi"},
 		},
 		{name: "multiples stay", kube: map[string]string{"cpu": "vcpus * 20", "memory": "vcpus * 4"}, want: map[string]string{"cpu": "80m", "memory": "16Mi"}},
@@ -112,8 +108,8 @@ func TestReserved(t *testing.T) {
 			kube: map[string]string{"cpu": "9223372036854775807 * (vcpus - 3)", "memory": "9223372036854775807 - vcpus * 0"},
 			want: map[string]string{"cpu": "9223372036854775807m", "memory": "9223372036854775807Mi"},
 		},
-		{name: "aws row 99: max_pods is the default", kube: map[string]string{"memory": "11 * max_pods + 2"}, want: map[string]string{"memory": "640Mi"}},
-		{name: "aws row 99: max_pods is what maxPods comes to", maxPods: "max_pods / 2", kube: map[string]string{"memory": "11 * max_pods + 1"}, want: map[string]string{"memory": "320Mi"}},
+		{name: "max_pods is the default", kube: map[string]string{"memory": "11 * max_pods + 2"}, want: map[string]string{"memory": "640Mi"}},
+		{name: "max_pods is what maxPods comes to", maxPods: "max_pods / 2", kube: map[string]string{"memory": "11 * max_pods + 1"}, want: map[string]string{"memory": "320Mi"}},
 		{name: "negative", kube: map[string]string{"cpu": "vcpus - 5"}, err: "kubeReserved.cpu"},
 		{name: "fails", kube: map[string]string{"memory": "1 % (vcpus - 4)"}, err: "kubeReserved.memory"},
 	} {
@@ -172,7 +168,7 @@ func TestNoExpressions(t *testing.T) {
 	n := intstr.FromInt32(20)
 	k := awsv1.KubeletConfiguration{MaxPods: &n, KubeReserved: map[string]string{"cpu": "100m"}}
 	settings, err := compiler(t).Compile(k)
-	if err != nil || settings.Any() || len(expression.Texts(k)) != 0 {
+	if err != nil || settings.HasExpressions() || len(expression.Texts(k)) != 0 {
 		t.Errorf("expressions %v, %v", expression.Texts(k), err)
 	}
 }

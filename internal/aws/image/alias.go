@@ -1,4 +1,4 @@
-// Package image finds the machine images of a node class and says which instance types each is for.
+// Package image finds the AMIs of a node class and the instance types that each is for.
 package image
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 )
 
-// variant is the kind of hardware that an image is made for.
+// variant is the kind of hardware that an image is built for.
 type variant []corev1.NodeSelectorRequirement
 
 var (
@@ -29,7 +29,7 @@ func present(key string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
 }
 
-func exactly(key, value string) corev1.NodeSelectorRequirement {
+func equals(key, value string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 }
 
@@ -37,11 +37,11 @@ func exactly(key, value string) corev1.NodeSelectorRequirement {
 type parameter struct {
 	name     string
 	variants []variant
-	// mutable parameters come to name another image over time.
+	// mutable parameters refer to another image over time.
 	mutable bool
 }
 
-// UnsupportedAliasError is an alias for which there are no images on this version of Kubernetes.
+// UnsupportedAliasError is an alias without images for this version of Kubernetes.
 type UnsupportedAliasError struct{ Alias, Version, Why string }
 
 func (e *UnsupportedAliasError) Error() string {
@@ -50,7 +50,7 @@ func (e *UnsupportedAliasError) Error() string {
 
 const latest = "latest"
 
-// aliasParameters lists the parameters behind an alias (family@version) for a Kubernetes minor version such as 1.33.
+// aliasParameters returns the parameters behind an alias (family@version) for a Kubernetes minor version such as 1.33.
 func aliasParameters(alias, version string) ([]parameter, error) {
 	family, release, ok := strings.Cut(alias, "@")
 	if !ok || release == "" {
@@ -132,8 +132,8 @@ func bottlerocket(version, release string) []parameter {
 	release = strings.TrimPrefix(release, "v")
 	var out []parameter
 	for _, v := range []struct {
-		flavour, arch string
-		variants      []variant
+		flavor, arch string
+		variants     []variant
 	}{
 		{"", "x86_64", []variant{standard, neuron}},
 		{"", "arm64", []variant{standard}},
@@ -141,7 +141,7 @@ func bottlerocket(version, release string) []parameter {
 		{"-nvidia", "arm64", []variant{nvidia}},
 	} {
 		out = append(out, parameter{
-			name:     fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", version, v.flavour, v.arch, release),
+			name:     fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", version, v.flavor, v.arch, release),
 			variants: v.variants, mutable: release == latest,
 		})
 	}
@@ -152,8 +152,8 @@ func windows(version, year string) []parameter {
 	return []parameter{{
 		name: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, version),
 		variants: []variant{{
-			exactly(corev1.LabelOSStable, string(corev1.Windows)),
-			exactly(corev1.LabelWindowsBuild, instancetype.FamilyOf("Windows"+year).WindowsBuild),
+			equals(corev1.LabelOSStable, string(corev1.Windows)),
+			equals(corev1.LabelWindowsBuild, instancetype.FamilyOf("Windows"+year).WindowsBuild),
 		}},
 		mutable: true,
 	}}

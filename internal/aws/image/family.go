@@ -7,7 +7,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// Family is the image family of a node class.
+// Family returns the AMI family of a node class.
 func Family(class *awsv1.EC2NodeClass) string { return class.ImageFamily() }
 
 func aliasOf(class *awsv1.EC2NodeClass) (string, bool) {
@@ -19,8 +19,8 @@ func aliasOf(class *awsv1.EC2NodeClass) (string, bool) {
 	return "", false
 }
 
-// BottlerocketVersion is the version of Bottlerocket that a class runs, as far as alias or names tell: from
-// the alias, else from a name that is selected by, else from the name of an image found. Empty if none does.
+// BottlerocketVersion returns the version of Bottlerocket that a class runs: from the alias, else from a name in the
+// selector, else from the name of a found image. It is empty if none contains a version.
 func BottlerocketVersion(class *awsv1.EC2NodeClass) string {
 	if alias, ok := aliasOf(class); ok {
 		_, version, _ := strings.Cut(alias, "@")
@@ -47,7 +47,7 @@ func BottlerocketVersion(class *awsv1.EC2NodeClass) string {
 	return ""
 }
 
-// versionIn finds a piece like v1.46.0 between the dashes of an image's name.
+// versionIn returns the part like v1.46.0 between the dashes of an image's name.
 func versionIn(name string) string {
 	for _, piece := range strings.Split(name, "-") {
 		if strings.HasPrefix(piece, "v") && strings.Contains(piece, ".") {

@@ -104,8 +104,8 @@ func TestUnsupportedAlias(t *testing.T) {
 
 func TestBest(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
-	amd := []corev1.NodeSelectorRequirement{exactly("kubernetes.io/arch", "amd64")}
-	arm := []corev1.NodeSelectorRequirement{exactly("kubernetes.io/arch", "arm64")}
+	amd := []corev1.NodeSelectorRequirement{equals("kubernetes.io/arch", "amd64")}
+	arm := []corev1.NodeSelectorRequirement{equals("kubernetes.io/arch", "arm64")}
 	for _, tc := range []struct {
 		name   string
 		images []Image
@@ -174,7 +174,7 @@ func TestBottlerocketVersion(t *testing.T) {
 	}
 }
 
-func TestOwnersOfImages(t *testing.T) {
+func TestImageOwnersByTerm(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		term awsv1.AMISelectorTerm

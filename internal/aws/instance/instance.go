@@ -1,7 +1,7 @@
-// Package instance reads and ends EC2 instances.
+// Package instance reads and terminates EC2 instances.
 //
-// EC2 shows a new instance a little late. What this process launched is therefore remembered for a while,
-// and an ID that EC2 does not know is believed to be gone only when it cannot be such a late one.
+// EC2 shows a new instance with a delay. So this package remembers the instances that this process has launched, and
+// treats an unknown ID as terminated only when it cannot belong to a new instance.
 package instance
 
 import (
@@ -29,36 +29,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// VisibleWithin is the time after which every instance that exists is visible to reads.
+// VisibleWithin is the time after which every existing instance is visible to reads.
 const VisibleWithin = 2 * time.Minute
 
-// ErrNotVisible means that EC2 does not know an instance which may be too new for it. Try again.
+// ErrNotVisible means that EC2 does not know an instance that may be too new to be visible. Retry.
 var ErrNotVisible = errors.New("instance is not visible yet")
 
-// API is what Instances calls of EC2.
+// API is the calls of EC2 that Instances makes.
 type API interface {
 	ec2.DescribeInstancesAPIClient
 	TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput, optFns ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
 	CreateTags(ctx context.Context, in *ec2.CreateTagsInput, optFns ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
-// Config is what Instances work with.
+// Config configures Instances.
 type Config struct {
 	EC2      API
 	Identity identity.Identity
-	// Match finds the NodeClaim that has a provider ID, where a Node of this API server has it, too; it decides which
-	// instances without identity can be adopted. Nil finds none.
+	// Match finds the NodeClaim with a provider ID that a Node of this API server has, too. It decides which instances
+	// without identity can be adopted. Nil finds none.
 	Match func(providerID string) identity.Match
-	// Window is how long requests are gathered for one call; zero means what EC2's limits call for.
+	// Window is how long requests wait for a batched call; zero uses a window that fits EC2's limits.
 	Window batch.Window
-	// Meter is told what goes wrong; nil tells nobody.
+	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
-	// Leading is closed when this process begins to act: until then another may launch. Nil means that it does from the start.
+	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
+	// leads from the start.
 	Leading <-chan struct{}
 	Now     func() time.Time
 }
 
-// Instances are those of one cluster. It is safe for concurrent use.
+// Instances are the instances of one cluster. It is safe for concurrent use.
 type Instances struct {
 	api      API
 	identity identity.Identity
@@ -68,15 +69,16 @@ type Instances struct {
 	leading  <-chan struct{}
 
 	mu sync.Mutex
-	// since is when this process began to act, as far as it has noticed; zero before.
-	since time.Time
+	// leadingSince is when this process was first seen to lead; zero before.
+	leadingSince time.Time
 
-	// reading and ending gather requests about single instances, unhurried those that nobody waits for.
-	reading, unhurried reader
-	ending             *batch.Batcher[struct{}, identity.Owned, struct{}]
-	// fresh are the instances that this process launched lately, shown those of them that EC2 has shown.
-	fresh *memo.Memo[string, cloudprovider.Instance]
-	shown *memo.Memo[string, struct{}]
+	// describes and terminations batch requests for single instances; slowDescribes batches those that nobody waits
+	// for.
+	describes, slowDescribes describeBatcher
+	terminations             *batch.Batcher[struct{}, identity.Owned, struct{}]
+	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
+	launched *memo.Memo[string, cloudprovider.Instance]
+	visible  *memo.Memo[string, struct{}]
 }
 
 // New returns the Instances of a cluster.
@@ -99,25 +101,25 @@ func New(cfg Config) *Instances {
 		meter:    cfg.Meter,
 		now:      cfg.Now,
 		leading:  cfg.Leading,
-		fresh:    memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
-		shown:    memo.New[string, struct{}](VisibleWithin, cfg.Now),
+		launched: memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
+		visible:  memo.New[string, struct{}](VisibleWithin, cfg.Now),
 	}
 	if s.leading == nil {
-		s.since = s.now()
+		s.leadingSince = s.now()
 	}
-	s.reading = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
-		Name: "describe_instances", Window: cfg.Window, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.describes = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: cfg.Window, Call: s.describeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
-	s.unhurried = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
-		Name: "describe_instances", Window: late, Call: s.readAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.slowDescribes = batch.New(batch.Config[struct{}, string, ec2types.Instance]{
+		Name: "describe_instances", Window: late, Call: s.describeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
-	s.ending = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
-		Name: "terminate_instances", Window: cfg.Window, Call: s.endAll, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	s.terminations = batch.New(batch.Config[struct{}, identity.Owned, struct{}]{
+		Name: "terminate_instances", Window: cfg.Window, Call: s.terminateBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return s
 }
 
-// ProviderID is how Kubernetes names an instance.
+// ProviderID returns the provider ID of an instance, as in the spec of its Node.
 func ProviderID(zone, id string) string { return fmt.Sprintf("aws:///%s/%s", zone, id) }
 
 var providerID = regexp.MustCompile(`^(.*):///(.*)/(.*)$`)
@@ -131,69 +133,69 @@ func ParseProviderID(s string) (string, error) {
 	return match[3], nil
 }
 
-// Remember notes an instance that has just been launched.
-func (s *Instances) Remember(i cloudprovider.Instance) { s.fresh.Put(i.ID, i) }
+// RecordLaunch records an instance that has just been launched.
+func (s *Instances) RecordLaunch(i cloudprovider.Instance) { s.launched.Put(i.ID, i) }
 
-// JustLaunched returns an instance that this process has launched so lately that EC2 may not show it yet, as it was launched. It
-// calls nobody; one that EC2 has reported to be gone is none.
+// JustLaunched returns an instance as this process has launched it, if EC2 may not show it yet. It makes no call, and
+// returns nothing for an instance that EC2 has reported as terminated.
 func (s *Instances) JustLaunched(providerID string) (cloudprovider.Instance, bool) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
 		return cloudprovider.Instance{}, false
 	}
-	return s.fresh.Get(id)
+	return s.launched.Get(id)
 }
 
-// Get returns an instance as EC2 describes it now. The error is cloud.ErrNotFound when it is gone for good,
-// ErrNotVisible when that cannot be told yet.
+// Get returns an instance as EC2 describes it now. The error is cloudprovider.ErrNotFound when the instance is
+// terminated, and ErrNotVisible when that is not known yet.
 func (s *Instances) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
-	return s.get(ctx, providerID, s.reading)
+	return s.get(ctx, providerID, s.describes)
 }
 
-// reader gathers requests for single instances.
-type reader = *batch.Batcher[struct{}, string, ec2types.Instance]
+// describeBatcher batches reads of single instances.
+type describeBatcher = *batch.Batcher[struct{}, string, ec2types.Instance]
 
-// get is Get by the calls of one reader.
-func (s *Instances) get(ctx context.Context, providerID string, by reader) (cloudprovider.Instance, error) {
+// get is Get with the given batcher.
+func (s *Instances) get(ctx context.Context, providerID string, by describeBatcher) (cloudprovider.Instance, error) {
 	id, err := ParseProviderID(providerID)
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
 	described, err := by.Do(ctx, struct{}{}, id)
 	if awserrors.Is(err, awserrors.NotFound) {
-		return s.unknown(id)
+		return s.missing(id)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
-	found := s.read(described)
-	s.shown.Put(id, struct{}{})
+	found := s.convert(described)
+	s.visible.Put(id, struct{}{})
 	if found.State == cloudprovider.Terminated {
-		s.fresh.Drop(id)
+		s.launched.Drop(id)
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
 }
 
-// unknown judges an ID that EC2 does not know. One that an earlier process launched just before it ended
-// may still be invisible, so for a while after taking over nothing is believed to be gone.
-func (s *Instances) unknown(id string) (cloudprovider.Instance, error) {
-	if i, ok := s.fresh.Get(id); ok {
+// missing handles an ID that EC2 does not know. An instance that an earlier leader launched last may still be
+// invisible, so for a while after a leader change no instance is treated as terminated.
+func (s *Instances) missing(id string) (cloudprovider.Instance, error) {
+	if i, ok := s.launched.Get(id); ok {
 		return i, nil
 	}
-	if s.Young() {
+	if s.JustBecameLeader() {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
 	return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
 }
 
-// alive are the states of an instance that is not gone.
+// alive are the states of instances that are not terminated.
 var alive = network.Filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
 
-// List returns every instance that an autoscaler of a cluster of this name launched, each with its owner,
-// by ID. Those that are not ours are there to be named, not to be touched.
+// List returns every instance that an autoscaler of a cluster with this name launched, each with its owner, by ID.
+// Instances of other owners are only for reports and must not be changed.
 func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
-	s.Young() // notices that this process leads: instances are listed all the time by then
+	s.JustBecameLeader() // records that this process leads: the leader lists instances regularly
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
 			network.Filter("tag-key", awsv1.TagNodePool),
@@ -206,12 +208,12 @@ func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
-	return s.withFresh(found, func(cloudprovider.Instance) bool { return true }), nil
+	return s.withNewlyLaunched(found, func(cloudprovider.Instance) bool { return true }), nil
 }
 
-// OfClaim returns our instances that were launched for the NodeClaim of a UID, oldest first: those, too, that have ended
-// since, as long as EC2 tells of them.
-func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
+// ForClaim returns our instances that were launched for the NodeClaim with the UID, oldest first, including terminated
+// ones as long as EC2 shows them.
+func (s *Instances) ForClaim(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
 	mine := func(i cloudprovider.Instance) bool {
 		return i.NodeClaimUID == claimUID && i.Owner == cloudprovider.Ours
 	}
@@ -222,31 +224,31 @@ func (s *Instances) OfClaim(ctx context.Context, claimUID string) ([]cloudprovid
 	if err != nil {
 		return nil, fmt.Errorf("find the instance of claim %s: %w", claimUID, err)
 	}
-	found = slices.DeleteFunc(s.withFresh(found, mine), func(i cloudprovider.Instance) bool { return !mine(i) })
+	found = slices.DeleteFunc(s.withNewlyLaunched(found, mine), func(i cloudprovider.Instance) bool { return !mine(i) })
 	slices.SortFunc(found, func(a, b cloudprovider.Instance) int {
 		return cmp.Or(a.LaunchedAt.Compare(b.LaunchedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return found, nil
 }
 
-// Young reports whether this process has taken over so lately that EC2 may not show yet what an earlier one has launched.
-func (s *Instances) Young() bool {
+// JustBecameLeader reports whether EC2 may not show yet what an earlier leader has launched.
+func (s *Instances) JustBecameLeader() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.since.IsZero() {
+	if s.leadingSince.IsZero() {
 		select {
 		case <-s.leading:
-			s.since = s.now()
+			s.leadingSince = s.now()
 		default:
 			return true
 		}
 	}
-	return s.now().Sub(s.since) < VisibleWithin
+	return s.now().Sub(s.leadingSince) < VisibleWithin
 }
 
-// OfLaunch returns our instances of a launch of several, by ID: those, too, that have ended since, since it is by their
-// order that claims know theirs. EC2 tells of an ended instance for about an hour.
-func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
+// ForBatchLaunch returns our instances of a batch launch, by ID. It includes terminated ones, because slots are
+// assigned by the order of all instances. EC2 shows a terminated instance for about an hour.
+func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudprovider.Instance, error) {
 	found, err := s.describe(ctx, &ec2.DescribeInstancesInput{
 		Filters:    []ec2types.Filter{network.Filter("tag:"+identity.TagLaunch, launch)},
 		MaxResults: aws.Int32(1000),
@@ -259,14 +261,14 @@ func (s *Instances) OfLaunch(ctx context.Context, launch string) ([]cloudprovide
 	return found, nil
 }
 
-// withFresh adds remembered instances that EC2 has never shown, and sorts by ID. One that EC2 has shown
-// and does not list any more is gone or on its way.
-func (s *Instances) withFresh(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
+// withNewlyLaunched adds launched instances that EC2 has never shown, and sorts by ID. An instance that EC2 has shown
+// and no longer lists is terminated or terminating.
+func (s *Instances) withNewlyLaunched(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
 	for _, i := range found {
-		s.shown.Put(i.ID, struct{}{})
+		s.visible.Put(i.ID, struct{}{})
 	}
-	for _, i := range s.fresh.Values() {
-		if _, shown := s.shown.Get(i.ID); !shown && wanted(i) {
+	for _, i := range s.launched.Values() {
+		if _, shown := s.visible.Get(i.ID); !shown && wanted(i) {
 			found = append(found, i)
 		}
 	}
@@ -278,7 +280,7 @@ func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput
 	found, err := s.pages(ctx, in)
 	out := make([]cloudprovider.Instance, 0, len(found))
 	for _, i := range found {
-		out = append(out, s.read(i))
+		out = append(out, s.convert(i))
 	}
 	return out, err
 }
@@ -298,8 +300,8 @@ func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) (
 	return out, nil
 }
 
-// read is the instance as controllers know it.
-func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
+// convert returns the instance in the form that controllers use.
+func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),
 		Type:         string(i.InstanceType),
@@ -324,7 +326,7 @@ func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
 	}
 	if id := aws.ToString(i.CapacityReservationId); id != "" && i.CapacityReservationSpecification != nil &&
 		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
-		// One that merely fell into an open reservation is not one that was asked for.
+		// An instance that merely matched an open reservation did not request it.
 		out.CapacityType = karpv1.CapacityTypeReserved
 		out.Reservation = cloudprovider.Reservation{
 			ID: id, Type: reservation.Default, Interruptible: i.InstanceLifecycle == ec2types.InstanceLifecycleTypeInterruptibleCapacityReservation,
@@ -344,7 +346,7 @@ func (s *Instances) read(i ec2types.Instance) cloudprovider.Instance {
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
 	out.NodeClaimUID = out.Tags[identity.TagNodeClaimUID]
 	out.Launch = out.Tags[identity.TagLaunch]
-	out.LeftOut = placesOf(out.Tags[identity.TagLeftOut])
+	out.LeftOut = parseSlots(out.Tags[identity.TagLeftOut])
 	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
 	if out.Owner == cloudprovider.Unknown {
 		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))

@@ -1,8 +1,8 @@
-// Package instanceprofile keeps the IAM instance profiles through which instances of a node class get its role.
+// Package instanceprofile manages the IAM instance profiles that give instances the role of their node class.
 //
-// A profile's name is a function of the cluster's identity, the node class and the role. So a controller
-// that is killed between creating a profile and writing its name down finds it again, and two clusters of
-// one name never share one.
+// The name of a profile is a function of the cluster's identity, the node class and the role. So a controller that is
+// killed between the creation of a profile and the write of its name finds the profile again, and two clusters with the
+// same name never share one.
 package instanceprofile
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// API is what Profiles calls of IAM.
+// API is the calls of IAM that Profiles makes.
 type API interface {
 	iam.ListInstanceProfilesAPIClient
 	GetInstanceProfile(ctx context.Context, in *iam.GetInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
@@ -39,7 +39,7 @@ type API interface {
 	RemoveRoleFromInstanceProfile(ctx context.Context, in *iam.RemoveRoleFromInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// NodeClass is what a profile is made for.
+// NodeClass is what a profile is created for.
 type NodeClass struct {
 	Name string
 	UID  string
@@ -51,10 +51,10 @@ type NodeClass struct {
 }
 
 const (
-	// ensuredFor is how long a profile is believed to be as it was left.
-	ensuredFor = 15 * time.Minute
-	// roleMissingFor is how long IAM is not asked again about a role that does not exist.
-	roleMissingFor = time.Minute
+	// ensuredTTL is how long a profile is assumed to be unchanged.
+	ensuredTTL = 15 * time.Minute
+	// missingRoleTTL is how long a role that does not exist is not read again.
+	missingRoleTTL = time.Minute
 )
 
 // RoleNotFoundError means that the role of a node class does not exist.
@@ -64,29 +64,29 @@ func (e *RoleNotFoundError) Error() string { return fmt.Sprintf("role %q does no
 
 // Profiles are the instance profiles of one cluster.
 type Profiles struct {
-	api      API
-	identity identity.Identity
-	ensured  *memo.Memo[string, string] // profile -> role
-	missing  *memo.Memo[string, struct{}]
-	now      func() time.Time
+	api          API
+	identity     identity.Identity
+	ensured      *memo.Memo[string, string] // profile -> role
+	missingRoles *memo.Memo[string, struct{}]
+	now          func() time.Time
 
 	mu sync.Mutex
-	// idleSince is when a profile was first seen without use, by name.
-	idleSince map[string]time.Time
+	// unusedSince is when a profile was first seen without use, by name.
+	unusedSince map[string]time.Time
 }
 
-// New returns Profiles that know of none yet.
+// New returns Profiles with an empty cache.
 func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	return &Profiles{
-		api:      api,
-		identity: id,
-		ensured:  memo.New[string, string](ensuredFor, now),
-		missing:  memo.New[string, struct{}](roleMissingFor, now),
-		now:      now,
+		api:          api,
+		identity:     id,
+		ensured:      memo.New[string, string](ensuredTTL, now),
+		missingRoles: memo.New[string, struct{}](missingRoleTTL, now),
+		now:          now,
 	}
 }
 
-// Name is the name of the profile for a class with its role.
+// Name returns the name of the profile for a class with its role.
 func (p *Profiles) Name(class NodeClass) string {
 	h := sha256.New()
 	for _, part := range []string{p.identity.ClusterUID, p.identity.Region, class.UID, roleName(class.Role)} {
@@ -95,16 +95,16 @@ func (p *Profiles) Name(class NodeClass) string {
 	return fmt.Sprintf("%s_%d", p.identity.ClusterName, binary.BigEndian.Uint64(h.Sum(nil)))
 }
 
-// path is under which all profiles of a class are.
+// path returns the path of all profiles of a class.
 func (p *Profiles) path(uid string) string {
 	return p.prefix() + uid + "/"
 }
 
-// roleName is the last part of a role's path: profiles know roles by name only.
+// roleName returns the last part of a role's path: profiles refer to roles by name only.
 func roleName(role string) string { return role[strings.LastIndexByte(role, '/')+1:] }
 
-// Ensure returns the name of a profile that exists and holds the role of the class. A profile that the
-// class uses already is kept if it does. The error is a *RoleNotFoundError when there is no such role.
+// Ensure returns the name of a profile that exists and has the role of the class. It keeps the profile that the class
+// already uses if that has the role. The error is a *RoleNotFoundError when the role does not exist.
 func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) {
 	role := roleName(class.Role)
 	names := []string{p.Name(class)}
@@ -116,27 +116,27 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 			return name, nil
 		}
 	}
-	if _, absent := p.missing.Get(role); absent {
+	if _, absent := p.missingRoles.Get(role); absent {
 		return "", &RoleNotFoundError{Role: role}
 	}
 	if len(names) > 1 {
 		if found, err := p.get(ctx, class.Current); err != nil {
 			return "", err
-		} else if found != nil && !p.foreign(found) && holds(found, role) {
+		} else if found != nil && !p.isForeign(found) && hasOnlyRole(found, role) {
 			p.ensured.Put(class.Current, role)
 			return class.Current, nil
 		}
 	}
 	name := p.Name(class)
-	if err := p.make(ctx, name, role, class); err != nil {
+	if err := p.create(ctx, name, role, class); err != nil {
 		return "", fmt.Errorf("instance profile %s for node class %s: %w", name, class.Name, err)
 	}
 	p.ensured.Put(name, role)
 	return name, nil
 }
 
-// make brings the profile of that name into being, step by step; each step finds what earlier ones left.
-func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass) error {
+// create creates the profile step by step. Each step continues from what earlier attempts left.
+func (p *Profiles) create(ctx context.Context, name, role string, class NodeClass) error {
 	found, err := p.get(ctx, name)
 	if err != nil {
 		return err
@@ -152,11 +152,11 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 		}
 		found = &iamtypes.InstanceProfile{}
 	}
-	if holds(found, role) {
+	if hasOnlyRole(found, role) {
 		return nil
 	}
 	if len(found.Roles) > 0 {
-		owned, err := p.own(ctx, found, class.UID)
+		owned, err := p.proveOwnership(ctx, found, class.UID)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (p *Profiles) make(ctx context.Context, name, role string, class NodeClass)
 	}
 	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
 	if awserrors.Is(err, awserrors.RoleNotFound) {
-		p.missing.Put(role, struct{}{})
+		p.missingRoles.Put(role, struct{}{})
 		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
 	}
 	if err != nil {
@@ -201,12 +201,12 @@ func (p *Profiles) get(ctx context.Context, name string) (*iamtypes.InstanceProf
 	return out.InstanceProfile, nil
 }
 
-func holds(profile *iamtypes.InstanceProfile, role string) bool {
+func hasOnlyRole(profile *iamtypes.InstanceProfile, role string) bool {
 	return len(profile.Roles) == 1 && aws.ToString(profile.Roles[0].RoleName) == role
 }
 
-// foreign reports whether another cluster of the same name made the profile.
-func (p *Profiles) foreign(profile *iamtypes.InstanceProfile) bool {
+// isForeign reports whether another cluster with the same name created the profile.
+func (p *Profiles) isForeign(profile *iamtypes.InstanceProfile) bool {
 	return p.identity.Owner(tagsOf(profile), identity.Match{}) == cloudprovider.Foreign
 }
 
@@ -218,9 +218,9 @@ func tagsOf(profile *iamtypes.InstanceProfile) map[string]string {
 	return out
 }
 
-// own proves that a profile is ours. One without identity that an autoscaler before this one has made for
-// the class is adopted first.
-func (p *Profiles) own(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
+// proveOwnership proves that a profile is ours. It first adopts a profile without identity that a previous autoscaler
+// created for the class.
+func (p *Profiles) proveOwnership(ctx context.Context, profile *iamtypes.InstanceProfile, classUID string) (identity.Owned, error) {
 	name, tags := aws.ToString(profile.InstanceProfileName), tagsOf(profile)
 	if owned, err := p.identity.Prove(identity.InstanceProfile, name, tags); err == nil {
 		return owned, nil
@@ -234,7 +234,7 @@ func (p *Profiles) own(ctx context.Context, profile *iamtypes.InstanceProfile, c
 	}
 	again, err := p.get(ctx, name)
 	if err != nil || again == nil {
-		return identity.Owned{}, errors.Join(fmt.Errorf("instance profile %s has gone", name), err)
+		return identity.Owned{}, errors.Join(fmt.Errorf("instance profile %s no longer exists", name), err)
 	}
 	return p.identity.Prove(identity.InstanceProfile, name, tagsOf(again))
 }
@@ -265,13 +265,13 @@ func (p *Profiles) removeRoles(ctx context.Context, owned identity.Owned, roles 
 	return nil
 }
 
-// remove deletes a profile of a class; one that is gone is no error.
+// remove deletes a profile of a class. A profile that no longer exists is no error.
 func (p *Profiles) remove(ctx context.Context, name, classUID string) error {
 	found, err := p.get(ctx, name)
 	if err != nil || found == nil {
 		return err
 	}
-	owned, err := p.own(ctx, found, classUID)
+	owned, err := p.proveOwnership(ctx, found, classUID)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -294,7 +294,7 @@ func (p *Profiles) delete(ctx context.Context, owned identity.Owned) error {
 	return nil
 }
 
-// DeleteAll deletes every profile that was made for a node class. Profiles of users are elsewhere and stay.
+// DeleteAll deletes every profile that was created for a node class. Profiles of users have other paths and stay.
 func (p *Profiles) DeleteAll(ctx context.Context, uid string) error {
 	if uid == "" {
 		return errors.New("delete instance profiles of a node class without UID")

@@ -16,23 +16,23 @@ import (
 // armReservedMiB is what the firmware of Arm instances keeps in addition to the hypervisor's share.
 const armReservedMiB = 64
 
-// defaultDisk is assumed where neither the node class nor the family tells the size of the disk.
+// defaultDiskGiB is assumed if neither the node class nor the family has a size for the disk.
 const defaultDiskGiB = 20
 
-// resources returns what a node of the type has, and what of it is left for pods.
-func (r *Resolver) resources(m machine, market Market) (capacity, allocatable corev1.ResourceList) {
+// resources returns the capacity of a node of the type, and its allocatable resources.
+func (r *Resolver) resources(m typeForClass, market Market) (capacity, allocatable corev1.ResourceList) {
 	computed := m.computedMemory()
 	capacity = r.capacity(m, computed)
-	if market.Memory != nil {
-		if seen, ok := market.Memory(m.name); ok {
+	if market.DiscoveredMemory != nil {
+		if seen, ok := market.DiscoveredMemory(m.name); ok {
 			capacity[corev1.ResourceMemory] = seen
 		}
 	}
 	return capacity, catalog.Allocatable(capacity, m.overhead(capacity, computed)...)
 }
 
-// capacity holds the extended resources that the type has; those it has none of are left out.
-func (r *Resolver) capacity(m machine, memory resource.Quantity) corev1.ResourceList {
+// capacity returns the resources of the type; extended resources that it lacks are left out.
+func (r *Resolver) capacity(m typeForClass, memory resource.Quantity) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(m.vcpus(), resource.DecimalSI),
 		corev1.ResourceMemory:           memory,
@@ -58,8 +58,8 @@ func (r *Resolver) capacity(m machine, memory resource.Quantity) corev1.Resource
 	return list
 }
 
-// computedMemory is what the operating system will see of the type's memory, estimated.
-func (m machine) computedMemory() resource.Quantity {
+// computedMemory estimates the memory that the operating system sees.
+func (m typeForClass) computedMemory() resource.Quantity {
 	mib := m.memoryMiB()
 	if p := m.ProcessorInfo; p != nil && len(p.SupportedArchitectures) > 0 && p.SupportedArchitectures[0] == ec2types.ArchitectureTypeArm64 {
 		mib -= armReservedMiB
@@ -68,8 +68,8 @@ func (m machine) computedMemory() resource.Quantity {
 	return *resource.NewQuantity(mib<<20, resource.BinarySI)
 }
 
-// ephemeralStorage is the size of the disk that the kubelet's directory will be on.
-func (m machine) ephemeralStorage() resource.Quantity {
+// ephemeralStorage returns the size of the disk with the kubelet's directory.
+func (m typeForClass) ephemeralStorage() resource.Quantity {
 	if s := m.InstanceStorageInfo; m.class.InstanceStorePolicy == awsv1.InstanceStoreRAID0 && s != nil && s.TotalSizeInGB != nil {
 		return *resource.NewScaledQuantity(*s.TotalSizeInGB, resource.Giga)
 	}
@@ -79,7 +79,7 @@ func (m machine) ephemeralStorage() resource.Quantity {
 			return size
 		}
 	}
-	if family.EphemeralDevice == "" && len(disks) > 0 { // only the AMI knows; the last is as good a guess as any
+	if family.EphemeralDevice == "" && len(disks) > 0 { // only the AMI knows; the last one is the best guess
 		if size, ok := volumeSize(disks[len(disks)-1]); ok {
 			return size
 		}
@@ -102,8 +102,8 @@ func volumeSize(d awsv1.BlockDeviceMapping) (resource.Quantity, bool) {
 	return d.EBS.VolumeSize.DeepCopy(), true
 }
 
-// pods is how many pods the kubelet takes. A maxPods that is an expression still counts as not set.
-func (m machine) pods() int {
+// pods returns how many pods the kubelet accepts. A maxPods that is an expression counts as not set here.
+func (m typeForClass) pods() int {
 	kubelet, n := m.class.Kubelet, podsWithoutENI
 	switch {
 	case kubelet.MaxPods != nil && kubelet.MaxPods.Type == intstr.Int:
@@ -117,21 +117,21 @@ func (m machine) pods() int {
 	return n
 }
 
-// podsOfENIs is how many pods can have an address of their own: the first address of each interface
-// is the node's, and two pods share the node's network.
-func (m machine) podsOfENIs(reserved int) int {
+// podsOfENIs returns how many pods can have their own address: the first address of each interface is the node's, and
+// two pods use the host network.
+func (m typeForClass) podsOfENIs(reserved int) int {
 	if m.NetworkInfo == nil {
 		return 0
 	}
-	card, _ := m.card(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
-	enis := int(aws.ToInt32(card.MaximumNetworkInterfaces)) - reserved - m.efaOnly(0)
+	card, _ := m.networkCard(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
+	enis := int(aws.ToInt32(card.MaximumNetworkInterfaces)) - reserved - m.countEFAOnly(0)
 	if enis <= 0 {
 		return 0
 	}
 	return enis*(int(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface))-1) + 2
 }
 
-func (m machine) gpus(manufacturer string) int64 {
+func (m typeForClass) gpus(manufacturer string) int64 {
 	n := int64(0)
 	if m.GpuInfo != nil {
 		for _, g := range m.GpuInfo.Gpus {
@@ -143,8 +143,8 @@ func (m machine) gpus(manufacturer string) int64 {
 	return n
 }
 
-// gpuCount is how many GPUs a node shows. EC2 counts whole ones: of a part of one, as g6f has, it says that there are none, and
-// how many devices there are all the same.
+// gpuCount returns how many GPUs a node shows. EC2 counts whole GPUs: for a part of one, as in g6f, the count is 0 and
+// the logical count is set.
 func gpuCount(g ec2types.GpuDeviceInfo) int64 {
 	if whole := aws.ToInt32(g.Count); whole > 0 {
 		return int64(whole)
@@ -152,7 +152,7 @@ func gpuCount(g ec2types.GpuDeviceInfo) int64 {
 	return int64(aws.ToInt32(g.LogicalGpuCount))
 }
 
-func (m machine) neuronDevices() int64 {
+func (m typeForClass) neuronDevices() int64 {
 	n := int64(0)
 	if m.NeuronInfo != nil {
 		for _, d := range m.NeuronInfo.NeuronDevices {
@@ -162,7 +162,7 @@ func (m machine) neuronDevices() int64 {
 	return n
 }
 
-func (m machine) neuronCores() int64 {
+func (m typeForClass) neuronCores() int64 {
 	if m.NeuronInfo == nil || len(m.NeuronInfo.NeuronDevices) == 0 || m.NeuronInfo.NeuronDevices[0].CoreInfo == nil {
 		return 0
 	}
@@ -170,23 +170,23 @@ func (m machine) neuronCores() int64 {
 	return int64(aws.ToInt32(d.Count)) * int64(aws.ToInt32(d.CoreInfo.Count))
 }
 
-func (m machine) efaInterfaces() int64 {
+func (m typeForClass) efaInterfaces() int64 {
 	if len(m.class.NetworkInterfaces) > 0 {
-		return int64(m.efaOnly(-1 /* all cards */))
+		return int64(m.countEFAOnly(-1 /* all cards */))
 	}
 	return m.efaMaximum()
 }
 
-func (m machine) efaMaximum() int64 {
+func (m typeForClass) efaMaximum() int64 {
 	if m.NetworkInfo == nil || m.NetworkInfo.EfaInfo == nil {
 		return 0
 	}
 	return int64(aws.ToInt32(m.NetworkInfo.EfaInfo.MaximumEfaInterfaces))
 }
 
-// windowsAddresses is how many pods of a Windows node can have an address: those of one interface,
-// on the types that the VPC resource controller knows.
-func (r *Resolver) windowsAddresses(m machine) int64 {
+// windowsAddresses returns how many pods of a Windows node can have an address: those of one interface, on the types
+// that the VPC resource controller supports.
+func (r *Resolver) windowsAddresses(m typeForClass) int64 {
 	if _, known := r.branch.lookup(m.name); !known || m.class.Family.OS != corev1.Windows || len(m.os()) == 0 || m.NetworkInfo == nil {
 		return 0
 	}

@@ -1,9 +1,9 @@
-// Package instancetype turns EC2's description of an instance type into what the engine plans with:
-// the labels a node of that type will carry, how much of it is left for pods, and how it can be bought.
+// Package instancetype turns EC2's description of an instance type into what the engine plans with: the labels of a
+// node of that type, its allocatable resources, and its offerings.
 //
-// Much of this is decided not by EC2 but by the node class (image family, kubelet settings, disks,
-// subnets), so one EC2 type resolves to a different catalog.InstanceType per node class. Everything
-// here is a function of its arguments; who asks AWS, and how long answers keep, is the caller's affair.
+// The node class decides much of this (AMI family, kubelet settings, disks, subnets), so one EC2 type resolves to a
+// different catalog.InstanceType per node class. Everything here is a function of its arguments; the caller calls AWS
+// and caches the results.
 package instancetype
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Settings hold for all node classes of an installation.
+// Settings apply to all node classes of an installation.
 type Settings struct {
 	Region string
 	// ReservedENIs are network interfaces that carry no pods (custom networking of the VPC CNI).
 	ReservedENIs int
-	// MemoryOverhead is the share (0.075 = 7.5 %) of a type's memory that hypervisor and firmware are
-	// taken to keep, until a node of that type has told how much it sees.
+	// MemoryOverhead is the share (0.075 = 7.5 %) of a type's memory that hypervisor and firmware are assumed to keep,
+	// until a node of that type has reported its memory.
 	MemoryOverhead float64
-	// Expressions are evaluated in the kubelet settings of node classes; else one counts as not set.
+	// Expressions enables expressions in the kubelet settings of node classes; else an expression counts as not set.
 	Expressions bool
 }
 
-// Class is what of an EC2NodeClass bears on instance types.
+// Class is the part of an EC2NodeClass that instance types depend on.
 type Class struct {
 	Family               Family
 	Kubelet              awsv1.KubeletConfiguration
@@ -46,13 +46,13 @@ type Class struct {
 	Subnets              []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
 	Reservations []awsv1.CapacityReservation
-	// Group is the placement group that instances go into; the zero value is none.
+	// Group is the placement group of the instances; zero for none.
 	Group placement.Group
-	// Refused says why nothing may be launched for the class at the moment; empty if something may.
-	Refused string
+	// LaunchBlocked is the reason why nothing can be launched for the class at the moment; empty if it can.
+	LaunchBlocked string
 }
 
-// partitions are those that an instance may be placed in; one without a name where there is nothing to choose.
+// partitions returns the partitions of an instance; one empty name if there is no choice.
 func (c Class) partitions() []string {
 	if c.Group.Strategy != placement.Partition || c.Group.Partitions == 0 {
 		return []string{""}
@@ -64,7 +64,7 @@ func (c Class) partitions() []string {
 	return out
 }
 
-// ClassOf reads a node class, whose AMI family the caller has resolved. It fails when spec.kubelet cannot be read.
+// ClassOf reads a node class with its resolved AMI family. It fails if spec.kubelet cannot be parsed.
 func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 	kubelet, err := nodeClass.KubeletConfiguration()
 	if err != nil {
@@ -84,32 +84,31 @@ func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 	}, nil
 }
 
-// Market is what only the account and the moment can tell. Zones and the first three functions must
-// be given.
+// Market is prices and availability for one account at one moment. Zones and the first three functions are required.
 type Market struct {
-	// Zones that offer any instance type, with or without a subnet there.
+	// Zones that offer any instance type, with or without a subnet.
 	Zones []string
-	// Offered tells whether EC2 has the type in the zone.
+	// Offered reports whether EC2 offers the type in the zone.
 	Offered func(instanceType, zone string) bool
 	// OnDemand and Spot are prices in $/h; false if there is none.
 	OnDemand func(instanceType string) (float64, bool)
 	Spot     func(instanceType, zone string) (float64, bool)
-	// Derived tells whether the price of a capacity type was worked out from other prices; nil = none was.
-	Derived func(instanceType, capacityType string) bool
-	// Unavailable tells whether EC2 lately had no capacity; nil = never.
-	Unavailable func(Pool) bool
-	// Shifted tells whether the cluster keeps away from a zone; nil = from none.
-	Shifted func(zone string) bool
-	// Remaining is how many more instances a capacity reservation takes; nil = none takes any.
+	// PriceDerived reports whether the price of a capacity type was computed from other prices; nil means never.
+	PriceDerived func(instanceType, capacityType string) bool
+	// Unavailable reports whether EC2 lacked capacity lately; nil means never.
+	Unavailable func(PartitionedOffering) bool
+	// ZoneShifted reports whether a zonal shift moves the cluster away from a zone; nil means never.
+	ZoneShifted func(zone string) bool
+	// Remaining returns how many more instances a capacity reservation accepts; nil means none.
 	Remaining func(reservation string) int
-	// Memory is what a node of the type with the class's images was seen to have; nil = nothing was seen.
-	Memory func(instanceType string) (resource.Quantity, bool)
+	// DiscoveredMemory returns the memory that a node of the type reported with the class's images; nil means none did.
+	DiscoveredMemory func(instanceType string) (resource.Quantity, bool)
 }
 
-// Pool is where capacity is bought.
-type Pool struct {
-	InstanceType, Zone, CapacityType string
-	// Partition of the class's placement group, empty if it is left open.
+// PartitionedOffering is an offering in one partition of the node class's placement group.
+type PartitionedOffering struct {
+	catalog.OfferingKey
+	// Partition is empty if EC2 chooses the partition, or if there is none.
 	Partition string
 }
 
@@ -121,7 +120,7 @@ type Resolver struct {
 	compiler  *expression.Compiler
 }
 
-// New returns a Resolver. An error means that the build is broken.
+// New returns a Resolver. An error is a bug in this program.
 func New(settings Settings) (*Resolver, error) {
 	branch, err := parseTable(branchText)
 	if err != nil {
@@ -138,8 +137,8 @@ func New(settings Settings) (*Resolver, error) {
 	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth, compiler: compiler}, nil
 }
 
-// Session resolves types for one node class at one moment. It is for one goroutine.
-type Session struct {
+// ClassResolver resolves types for one node class at one moment. It is for one goroutine.
+type ClassResolver struct {
 	resolver *Resolver
 	class    Class
 	market   Market
@@ -147,9 +146,9 @@ type Session struct {
 	labels   offeringLabels
 }
 
-// Begin prepares to resolve types for a class. It fails when an expression of the class does not compile.
-func (r *Resolver) Begin(class Class, market Market) (*Session, error) {
-	s := &Session{resolver: r, class: class, market: market, labels: offeringLabels{}}
+// ForClass returns a resolver for a class. It fails if an expression of the class does not compile.
+func (r *Resolver) ForClass(class Class, market Market) (*ClassResolver, error) {
+	s := &ClassResolver{resolver: r, class: class, market: market, labels: offeringLabels{}}
 	if !r.settings.Expressions {
 		return s, nil
 	}
@@ -158,10 +157,10 @@ func (r *Resolver) Begin(class Class, market Market) (*Session, error) {
 	return s, err
 }
 
-// All resolves every type, and returns them sorted by name. It fails when the expressions of the class's kubelet settings
-// come to nothing for any type at all.
-func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
-	s, err := r.Begin(class, market)
+// ResolveAll resolves every type, and returns them sorted by name. It fails if an expression of the class's kubelet
+// settings fails for all types.
+func (r *Resolver) ResolveAll(infos []ec2types.InstanceTypeInfo, class Class, market Market) ([]*catalog.InstanceType, error) {
+	s, err := r.ForClass(class, market)
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +178,10 @@ func (r *Resolver) All(infos []ec2types.InstanceTypeInfo, class Class, market Ma
 	return types, nil
 }
 
-// Resolve says what info is to the node class at this moment. A type that the class cannot use is returned too, with all
-// its offerings unavailable; so is one for which an expression fails, together with the error.
-func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
-	m, err := s.machine(info)
+// Resolve returns the type as the node class would launch it now. A type that the class cannot use is returned with all
+// offerings unavailable; so is one with a failing expression, together with the error.
+func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType, error) {
+	m, err := s.forClass(info)
 	zones := m.zones(s.market)
 	capacity, allocatable := s.resolver.resources(m, s.market)
 	return &catalog.InstanceType{
@@ -195,67 +194,67 @@ func (s *Session) Resolve(info ec2types.InstanceTypeInfo) (*catalog.InstanceType
 	}, err
 }
 
-// Renew returns what has become of a type that was resolved for the same class, where nothing but the availability of its
-// offerings may have changed.
-func (s *Session) Renew(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
-	m, _ := s.machine(info) // an expression that fails is told by the offerings
+// RefreshOfferings returns a type that was resolved for the same class with its offerings resolved again. Everything
+// else must be unchanged.
+func (s *ClassResolver) RefreshOfferings(info ec2types.InstanceTypeInfo, known *catalog.InstanceType) *catalog.InstanceType {
+	m, _ := s.forClass(info) // the offerings show a failing expression
 	renewed := *known
 	renewed.Offerings = m.offerings(s.market, s.labels)
 	return &renewed
 }
 
-// machine is the type in the hands of the session's class, whose expressions are evaluated for it.
-func (s *Session) machine(info ec2types.InstanceTypeInfo) (machine, error) {
-	m := machine{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
-	if s.kubelet == nil || !s.kubelet.Any() {
+// forClass returns the type with the class's expressions evaluated for it.
+func (s *ClassResolver) forClass(info ec2types.InstanceTypeInfo) (typeForClass, error) {
+	m := typeForClass{InstanceTypeInfo: info, name: string(info.InstanceType), settings: s.resolver.settings, class: s.class}
+	if s.kubelet == nil || !s.kubelet.HasExpressions() {
 		return m, nil
 	}
-	kubelet, err := s.kubelet.Kubelet(m.figures(), func(k awsv1.KubeletConfiguration) int64 {
+	kubelet, err := s.kubelet.Kubelet(m.variables(), func(k awsv1.KubeletConfiguration) int64 {
 		settled := m
 		settled.class.Kubelet = k
 		return int64(settled.pods())
 	})
 	if err != nil {
-		m.broken = err.Error()
+		m.expressionError = err.Error()
 	}
 	m.class.Kubelet = kubelet
 	return m, err
 }
 
-// Kubelet returns the kubelet settings of the class for a type: as they are, with what their expressions come to.
-func (s *Session) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
-	m, err := s.machine(info)
+// Kubelet returns the kubelet settings of the class for a type, with the results of its expressions.
+func (s *ClassResolver) Kubelet(info ec2types.InstanceTypeInfo) (awsv1.KubeletConfiguration, error) {
+	m, err := s.forClass(info)
 	return m.class.Kubelet, err
 }
 
-// Supported tells whether the provider can use a type at all: it runs HVM images on x86-64 or Arm.
-// DescribeInstanceTypes filters by the same two properties where EC2 is asked.
+// Supported reports whether the provider can use a type at all: it runs HVM images on x86-64 or Arm. Calls of
+// DescribeInstanceTypes filter by the same two properties.
 func Supported(info ec2types.InstanceTypeInfo) bool {
 	return slices.Contains(info.SupportedVirtualizationTypes, ec2types.VirtualizationTypeHvm) && architecture(info) != ""
 }
 
-// machine is one type in the hands of one node class.
-type machine struct {
+// typeForClass is one instance type for one node class.
+type typeForClass struct {
 	ec2types.InstanceTypeInfo
 	name     string
 	settings Settings
 	class    Class
-	// broken says which expression of the class fails for the type; empty if none.
-	broken string
+	// expressionError is the error of an expression that fails for the type; empty if none does.
+	expressionError string
 }
 
-// figures are what expressions know of the type.
-func (m machine) figures() expression.Machine {
-	f := expression.Machine{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
+// variables returns the inputs of expressions.
+func (m typeForClass) variables() expression.Variables {
+	f := expression.Variables{InstanceType: m.name, VCPUs: m.vcpus(), MemoryMiB: m.memoryMiB()}
 	if m.NetworkInfo != nil {
-		card, _ := m.card(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
+		card, _ := m.networkCard(aws.ToInt32(m.NetworkInfo.DefaultNetworkCardIndex))
 		f.ENIs, f.IPsPerENI = int64(aws.ToInt32(card.MaximumNetworkInterfaces)), int64(aws.ToInt32(m.NetworkInfo.Ipv4AddressesPerInterface))
 	}
 	return f
 }
 
-// zones are those in which the type is offered and the class has a subnet, in the order of the market.
-func (m machine) zones(market Market) []string {
+// zones returns the zones in which the type is offered and the class has a subnet, in the order of the market.
+func (m typeForClass) zones(market Market) []string {
 	var zones []string
 	for _, zone := range market.Zones {
 		if market.Offered(m.name, zone) && m.subnetIn(zone) {
@@ -265,12 +264,12 @@ func (m machine) zones(market Market) []string {
 	return zones
 }
 
-func (m machine) subnetIn(zone string) bool {
+func (m typeForClass) subnetIn(zone string) bool {
 	return slices.ContainsFunc(m.class.Subnets, func(s awsv1.Subnet) bool { return s.Zone == zone })
 }
 
-// zoneID returns the ID of a zone that the class has a subnet in, "" if no subnet tells.
-func (m machine) zoneID(zone string) string {
+// zoneID returns the ID of a zone from the subnets of the class, "" if none has it.
+func (m typeForClass) zoneID(zone string) string {
 	for _, s := range m.class.Subnets {
 		if s.Zone == zone && s.ZoneID != "" {
 			return s.ZoneID
@@ -279,15 +278,15 @@ func (m machine) zoneID(zone string) string {
 	return ""
 }
 
-func (m machine) vcpus() int64 {
+func (m typeForClass) vcpus() int64 {
 	if m.VCpuInfo == nil {
 		return 0
 	}
 	return int64(aws.ToInt32(m.VCpuInfo.DefaultVCpus))
 }
 
-// efaOnly counts the class's interfaces that carry EFA traffic and no pods, on one card or (-1) on all.
-func (m machine) efaOnly(card int32) int {
+// countEFAOnly counts the class's interfaces that carry EFA traffic and no pods, on one card or (-1) on all.
+func (m typeForClass) countEFAOnly(card int32) int {
 	n := 0
 	for _, i := range m.class.NetworkInterfaces {
 		if i.InterfaceType == awsv1.InterfaceTypeEFAOnly && (card < 0 || i.NetworkCardIndex == card) {
@@ -297,8 +296,8 @@ func (m machine) efaOnly(card int32) int {
 	return n
 }
 
-// card returns the network card of that index.
-func (m machine) card(index int32) (ec2types.NetworkCardInfo, bool) {
+// networkCard returns the network card with the index.
+func (m typeForClass) networkCard(index int32) (ec2types.NetworkCardInfo, bool) {
 	if m.NetworkInfo == nil {
 		return ec2types.NetworkCardInfo{}, false
 	}

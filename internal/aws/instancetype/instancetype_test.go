@@ -70,7 +70,7 @@ func info(t testing.TB, name string) ec2types.InstanceTypeInfo {
 // resolved is what a type is to a class under the settings, whose expressions must all come to something.
 func resolved(t testing.TB, s instancetype.Settings, info ec2types.InstanceTypeInfo, c instancetype.Class, m instancetype.Market) *catalog.InstanceType {
 	t.Helper()
-	session, err := resolver(t, s).Begin(c, m)
+	session, err := resolver(t, s).ForClass(c, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,29 +133,29 @@ func TestPodsAndMemoryReservedForThem(t *testing.T) {
 	}{
 		{"from the network", "t3.large", class(al2023), 0, 35, "740Mi"},
 		{"from the network, larger", "m5.xlarge", class(al2023), 0, 58, "993Mi"},
-		{"aws row 80: maxPods does not lower what AL2 reserves", "t3.large", class(al2, maxPods(10)), 0, 10, "740Mi"},
-		{"aws row 80: maxPods does not lower what AL2023 reserves", "t3.large", class(al2023, maxPods(10)), 0, 10, "740Mi"},
-		{"aws row 80: maxPods does not lower what Custom reserves", "t3.large", class(custom, maxPods(10)), 0, 10, "740Mi"},
-		{"aws row 80: maxPods lowers what Bottlerocket reserves", "t3.large", class(bottlerocket, maxPods(10)), 0, 10, "465Mi"},
-		{"aws row 80: maxPods lowers what Windows reserves", "t3.large", class(windows, maxPods(10)), 0, 10, "465Mi"},
+		{"maxPods does not lower what AL2 reserves", "t3.large", class(al2, maxPods(10)), 0, 10, "740Mi"},
+		{"maxPods does not lower what AL2023 reserves", "t3.large", class(al2023, maxPods(10)), 0, 10, "740Mi"},
+		{"maxPods does not lower what Custom reserves", "t3.large", class(custom, maxPods(10)), 0, 10, "740Mi"},
+		{"maxPods lowers what Bottlerocket reserves", "t3.large", class(bottlerocket, maxPods(10)), 0, 10, "465Mi"},
+		{"maxPods lowers what Windows reserves", "t3.large", class(windows, maxPods(10)), 0, 10, "465Mi"},
 		{"maxPods raises what Bottlerocket reserves", "m5.xlarge", class(bottlerocket, maxPods(110)), 0, 110, "1565Mi"},
-		{"aws row 81: a reserved interface, AL2023", "t3.large", class(al2023), 1, 24, "740Mi"},
-		{"aws row 81: a reserved interface, AL2", "t3.large", class(al2), 1, 24, "740Mi"},
-		{"aws row 81: a reserved interface, Custom", "t3.large", class(custom), 1, 24, "740Mi"},
-		{"aws row 81: a reserved interface, Bottlerocket", "t3.large", class(bottlerocket), 1, 24, "619Mi"},
-		{"aws row 81: a reserved interface, Windows", "t3.large", class(windows), 1, 110, "1565Mi"},
-		{"aws row 84: more reserved interfaces than there are", "t3.large", class(al2023), 1_000_000, 0, "740Mi"},
+		{"a reserved interface, AL2023", "t3.large", class(al2023), 1, 24, "740Mi"},
+		{"a reserved interface, AL2", "t3.large", class(al2), 1, 24, "740Mi"},
+		{"a reserved interface, Custom", "t3.large", class(custom), 1, 24, "740Mi"},
+		{"a reserved interface, Bottlerocket", "t3.large", class(bottlerocket), 1, 24, "619Mi"},
+		{"a reserved interface, Windows", "t3.large", class(windows), 1, 110, "1565Mi"},
+		{"more reserved interfaces than there are", "t3.large", class(al2023), 1_000_000, 0, "740Mi"},
 		{"podsPerCore", "t3.large", class(al2023, podsPerCore(4)), 0, 8, "740Mi"},
-		{"aws row 83: podsPerCore below maxPods", "t3.large", class(al2023, maxPods(20), podsPerCore(4)), 0, 8, "740Mi"},
+		{"podsPerCore below maxPods", "t3.large", class(al2023, maxPods(20), podsPerCore(4)), 0, 8, "740Mi"},
 		{"podsPerCore above maxPods", "t3.large", class(al2023, maxPods(6), podsPerCore(4)), 0, 6, "740Mi"},
-		{"aws row 82: podsPerCore of zero", "t3.large", class(al2023, podsPerCore(0)), 0, 35, "740Mi"},
-		{"aws row 82: podsPerCore on Bottlerocket", "t3.large", class(bottlerocket, podsPerCore(4)), 0, 35, "740Mi"},
+		{"podsPerCore of zero", "t3.large", class(al2023, podsPerCore(0)), 0, 35, "740Mi"},
+		{"podsPerCore on Bottlerocket", "t3.large", class(bottlerocket, podsPerCore(4)), 0, 35, "740Mi"},
 		{"podsPerCore on Windows", "t3.large", class(windows, podsPerCore(4)), 0, 8, "443Mi"},
 		{"many interfaces", "m6idn.32xlarge", class(al2023), 0, 394, "4689Mi"},
 		{"an EFA interface takes the place of one", "m6idn.32xlarge", class(al2023, efaOnly(0)), 0, 345, "4150Mi"},
 		{"an EFA interface on another card does not", "m6idn.32xlarge", class(al2023, efaOnly(1)), 0, 394, "4689Mi"},
 		{
-			"aws row 98: an expression counts as none while the gate is off", "t3.large",
+			"an expression counts as none while the gate is off", "t3.large",
 			class(al2023, func(c *instancetype.Class) { c.Kubelet.MaxPods = &text }), 0, 35, "740Mi",
 		},
 	} {
@@ -199,17 +199,17 @@ func TestOverhead(t *testing.T) {
 			"80m", "1000Mi", "2Gi",
 		},
 		{
-			"aws row 85: evictionHard as percentages, rounded up", // 10 % of 15155 MiB is 1515.5 MiB
+			"evictionHard as percentages, rounded up", // 10 % of 15155 MiB is 1515.5 MiB
 			awsv1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "10%", "nodefs.available": "20%"}},
 			"80m", "2466304Ki", "5Gi", // 893 MiB + 1515.5 MiB
 		},
 		{
-			"aws row 86: 100 % is off",
+			"100 % is off",
 			awsv1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "100%", "nodefs.available": "100%"}},
 			"80m", "893Mi", "1Gi",
 		},
 		{
-			"aws row 87: evictionSoft does not count",
+			"evictionSoft does not count",
 			awsv1.KubeletConfiguration{EvictionSoft: map[string]string{"memory.available": "10Gi"}},
 			"80m", "993Mi", "3Gi",
 		},
@@ -257,7 +257,7 @@ func TestMemory(t *testing.T) {
 
 	// Once a node was seen, it is believed; percentages still refer to the estimate.
 	seen := market()
-	seen.Memory = func(name string) (resource.Quantity, bool) { return resource.MustParse("15700Mi"), name == "m5.xlarge" }
+	seen.DiscoveredMemory = func(name string) (resource.Quantity, bool) { return resource.MustParse("15700Mi"), name == "m5.xlarge" }
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) {
 		c.Kubelet.EvictionHard = map[string]string{"memory.available": "10%"}
 	})
@@ -289,12 +289,12 @@ func TestEphemeralStorage(t *testing.T) {
 		{"Custom without disks", "m5.large", awsv1.AMIFamilyCustom, false, nil, "20Gi"},
 		{"RAID0 over the instance store", "m5d.2xlarge", awsv1.AMIFamilyAL2023, true, nil, "300G"},
 		{"an instance store without RAID0", "m5d.2xlarge", awsv1.AMIFamilyAL2023, false, nil, "20Gi"},
-		{"aws row 88: RAID0 without an instance store", "m5.large", awsv1.AMIFamilyAL2023, true, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "40Gi", false)}, "40Gi"},
+		{"RAID0 without an instance store", "m5.large", awsv1.AMIFamilyAL2023, true, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "40Gi", false)}, "40Gi"},
 		{"root device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30G", false)}, "30G"},
-		{"aws row 89: root device without a size", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "", false)}, "20Gi"},
+		{"root device without a size", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "", false)}, "20Gi"},
 		{"another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvdz", "90Gi", false)}, "20Gi"},
-		{"aws row 91: rootVolume on another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30Gi", false), disk("/dev/xvdz", "90Gi", true)}, "90Gi"},
-		{"aws row 90: Bottlerocket's root is not its data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "90Gi", false)}, "20Gi"},
+		{"rootVolume on another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30Gi", false), disk("/dev/xvdz", "90Gi", true)}, "90Gi"},
+		{"Bottlerocket's root is not its data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "90Gi", false)}, "20Gi"},
 		{"Bottlerocket's data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvdb", "90Gi", false)}, "90Gi"},
 		{"Custom takes the last", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{disk("/dev/sda", "30Gi", false), disk("/dev/sdb", "90Gi", false)}, "90Gi"},
 		{"Custom, the last without a size", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{disk("/dev/sda", "30Gi", false), disk("/dev/sdb", "", false)}, "20Gi"},
@@ -312,7 +312,7 @@ func TestEphemeralStorage(t *testing.T) {
 	}
 }
 
-func TestGaudiIsAResourceOfItsOwn(t *testing.T) {
+func TestGaudiHasItsOwnResource(t *testing.T) {
 	i := info(t, "p4d.24xlarge")
 	i.GpuInfo.Gpus[0].Manufacturer = aws.String("Habana")
 	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())

@@ -17,9 +17,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// requirements are the labels of the type's nodes. Each key is present; a label that nodes will not
-// have is DoesNotExist, so that nobody can ask for it.
-func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
+// requirements returns the labels of the type's nodes. Each key is present; a label that nodes will not have is
+// DoesNotExist, so that no pod with the label matches.
+func (r *Resolver) requirements(m typeForClass, zones []string) requirement.Set {
 	family, size, _ := strings.Cut(m.name, ".")
 	reqs := []requirement.Requirement{
 		requirement.In(corev1.LabelInstanceTypeStable, m.name),
@@ -42,8 +42,8 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 		optional(awsv1.LabelInstanceEBSBandwidth, m.ebsBandwidth()),
 		optional(awsv1.LabelInstanceNetworkBandwidth, r.networkBandwidth(m.name)),
 	}
-	reqs = append(reqs, m.withoutReservations()...)
-	reqs = append(reqs, m.groupLabels()...)
+	reqs = append(reqs, m.absentReservationLabels()...)
+	reqs = append(reqs, m.placementGroupLabels()...)
 	reqs = append(reqs, m.nameLabels()...)
 	reqs = append(reqs, m.processorLabels()...)
 	reqs = append(reqs, m.gpuLabels()...)
@@ -54,7 +54,7 @@ func (r *Resolver) requirements(m machine, zones []string) requirement.Set {
 	return requirement.NewSet(reqs...)
 }
 
-// optional requires the value, or the label's absence if there is none.
+// optional requires the value, or the label's absence for an empty value.
 func optional(key, value string) requirement.Requirement {
 	if value == "" {
 		return requirement.DoesNotExist(key)
@@ -64,12 +64,12 @@ func optional(key, value string) requirement.Requirement {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// kebab makes a label value of EC2's name of a device: "Radeon Pro V520" is radeon-pro-v520.
+// kebab makes a label value from EC2's name of a device: "Radeon Pro V520" becomes radeon-pro-v520.
 func kebab(s *string) string {
 	return strings.ToLower(strings.ReplaceAll(aws.ToString(s), " ", "-"))
 }
 
-// architecture is the first of a type's that Kubernetes has a name for, in that name; "" if none has.
+// architecture returns the first architecture of a type that Kubernetes has a name for; "" if none has.
 func architecture(info ec2types.InstanceTypeInfo) string {
 	if info.ProcessorInfo == nil {
 		return ""
@@ -85,8 +85,8 @@ func architecture(info ec2types.InstanceTypeInfo) string {
 	return ""
 }
 
-// arch falls back to EC2's list as it prints, which no node can match.
-func (m machine) arch() string {
+// arch falls back to EC2's list as text, which no node can match.
+func (m typeForClass) arch() string {
 	if a := architecture(m.InstanceTypeInfo); a != "" {
 		return a
 	}
@@ -97,34 +97,34 @@ func (m machine) arch() string {
 	return fmt.Sprint(list)
 }
 
-// os is empty where the family's operating system does not run on the processor: then nothing can match.
-func (m machine) os() []string {
+// os is empty if the family's operating system does not run on the processor: then nothing can match.
+func (m typeForClass) os() []string {
 	if m.class.Family.OS == corev1.Windows && m.arch() != "amd64" {
 		return nil
 	}
 	return []string{string(m.class.Family.OS)}
 }
 
-func (m machine) capacityTypes() []string {
+func (m typeForClass) capacityTypes() []string {
 	var types []string
 	for _, t := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
-		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 spells them alike
+		if slices.Contains(m.SupportedUsageClasses, ec2types.UsageClassType(t)) { // EC2 uses the same words
 			types = append(types, t)
 		}
 	}
 	return types
 }
 
-// allCapacityTypes are those that everybody can buy, and reserved if the class has a reservation of the type.
-func (m machine) allCapacityTypes() []string {
+// allCapacityTypes adds reserved if the class has a reservation of the type.
+func (m typeForClass) allCapacityTypes() []string {
 	types := m.capacityTypes()
-	if len(m.reservations()) > 0 {
+	if len(m.reservationsOfType()) > 0 {
 		types = append(types, karpv1.CapacityTypeReserved)
 	}
 	return types
 }
 
-func (m machine) zoneIDs(zones []string) []string {
+func (m typeForClass) zoneIDs(zones []string) []string {
 	var ids []string
 	for _, zone := range zones {
 		if id := m.zoneID(zone); id != "" {
@@ -134,8 +134,8 @@ func (m machine) zoneIDs(zones []string) []string {
 	return ids
 }
 
-// groupLabels tell in which placement group, and in which of its partitions, instances of the class are.
-func (m machine) groupLabels() []requirement.Requirement {
+// placementGroupLabels returns the labels of the placement group and its partitions.
+func (m typeForClass) placementGroupLabels() []requirement.Requirement {
 	group := m.class.Group
 	labels := []requirement.Requirement{optional(awsv1.LabelPlacementGroupID, group.ID), requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition)}
 	if group.Strategy == placement.Partition {
@@ -144,24 +144,24 @@ func (m machine) groupLabels() []requirement.Requirement {
 	return labels
 }
 
-func (m machine) memoryMiB() int64 {
+func (m typeForClass) memoryMiB() int64 {
 	if m.MemoryInfo == nil {
 		return 0
 	}
 	return aws.ToInt64(m.MemoryInfo.SizeInMiB)
 }
 
-func (m machine) nameLabels() []requirement.Requirement {
-	category, generation := lineage(m.name)
+func (m typeForClass) nameLabels() []requirement.Requirement {
+	category, generation := categoryAndGeneration(m.name)
 	return []requirement.Requirement{
 		optional(awsv1.LabelInstanceCategory, category),
 		optional(awsv1.LabelInstanceGeneration, generation),
 	}
 }
 
-// lineage takes a type's name apart: letters, perhaps a size like -6tb, and a number. m5.large is m
-// and 5, u-6tb1.metal is u and 1; both are "" for a name of another form, such as mac-m4.metal.
-func lineage(name string) (category, generation string) {
+// categoryAndGeneration parses a type's name: letters, an optional size like -6tb, and a number. m5.large is m and 5,
+// u-6tb1.metal is u and 1; both are "" for a name of another form, such as mac-m4.metal.
+func categoryAndGeneration(name string) (category, generation string) {
 	const letters, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 	rest := strings.TrimLeft(name, letters)
 	category = name[:len(name)-len(rest)]
@@ -177,7 +177,7 @@ func lineage(name string) (category, generation string) {
 	return category, generation
 }
 
-func (m machine) processorLabels() []requirement.Requirement {
+func (m typeForClass) processorLabels() []requirement.Requirement {
 	manufacturer, mhz := "", ""
 	if p := m.ProcessorInfo; p != nil {
 		manufacturer = kebab(p.Manufacturer)
@@ -191,11 +191,11 @@ func (m machine) processorLabels() []requirement.Requirement {
 	}
 }
 
-func (m machine) encryptsInTransit() bool {
+func (m typeForClass) encryptsInTransit() bool {
 	return m.NetworkInfo != nil && aws.ToBool(m.NetworkInfo.EncryptionInTransitSupported)
 }
 
-func (m machine) localNVMe() string {
+func (m typeForClass) localNVMe() string {
 	s := m.InstanceStorageInfo
 	if s == nil || s.TotalSizeInGB == nil || s.NvmeSupport == ec2types.EphemeralNvmeSupportUnsupported {
 		return ""
@@ -203,7 +203,7 @@ func (m machine) localNVMe() string {
 	return number(*s.TotalSizeInGB)
 }
 
-func (m machine) ebsBandwidth() string {
+func (m typeForClass) ebsBandwidth() string {
 	e := m.EbsInfo
 	if e == nil || e.EbsOptimizedSupport != ec2types.EbsOptimizedSupportDefault ||
 		e.EbsOptimizedInfo == nil || e.EbsOptimizedInfo.MaximumBandwidthInMbps == nil {
@@ -220,8 +220,8 @@ func (r *Resolver) networkBandwidth(name string) string {
 	return number(mbps)
 }
 
-// gpuLabels describe types with one kind of GPU. Two kinds could not be told apart by one set of labels.
-func (m machine) gpuLabels() []requirement.Requirement {
+// gpuLabels describe types with one kind of GPU. One set of labels cannot describe two kinds.
+func (m typeForClass) gpuLabels() []requirement.Requirement {
 	name, manufacturer, count, memory := "", "", "", ""
 	if m.GpuInfo != nil && len(m.GpuInfo.Gpus) == 1 {
 		gpu := m.GpuInfo.Gpus[0]
@@ -238,9 +238,9 @@ func (m machine) gpuLabels() []requirement.Requirement {
 	}
 }
 
-// acceleratorLabels describe types with one kind of Neuron device or, where EC2 knows of none, one
-// kind of inference accelerator.
-func (m machine) acceleratorLabels() []requirement.Requirement {
+// acceleratorLabels describe types with one kind of Neuron device or, if EC2 lists none, one kind of inference
+// accelerator.
+func (m typeForClass) acceleratorLabels() []requirement.Requirement {
 	name, manufacturer, count := "", "", ""
 	switch {
 	case m.NeuronInfo != nil:

@@ -139,7 +139,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestTwoKindsOfDevicesHaveNoLabels(t *testing.T) {
+func TestTypesWithTwoKindsOfDevicesHaveNoDeviceLabels(t *testing.T) {
 	i := info(t, "g5.xlarge")
 	i.GpuInfo = &ec2types.GpuInfo{Gpus: []ec2types.GpuDeviceInfo{i.GpuInfo.Gpus[0], {Name: aws.String("T4"), Manufacturer: aws.String("NVIDIA"), Count: aws.Int32(2)}}}
 	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
@@ -166,7 +166,7 @@ func TestInferenceAccelerator(t *testing.T) {
 	}
 }
 
-func TestTypesThatEC2NamesOtherwise(t *testing.T) {
+func TestTypesWithUnusualNames(t *testing.T) {
 	i := info(t, "m5.large")
 	i.InstanceType = "mac-m4.metal"
 	i.ProcessorInfo = nil
@@ -209,22 +209,22 @@ func TestOfferings(t *testing.T) {
 		{"zones that EC2 has it in", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.Offered = func(name, zone string) bool { return name == "m5.large" && zone != "us-east-1b" }
 		}, all[:2]},
-		{"aws row 94: no price on demand", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+		{"no price on demand", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.OnDemand = func(string) (float64, bool) { return 0, false }
 		}, []string{"spot us-east-1a", "spot us-east-1b"}},
-		{"aws row 96: spot without a price in one zone", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
+		{"spot without a price in one zone", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
 			m.Spot = func(name, zone string) (float64, bool) { return 0.1, name == "m5.large" && zone == "us-east-1b" }
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
 		{"lately out of capacity", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
-			m.Unavailable = func(p instancetype.Pool) bool {
-				return p == instancetype.Pool{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot}
+			m.Unavailable = func(p instancetype.PartitionedOffering) bool {
+				return p.OfferingKey == catalog.OfferingKey{InstanceType: "m5.large", Zone: "us-east-1a", CapacityType: karpv1.CapacityTypeSpot} && p.Partition == ""
 			}
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b", "spot us-east-1b"}},
-		{"aws row 92: a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},
-		{"aws row 92: a1 boots Bottlerocket", "a1.large", class(awsv1.AMIFamilyBottlerocket), nil, all},
+		{"a1 does not boot AL2023", "a1.large", class(awsv1.AMIFamilyAL2023), nil, nil},
+		{"a1 boots Bottlerocket", "a1.large", class(awsv1.AMIFamilyBottlerocket), nil, all},
 		{"EFA where there is", "c5n.18xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0)), nil, all},
 		{"EFA where there is none", "m5.large", class(awsv1.AMIFamilyAL2023, efaOnly(0)), nil, nil},
-		{"aws row 93: more EFA than there is", "m6idn.32xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1, 1)), nil, nil},
+		{"more EFA than there is", "m6idn.32xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1, 1)), nil, nil},
 		{"interfaces on a card that is not there", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(1, 0)), nil, nil},
 		{"the last interface of a card", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(0, 2)), nil, all},
 		{"one interface too many", "m5.large", class(awsv1.AMIFamilyAL2023, interfaceAt(0, 3)), nil, nil},
@@ -233,11 +233,11 @@ func TestOfferings(t *testing.T) {
 			m.Spot = func(string, string) (float64, bool) { return 0, true }
 		}, []string{"on-demand us-east-1a", "on-demand us-east-1b"}},
 		{"a zone that the cluster keeps away from", "m5.large", class(awsv1.AMIFamilyAL2023), func(m *instancetype.Market) {
-			m.Shifted = func(zone string) bool { return zone == "us-east-1a" }
+			m.ZoneShifted = func(zone string) bool { return zone == "us-east-1a" }
 		}, all[2:]},
 		{"swap on", "c1.medium", class(awsv1.AMIFamilyAL2023), nil, nil},
 		{"swap on, in an image of one's own", "c1.medium", class(awsv1.AMIFamilyCustom), nil, all},
-		{"aws row 104: Windows on Arm", "m6g.large", class(awsv1.AMIFamilyWindows2022), nil, nil},
+		{"Windows on Arm", "m6g.large", class(awsv1.AMIFamilyWindows2022), nil, nil},
 		{"connection tracking on Nitro", "m5.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, all},
 		{"connection tracking on Xen", "m4.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, nil},
 		{"nested virtualisation", "m5.large", class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true }), nil, nil},

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Why an offering is not available, beside what Incompatible types say of themselves.
+// Why an offering is not available, beside the incompatibilities of its type.
 const (
 	NotSold        = "not sold in the zone"
 	NoSubnet       = "no subnet in the zone"
@@ -22,41 +22,43 @@ const (
 	EndingReserved = "the capacity reservation is about to end"
 )
 
-// lacks are the reasons that the engine tells apart.
-var lacks = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
+// lackOfReason has the reasons that the engine distinguishes.
+var lackOfReason = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
 
-// offerings are one per zone of the market, capacity type of the type and partition of the placement group, in this order,
-// then those in reservations. Offerings where the class cannot launch the type are listed, and unavailable.
-func (m machine) offerings(market Market, labels offeringLabels) []catalog.Offering {
-	refused, partitions := m.incompatible(), m.class.partitions()
+// offerings returns one offering per zone of the market, capacity type and partition of the placement group, in this
+// order, then those in reservations. Offerings that the class cannot launch are listed as unavailable.
+func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.Offering {
+	refused, partitions := m.incompatibility(), m.class.partitions()
 	offerings := make([]catalog.Offering, 0, 2*len(market.Zones)*len(partitions))
 	for _, zone := range market.Zones {
 		for _, capacityType := range m.capacityTypes() {
 			price, priced := m.price(capacityType, zone, market)
 			priced = priced && price > 0
-			derived := priced && market.Derived != nil && market.Derived(m.name, capacityType)
+			derived := priced && market.PriceDerived != nil && market.PriceDerived(m.name, capacityType)
 			for _, partition := range partitions {
-				pool := Pool{InstanceType: m.name, Zone: zone, CapacityType: capacityType, Partition: partition}
-				why := m.unavailable(pool, refused, market)
+				key := PartitionedOffering{
+					OfferingKey: catalog.OfferingKey{InstanceType: m.name, Zone: zone, CapacityType: capacityType}, Partition: partition,
+				}
+				why := m.notLaunchable(key, refused, market)
 				switch {
 				case why == "" && !priced:
 					why = NoPrice
-				case why == "" && market.Unavailable != nil && market.Unavailable(pool):
+				case why == "" && market.Unavailable != nil && market.Unavailable(key):
 					why = NoCapacity
 				}
 				offerings = append(offerings, catalog.Offering{
-					Lacks: lacks[why],
-					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, pool), Price: price,
+					Lacks: lackOfReason[why],
+					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, key), Price: price,
 					PriceDerived: derived, Available: why == "", Why: why,
 				})
 			}
 		}
 	}
-	return append(offerings, m.reserved(refused, market)...)
+	return append(offerings, m.reservedOfferings(refused, market)...)
 }
 
-// unavailable says why the class cannot launch the type in a place, whatever it costs; empty if it can.
-func (m machine) unavailable(p Pool, refused string, market Market) string {
+// notLaunchable returns why the class cannot launch an offering, whatever its price; empty if it can.
+func (m typeForClass) notLaunchable(p PartitionedOffering, refused string, market Market) string {
 	switch {
 	case refused != "":
 		return refused
@@ -64,27 +66,27 @@ func (m machine) unavailable(p Pool, refused string, market Market) string {
 		return NotSold
 	case !m.subnetIn(p.Zone):
 		return NoSubnet
-	case market.Shifted != nil && market.Shifted(p.Zone):
+	case market.ZoneShifted != nil && market.ZoneShifted(p.Zone):
 		return ZoneShifted
 	}
 	return ""
 }
 
-func (m machine) price(capacityType, zone string, market Market) (float64, bool) {
+func (m typeForClass) price(capacityType, zone string, market Market) (float64, bool) {
 	if capacityType == karpv1.CapacityTypeSpot {
 		return market.Spot(m.name, zone)
 	}
 	return market.OnDemand(m.name)
 }
 
-// offeringLabels are the labels of offerings by place: for one node class, they are the same of every type.
-type offeringLabels map[Pool]requirement.Set
+// offeringLabels caches the labels of offerings: for one node class, they are the same for every type.
+type offeringLabels map[PartitionedOffering]requirement.Set
 
-func (known offeringLabels) of(m machine, p Pool) requirement.Set {
+func (known offeringLabels) of(m typeForClass, p PartitionedOffering) requirement.Set {
 	p.InstanceType = ""
 	set, ok := known[p]
 	if !ok {
-		set = requirement.NewSet(append(m.placeLabels(p),
+		set = requirement.NewSet(append(m.locationLabels(p),
 			requirement.DoesNotExist(awsv1.LabelReservationID),
 			requirement.DoesNotExist(awsv1.LabelReservationType),
 			requirement.DoesNotExist(awsv1.LabelReservationInterruptible))...)
@@ -93,8 +95,8 @@ func (known offeringLabels) of(m machine, p Pool) requirement.Set {
 	return set
 }
 
-// placeLabels are those of everything that is bought in a place.
-func (m machine) placeLabels(p Pool) []requirement.Requirement {
+// locationLabels returns the labels of every offering in a zone and partition.
+func (m typeForClass) locationLabels(p PartitionedOffering) []requirement.Requirement {
 	labels := []requirement.Requirement{
 		requirement.In(karpv1.LabelCapacityType, p.CapacityType),
 		requirement.In(corev1.LabelTopologyZone, p.Zone),

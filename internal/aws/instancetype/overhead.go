@@ -15,16 +15,15 @@ const (
 	diskAvailable   = "nodefs.available"
 )
 
-// What the kubelet keeps free on its own.
+// The kubelet's default eviction thresholds.
 const (
 	evictionMemoryMiB   = 100
 	evictionDiskPercent = 10
 )
 
-// overhead is what the kubelet withholds from pods: its own reservation, the system's, and what must
-// stay free lest pods are evicted. computed is the estimate of memory, which percentages refer to even
-// where better is known.
-func (m machine) overhead(capacity corev1.ResourceList, computed resource.Quantity) []corev1.ResourceList {
+// overhead returns what the kubelet withholds from pods: kubeReserved, systemReserved, and the eviction threshold.
+// computed is the estimate of memory; percentages refer to it even if the discovered memory is known.
+func (m typeForClass) overhead(capacity corev1.ResourceList, computed resource.Quantity) []corev1.ResourceList {
 	return []corev1.ResourceList{
 		m.kubeReserved(capacity),
 		quantities(m.class.Kubelet.SystemReserved),
@@ -32,7 +31,7 @@ func (m machine) overhead(capacity corev1.ResourceList, computed resource.Quanti
 	}
 }
 
-func (m machine) kubeReserved(capacity corev1.ResourceList) corev1.ResourceList {
+func (m typeForClass) kubeReserved(capacity corev1.ResourceList) corev1.ResourceList {
 	podCapacity := capacity[corev1.ResourcePods]
 	pods := podCapacity.Value()
 	if m.class.Family.ENILimitedMemory {
@@ -49,8 +48,8 @@ func (m machine) kubeReserved(capacity corev1.ResourceList) corev1.ResourceList 
 	return reserved
 }
 
-// reservedMilliCPU takes less of each further CPU: 6 % of the first, 1 % of the second, half a percent
-// of the two that follow and a quarter of a percent of the rest.
+// reservedMilliCPU reserves less of each further CPU: 6 % of the first, 1 % of the second, half a percent of the next
+// two and a quarter of a percent of the rest.
 func reservedMilliCPU(milli int64) int64 {
 	total := int64(0)
 	for _, band := range []struct {
@@ -68,7 +67,7 @@ func reservedMilliCPU(milli int64) int64 {
 	return total
 }
 
-// quantities reads reservations. What is no quantity is left out, as is what is negative.
+// quantities parses reserved resources. It skips invalid and negative quantities.
 func quantities(texts map[string]string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, text := range texts {
@@ -79,7 +78,7 @@ func quantities(texts map[string]string) corev1.ResourceList {
 	return list
 }
 
-func (m machine) evictionThreshold(memory, disk resource.Quantity) corev1.ResourceList {
+func (m typeForClass) evictionThreshold(memory, disk resource.Quantity) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceMemory:           *resource.NewQuantity(evictionMemoryMiB<<20, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(share(disk, evictionDiskPercent), resource.BinarySI),
@@ -98,8 +97,8 @@ func (m machine) evictionThreshold(memory, disk resource.Quantity) corev1.Resour
 	return list
 }
 
-// signalValue reads a quantity or a percentage of capacity; false if text is neither. To the kubelet
-// 100 % means that the signal is off.
+// signalValue parses a quantity or a percentage of capacity; false if text is neither. For the kubelet 100 % turns the
+// signal off.
 func signalValue(text string, capacity resource.Quantity) (resource.Quantity, bool) {
 	percentage, isPercentage := strings.CutSuffix(text, "%")
 	if !isPercentage {
@@ -116,7 +115,7 @@ func signalValue(text string, capacity resource.Quantity) (resource.Quantity, bo
 	return *resource.NewQuantity(share(capacity, percent), resource.BinarySI), true
 }
 
-// share is that many percent of q, rounded up.
+// share returns percent of q, rounded up.
 func share(q resource.Quantity, percent float64) int64 {
 	return int64(math.Ceil(float64(q.Value()) * percent / 100))
 }

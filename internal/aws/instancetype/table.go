@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-//go:embed branch.txt
+//go:embed branch-interfaces.txt
 var branchText string
 
-//go:embed bandwidth.txt
+//go:embed network-bandwidth.txt
 var bandwidthText string
 
-// table holds one number per instance type, by family and then size. The family "*" has the numbers
-// of the sizes that a family does not name. The notation is explained in the files themselves.
+// table holds one number per instance type, by family and then size. The family "*" has the numbers of sizes that a
+// family does not list. The files explain the notation.
 type table map[string]map[string]int64
 
 func parseTable(text string) (table, error) {
@@ -62,7 +62,7 @@ func (t table) add(line string) error {
 	return nil
 }
 
-// lookup returns the number of a type, false if the table is silent about it.
+// lookup returns the number of a type, false if the table does not contain it.
 func (t table) lookup(name string) (int64, bool) {
 	family, size, _ := strings.Cut(name, ".")
 	sizes, ok := t[family]

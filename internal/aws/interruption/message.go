@@ -1,5 +1,5 @@
-// Package interruption reads what AWS says of instances that are going to be interrupted: the events that EventBridge puts
-// into an SQS queue, and the status of instances.
+// Package interruption reads announced interruptions of instances from AWS: EventBridge events in an SQS queue, and the
+// status of instances.
 package interruption
 
 import (
@@ -20,11 +20,11 @@ type envelope struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-// route is what tells events apart.
-type route struct{ source, detailType string }
+// eventType distinguishes events.
+type eventType struct{ source, detailType string }
 
-// readers know the details of the events that we act on. Any other event is none of our business.
-var readers = map[route]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
+// parsers parse the details of the events that concern us. All other events are ignored.
+var parsers = map[eventType]func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error){
 	{"aws.ec2", "EC2 Spot Instance Interruption Warning"}:                 always(cloudprovider.SpotInterrupted),
 	{"aws.ec2", "EC2 Instance Rebalance Recommendation"}:                  always(cloudprovider.RebalanceRecommended),
 	{"aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"}: always(cloudprovider.ReservationInterrupted),
@@ -32,8 +32,8 @@ var readers = map[route]func(detail json.RawMessage) (cloudprovider.Interruption
 	{"aws.health", "AWS Health Event"}:                                    health,
 }
 
-// Parse reads the body of a message. Empty bodies and events of other kinds are NoInterruption; an error means that the body
-// is no event, or one of a kind that we know with details that we do not.
+// Parse parses the body of a message. Empty bodies and other events are NoInterruption. An error means that the body is
+// not an event, or has unexpected details.
 func Parse(body string) (cloudprovider.Message, error) {
 	none := cloudprovider.Message{Kind: cloudprovider.NoInterruption}
 	if strings.TrimSpace(body) == "" {
@@ -47,7 +47,7 @@ func Parse(body string) (cloudprovider.Message, error) {
 	if at, err := time.Parse(time.RFC3339, e.Time); err == nil {
 		out.At = at
 	}
-	read, known := readers[route{e.Source, e.DetailType}]
+	read, known := parsers[eventType{e.Source, e.DetailType}]
 	if !known || e.Version != "0" {
 		return out, nil
 	}
@@ -71,7 +71,7 @@ func (d ec2Detail) ids() []string {
 	return []string{d.InstanceID}
 }
 
-// always reads events that mean the same whatever their details.
+// always parses events that have one meaning whatever their details.
 func always(kind cloudprovider.InterruptionKind) func(json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	return func(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 		var d ec2Detail
@@ -94,7 +94,7 @@ func stateChange(detail json.RawMessage) (cloudprovider.InterruptionKind, []stri
 	return cloudprovider.NoInterruption, nil, nil
 }
 
-// health reads events of AWS Health: changes that are scheduled for instances. One that is closed is over, or was called off.
+// health parses AWS Health events: scheduled changes of instances. A closed event is completed or canceled.
 func health(detail json.RawMessage) (cloudprovider.InterruptionKind, []string, error) {
 	var d struct {
 		Service  string `json:"service"`

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// Batch is the most messages that are received, and deleted, at once.
+	// Batch is SQS's limit for the messages of one call.
 	Batch = 10
-	// Visibility is for how long a message that was received is hidden: it comes again unless it is deleted by then.
+	// Visibility is how long a received message is hidden. SQS delivers it again unless it is deleted by then.
 	Visibility = 20 * time.Second
-	// LongestWait is the longest that a call waits for the first message.
+	// LongestWait is SQS's limit for the time that a call waits for the first message.
 	LongestWait = 20 * time.Second
 )
 
-// QueueAPI is what Queue calls of SQS.
+// QueueAPI is the calls of SQS that Queue makes.
 type QueueAPI interface {
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, optFns ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, optFns ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
@@ -38,17 +38,18 @@ type Queue struct {
 	name string
 
 	mu  sync.Mutex
-	url string // empty while it is not known
+	url string // empty until it is known
 }
 
-// NewQueue returns the queue of that name. It calls nobody.
+// NewQueue returns the queue with the name. It makes no call.
 func NewQueue(api QueueAPI, name string) *Queue { return &Queue{api: api, name: name} }
 
 // Name is the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Receive returns the next messages, at most Batch, and hides them for the time Visibility. It waits for the first one as
-// long as wait says, and may return none. A queue that is not there, or may not be read, is a cloud.UnavailableError.
+// Receive returns the next messages, at most Batch, and hides them for Visibility. It waits up to wait for the first
+// message, and may return none. The error is a cloudprovider.UnavailableError if the queue does not exist or access is
+// denied.
 func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovider.Message, error) {
 	url, err := q.find(ctx)
 	if err != nil {
@@ -61,7 +62,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovide
 		MessageAttributeNames:       []string{string(sqstypes.QueueAttributeNameAll)},
 	})
 	if err != nil {
-		return nil, q.failed("receive messages", err)
+		return nil, q.explain("receive messages", err)
 	}
 	messages := make([]cloudprovider.Message, len(out.Messages))
 	for i, m := range out.Messages {
@@ -70,7 +71,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovide
 	return messages, nil
 }
 
-// read is a message with what its body says.
+// read returns a message with its parsed body.
 func read(m sqstypes.Message) cloudprovider.Message {
 	out, err := Parse(aws.ToString(m.Body))
 	out.Unreadable = err
@@ -84,7 +85,7 @@ func read(m sqstypes.Message) cloudprovider.Message {
 	return out
 }
 
-// Delete removes messages for good, at most Batch at once, and returns how many of them.
+// Delete deletes messages, at most Batch at once, and returns how many it deleted.
 func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (int, error) {
 	if len(messages) == 0 {
 		return 0, nil
@@ -99,7 +100,7 @@ func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (i
 	}
 	out, err := q.api.DeleteMessageBatch(ctx, in)
 	if err != nil {
-		return 0, q.failed("delete messages", err)
+		return 0, q.explain("delete messages", err)
 	}
 	var errs []error
 	for _, f := range out.Failed {
@@ -108,7 +109,7 @@ func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (i
 	return len(out.Successful), errors.Join(errs...)
 }
 
-// find asks for the queue's address, once.
+// find reads the queue's URL, once.
 func (q *Queue) find(ctx context.Context) (string, error) {
 	q.mu.Lock()
 	url := q.url
@@ -118,7 +119,7 @@ func (q *Queue) find(ctx context.Context) (string, error) {
 	}
 	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.name)})
 	if err != nil {
-		return "", q.failed("find it", err)
+		return "", q.explain("find it", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,13 +127,13 @@ func (q *Queue) find(ctx context.Context) (string, error) {
 	return q.url, nil
 }
 
-// failed says what an error means.
-func (q *Queue) failed(what string, err error) error {
+// explain turns an error into one that names the cause and the fix.
+func (q *Queue) explain(what string, err error) error {
 	var missing *sqstypes.QueueDoesNotExist
 	switch {
 	case errors.As(err, &missing):
 		q.mu.Lock()
-		q.url = "" // it may be made again
+		q.url = "" // it may be created again
 		q.mu.Unlock()
 		return &cloudprovider.UnavailableError{
 			Reason: "QueueDoesNotExist", Err: err,
@@ -141,7 +142,7 @@ func (q *Queue) failed(what string, err error) error {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the interruption queue %q may not be used: the controller's role needs sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage on it, and no policy of the queue may deny them: %s", q.name, awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s", q.name, awserrors.Plain(err)),
 		}
 	}
 	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.Plain(err))

@@ -16,24 +16,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// ImpairedFor is how long a status check must have failed to be believed.
+// ImpairedFor is how long a status check must fail before it counts. It filters out a single missed check.
 const ImpairedFor = 2 * time.Minute
 
-// queries find the instances of an account that are not well. EC2 takes the values of one filter as alternatives, and several
-// filters as conditions that hold together, so that it takes a query for each.
-var queries = []ec2types.Filter{
+// impairedFilters find the impaired instances of an account. EC2 combines the values of one filter by "or" and several
+// filters by "and", so each needs a query.
+var impairedFilters = []ec2types.Filter{
 	network.Filter("instance-status.status", "impaired"),
 	network.Filter("system-status.status", "impaired"),
 	network.Filter("event.code", "instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"),
 }
 
-// Ailments returns the running instances of the account and region with which something is wrong that will not pass, by ID, and
-// those with a status check that has begun to fail.
-// Not being allowed to ask is a cloud.UnavailableError.
+// ImpairedInstances returns the running instances of the account and region with a problem that will not pass, by ID,
+// and those with a status check that has begun to fail. The error is a cloudprovider.UnavailableError if access is
+// denied.
 func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Ailment, error) {
 	seen := map[string]bool{}
 	var out []cloudprovider.Ailment
-	for _, filter := range queries {
+	for _, filter := range impairedFilters {
 		pages := ec2.NewDescribeInstanceStatusPaginator(api, &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{filter}})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -60,13 +60,13 @@ func statusFailed(err error) error {
 	if awserrors.Is(err, awserrors.Unauthorized) {
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the status of instances may not be read: the controller's role needs ec2:DescribeInstanceStatus: %s", awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s", awserrors.Plain(err)),
 		}
 	}
 	return fmt.Errorf("describe the status of instances: %w", awserrors.Plain(err))
 }
 
-// diagnose tells what is wrong with an instance.
+// diagnose returns the problems of an instance.
 func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 	out := cloudprovider.Ailment{InstanceID: aws.ToString(s.InstanceId)}
 	var seen []string
@@ -78,7 +78,7 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 		{cloudprovider.InstanceStatusFailed, "instance status check", s.InstanceStatus},
 		{cloudprovider.SystemStatusFailed, "system status check", s.SystemStatus},
 	} {
-		since, failing := failedSince(check.sum)
+		since, failing := impairedSince(check.sum)
 		out.Failing = out.Failing || failing
 		if failing && now.Sub(since) >= ImpairedFor {
 			out.Kinds = append(out.Kinds, check.kind)
@@ -86,7 +86,7 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 		}
 	}
 	for _, e := range s.Events {
-		if over(e) {
+		if completed(e) {
 			continue
 		}
 		if !slices.Contains(out.Kinds, cloudprovider.EventScheduled) {
@@ -102,8 +102,8 @@ func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
 	return out
 }
 
-// failedSince is since when the detail of a check fails that has failed for longest.
-func failedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing bool) {
+// impairedSince returns since when a check fails; the longest failing detail counts.
+func impairedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing bool) {
 	if sum == nil {
 		return time.Time{}, false
 	}
@@ -115,8 +115,8 @@ func failedSince(sum *ec2types.InstanceStatusSummary) (since time.Time, failing 
 	return since, failing
 }
 
-// over reports whether an event has taken place or was called off: EC2 lists it for some time after.
-func over(e ec2types.InstanceStatusEvent) bool {
+// completed reports whether an event was completed or canceled: EC2 lists it for some time afterwards.
+func completed(e ec2types.InstanceStatusEvent) bool {
 	text := strings.ToLower(aws.ToString(e.Description))
 	return strings.HasPrefix(text, "[completed]") || strings.HasPrefix(text, "[canceled]")
 }

@@ -3,12 +3,12 @@ package inventory_test
 import (
 	"testing"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
 // everything is a world that sells every type of the catalog that can be used.
-func everything(b *testing.B) *world {
+func everything(b *testing.B) *testSource {
 	b.Helper()
 	data, err := offline.Load()
 	if err != nil {
@@ -18,7 +18,7 @@ func everything(b *testing.B) *world {
 	for _, t := range data.Types() {
 		names = append(names, t.Name)
 	}
-	return newWorld(b, names...)
+	return newTestSource(b, names...)
 }
 
 // Listing all types: as long as nothing changes, and after a type has become scarce.
@@ -32,13 +32,13 @@ func BenchmarkTypes(b *testing.B) {
 	})
 	b.Run("one type scarce", func(b *testing.B) {
 		for b.Loop() {
-			w.scarcity.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+			w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 			w.list(b, c)
 		}
 	})
 	b.Run("a subnet full", func(b *testing.B) {
 		for b.Loop() {
-			w.scarcity.MarkSubnet("subnet-a")
+			w.unavailable.MarkSubnet("subnet-a")
 			w.list(b, c)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package inventory lists what EC2 sells in a region, and composes of it what a node class can launch at
-// the moment: prices and scarcity included.
+// Package inventory lists the instance types of a region, and resolves what a node class can launch at the moment,
+// including prices and unavailable offerings.
 package inventory
 
 import (
@@ -28,16 +28,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
-// API is what Source calls of EC2.
+// API is the calls of EC2 that Source makes.
 type API interface {
 	ec2.DescribeInstanceTypesAPIClient
 	ec2.DescribeInstanceTypeOfferingsAPIClient
 }
 
-// composedFor bounds how long what nobody asks for is kept.
-const composedFor = 5 * time.Minute
+// composedTTL bounds how long unused results are kept.
+const composedTTL = 5 * time.Minute
 
-// Config is what a Source works with.
+// Config configures a Source.
 type Config struct {
 	EC2      API
 	Resolver *instancetype.Resolver
@@ -46,45 +46,46 @@ type Config struct {
 	Observed *discoveredmemory.Memory
 	// Groups finds the placement groups of node classes.
 	Groups *placement.Finder
-	// Reservations are counted; nil where the feature is off: there are none then, whatever a class's status says.
+	// Reservations counts capacity reservations; nil while the feature is off: then there are none, whatever the status
+	// of a class contains.
 	Reservations *reservation.Finder
-	// UserPrices are the user's, in $/h by type, of types that have none otherwise, with a version that changes with
-	// them. Nil has none.
+	// UserPrices are prices from the user in $/h, by type, for types that have no other price, with a version that
+	// changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
-	// Shifted tells whether the cluster keeps away from the zone of an ID; nil = from none.
+	// ZoneShifted reports whether a zonal shift moves the cluster away from the zone with the ID; nil means never.
 	Shifted func(zoneID string) bool
 	Now     func() time.Time
 }
 
 // Source knows the instance types of a region. It is safe for concurrent use.
 type Source struct {
-	cfg      Config
-	loading  singleflight.Group
-	composed *memo.Memo[composedKey, composed]
+	cfg        Config
+	refreshing singleflight.Group
+	resolved   *memo.Memo[resolvedKey, resolved]
 
-	mu    sync.RWMutex
-	stock stock
+	mu      sync.RWMutex
+	listing listing
 }
 
-// stock is what EC2 sells, as last listed. It is replaced as a whole.
-type stock struct {
+// listing is the last listing of EC2. It is replaced as a whole.
+type listing struct {
 	version int
 	types   []ec2types.InstanceTypeInfo // by name
 	zones   []string                    // sorted
-	offered map[offer]bool
+	offered map[typeInZone]bool
 }
 
-type offer struct{ instanceType, zone string }
+type typeInZone struct{ instanceType, zone string }
 
-// New returns a Source that has listed nothing yet.
+// New returns a Source without a listing.
 func New(cfg Config) *Source {
-	return &Source{cfg: cfg, composed: memo.New[composedKey, composed](composedFor, cfg.Now)}
+	return &Source{cfg: cfg, resolved: memo.New[resolvedKey, resolved](composedTTL, cfg.Now)}
 }
 
-// Refresh lists types and offerings anew. After an error the last listing stays.
+// Refresh lists types and offerings again. After an error the last listing stays.
 func (s *Source) Refresh(ctx context.Context) error {
 	var infos []ec2types.InstanceTypeInfo
-	var offered map[offer]bool
+	var offered map[typeInZone]bool
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		infos, err = s.listTypes(ctx)
@@ -104,7 +105,7 @@ func (s *Source) Refresh(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock = stock{version: s.stock.version + 1, types: infos, zones: slices.Sorted(maps.Keys(zones)), offered: offered}
+	s.listing = listing{version: s.listing.version + 1, types: infos, zones: slices.Sorted(maps.Keys(zones)), offered: offered}
 	return nil
 }
 
@@ -130,38 +131,38 @@ func (s *Source) listTypes(ctx context.Context) ([]ec2types.InstanceTypeInfo, er
 	return infos, nil
 }
 
-func (s *Source) listOfferings(ctx context.Context) (map[offer]bool, error) {
+func (s *Source) listOfferings(ctx context.Context) (map[typeInZone]bool, error) {
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(s.cfg.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: ec2types.LocationTypeAvailabilityZone,
 		MaxResults:   aws.Int32(1000),
 	})
-	offered := map[offer]bool{}
+	offered := map[typeInZone]bool{}
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("describe instance type offerings: %w", err)
 		}
 		for _, o := range page.InstanceTypeOfferings {
-			offered[offer{string(o.InstanceType), aws.ToString(o.Location)}] = true
+			offered[typeInZone{string(o.InstanceType), aws.ToString(o.Location)}] = true
 		}
 	}
 	if len(offered) == 0 {
-		return nil, errors.New("no instance types offerings found")
+		return nil, errors.New("no instance type offerings found")
 	}
 	return offered, nil
 }
 
-func (s *Source) loaded(ctx context.Context) (stock, error) {
+func (s *Source) currentListing(ctx context.Context) (listing, error) {
 	s.mu.RLock()
-	known := s.stock
+	known := s.listing
 	s.mu.RUnlock()
 	if known.version > 0 {
 		return known, nil
 	}
-	if _, err, _ := s.loading.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
-		return stock{}, err
+	if _, err, _ := s.refreshing.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
+		return listing{}, err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.stock, nil
+	return s.listing, nil
 }

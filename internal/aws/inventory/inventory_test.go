@@ -27,48 +27,48 @@ import (
 )
 
 // shop is EC2, one page at a time.
-type shop struct {
+type fakeEC2 struct {
 	types     []ec2types.InstanceTypeInfo
 	offerings []ec2types.InstanceTypeOffering
 	listed    int
 }
 
-func (s *shop) DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
+func (s *fakeEC2) DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
 	s.listed++
 	return &ec2.DescribeInstanceTypesOutput{InstanceTypes: s.types}, nil
 }
 
-func (s *shop) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+func (s *fakeEC2) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 	return &ec2.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: s.offerings}, nil
 }
 
 // world is a source with all that it depends on, in two zones.
-type world struct {
+type testSource struct {
 	*inventory.Source
-	shop     *shop
-	scarcity *unavailableofferings.Memory
-	observed *discoveredmemory.Memory
-	shifted  string
-	now      time.Time
+	ec2         *fakeEC2
+	unavailable *unavailableofferings.Memory
+	observed    *discoveredmemory.Memory
+	shifted     string
+	now         time.Time
 }
 
-func newWorld(t testing.TB, sold ...string) *world {
+func newTestSource(t testing.TB, sold ...string) *testSource {
 	t.Helper()
 	data, err := offline.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{shop: &shop{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	w := &testSource{ec2: &fakeEC2{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
-	w.scarcity, w.observed = unavailableofferings.New(clock), discoveredmemory.New(clock)
+	w.unavailable, w.observed = unavailableofferings.New(clock), discoveredmemory.New(clock)
 	for _, name := range sold {
 		typ, ok := data.Type(name)
 		if !ok {
 			t.Fatalf("the catalog has no %s", name)
 		}
-		w.shop.types = append(w.shop.types, instancetype.FromOffline(typ))
+		w.ec2.types = append(w.ec2.types, instancetype.FromOffline(typ))
 		for _, zone := range []string{"us-east-1a", "us-east-1b"} {
-			w.shop.offerings = append(w.shop.offerings, ec2types.InstanceTypeOffering{InstanceType: ec2types.InstanceType(name), Location: aws.String(zone)})
+			w.ec2.offerings = append(w.ec2.offerings, ec2types.InstanceTypeOffering{InstanceType: ec2types.InstanceType(name), Location: aws.String(zone)})
 		}
 	}
 	resolver, err := instancetype.New(instancetype.Settings{Region: "us-east-1", MemoryOverhead: 0.075, Expressions: true})
@@ -76,7 +76,7 @@ func newWorld(t testing.TB, sold ...string) *world {
 		t.Fatal(err)
 	}
 	w.Source = inventory.New(inventory.Config{
-		EC2: w.shop, Resolver: resolver, Scarcity: w.scarcity, Observed: w.observed, Now: clock,
+		EC2: w.ec2, Resolver: resolver, Scarcity: w.unavailable, Observed: w.observed, Now: clock,
 		Prices:  pricing.New(pricing.Config{Region: "us-east-1", Fallback: data, Now: clock}),
 		Shifted: func(id string) bool { return id == w.shifted },
 	})
@@ -94,7 +94,7 @@ func class(change ...func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	return c
 }
 
-func (w *world) list(t testing.TB, c *awsv1.EC2NodeClass) []*catalog.InstanceType {
+func (w *testSource) list(t testing.TB, c *awsv1.EC2NodeClass) []*catalog.InstanceType {
 	t.Helper()
 	all, err := w.Types(t.Context(), c)
 	if err != nil {
@@ -116,7 +116,7 @@ func available(all []*catalog.InstanceType) (out []string) {
 }
 
 func TestNodeClassesOfWindowsAndLinuxInOneClusterPayTheirOwnPrices(t *testing.T) {
-	w := newWorld(t, "m5.large", "m7g.large")
+	w := newTestSource(t, "m5.large", "m7g.large")
 	windows := class(func(c *awsv1.EC2NodeClass) {
 		c.Name, c.UID = "windows", "windows"
 		c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
@@ -138,20 +138,20 @@ func TestNodeClassesOfWindowsAndLinuxInOneClusterPayTheirOwnPrices(t *testing.T)
 	}
 }
 
-func TestNothingIsListed(t *testing.T) {
+func TestEmptyListingsAreErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string
-		change     func(*world, *awsv1.EC2NodeClass)
+		change     func(*testSource, *awsv1.EC2NodeClass)
 	}{
-		{"aws row 79: EC2 returns no types", "no instance types found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.types = nil }},
-		{"aws row 79: EC2 returns no offerings", "no instance types offerings found", func(w *world, _ *awsv1.EC2NodeClass) { w.shop.offerings = nil }},
-		{"aws row 79: the class has no subnets", "no subnets found", func(_ *world, c *awsv1.EC2NodeClass) { c.Status.Subnets = nil }},
-		{"kubelet settings that cannot be read", "spec.kubelet", func(_ *world, c *awsv1.EC2NodeClass) {
+		{"EC2 returns no types", "no instance types found", func(w *testSource, _ *awsv1.EC2NodeClass) { w.ec2.types = nil }},
+		{"EC2 returns no offerings", "no instance type offerings found", func(w *testSource, _ *awsv1.EC2NodeClass) { w.ec2.offerings = nil }},
+		{"the class has no subnets", "no subnets found", func(_ *testSource, c *awsv1.EC2NodeClass) { c.Status.Subnets = nil }},
+		{"kubelet settings that cannot be read", "spec.kubelet", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": "many"}`)}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, c := newWorld(t, "m5.large"), class()
+			w, c := newTestSource(t, "m5.large"), class()
 			tt.change(w, c)
 			if _, err := w.Types(t.Context(), c); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
@@ -160,10 +160,10 @@ func TestNothingIsListed(t *testing.T) {
 	}
 }
 
-func TestFailedListsAreNotKept(t *testing.T) {
+func TestFailedListingsAreNotCached(t *testing.T) {
 	for _, text := range []string{"0 - 1", "2147483648", "1 / (vcpus - vcpus)"} {
-		t.Run("aws row 97: maxPods "+text, func(t *testing.T) {
-			w := newWorld(t, "m5.large", "c5.large")
+		t.Run("maxPods "+text, func(t *testing.T) {
+			w := newTestSource(t, "m5.large", "c5.large")
 			broken := class(func(c *awsv1.EC2NodeClass) {
 				c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": "` + text + `"}`)}
 			})
@@ -184,14 +184,14 @@ func TestFailedListsAreNotKept(t *testing.T) {
 }
 
 // What is listed is kept as long as nothing about it has changed, and not a moment longer.
-func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
-	t.Run("aws row 21: one type is scarce", func(t *testing.T) {
-		w, c := newWorld(t, "m5.large", "c5.large", "r5.large"), class()
+func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
+	t.Run("one type is scarce", func(t *testing.T) {
+		w, c := newTestSource(t, "m5.large", "c5.large", "r5.large"), class()
 		before := w.list(t, c)
 		if again := w.list(t, c); &again[0] != &before[0] {
 			t.Error("the list is made anew though nothing has changed")
 		}
-		w.scarcity.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		after := w.list(t, c)
 		for i := range after {
 			if same := after[i] == before[i]; same == (after[i].Name == "m5.large") {
@@ -208,16 +208,16 @@ func TestOnlyWhatIsScarceIsComposedAnew(t *testing.T) {
 		if got := available(w.list(t, c)); len(got) != 12 {
 			t.Errorf("three minutes later: %q", got)
 		}
-		if w.shop.listed != 1 {
-			t.Errorf("EC2 was asked %d times", w.shop.listed)
+		if w.ec2.listed != 1 {
+			t.Errorf("EC2 was asked %d times", w.ec2.listed)
 		}
 	})
 	t.Run("two node classes do not hide changes from one another", func(t *testing.T) {
-		w, both := newWorld(t, "m5.large"), class()
+		w, both := newTestSource(t, "m5.large"), class()
 		one := class(func(c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[:1] })
 		w.list(t, both)
 		w.list(t, one)
-		w.scarcity.MarkOffering(unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := available(w.list(t, one)); len(got) != 1 {
 			t.Errorf("one zone: %q", got)
 		}
@@ -238,38 +238,38 @@ func described(all []*catalog.InstanceType) string {
 
 // Nothing that bears on a list is left out of what it is kept by. Each change shows at once, though UID and version of the
 // class are what they were.
-func TestChangesShow(t *testing.T) {
+func TestChangesShowInTypes(t *testing.T) {
 	amis := func(c *awsv1.EC2NodeClass) { c.Status.AMIs = []awsv1.AMI{{ID: "ami-1"}} }
 	for _, tt := range []struct {
 		name   string
-		change func(*world, *awsv1.EC2NodeClass)
+		change func(*testSource, *awsv1.EC2NodeClass)
 	}{
-		{"the image family", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest" }},
-		{"nested virtualization", func(_ *world, c *awsv1.EC2NodeClass) {
+		{"the image family", func(_ *testSource, c *awsv1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest" }},
+		{"nested virtualization", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: "enabled"}
 		}},
-		{"network interfaces", func(_ *world, c *awsv1.EC2NodeClass) {
+		{"network interfaces", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.NetworkInterfaces = []awsv1.NetworkInterface{{DeviceIndex: 7, InterfaceType: awsv1.InterfaceTypeInterface}}
 		}},
-		{"connection tracking", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.ConnectionTracking = &awsv1.ConnectionTracking{} }},
-		{"subnets", func(_ *world, c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[1:] }},
-		{"kubelet settings", func(_ *world, c *awsv1.EC2NodeClass) {
+		{"connection tracking", func(_ *testSource, c *awsv1.EC2NodeClass) { c.Spec.ConnectionTracking = &awsv1.ConnectionTracking{} }},
+		{"subnets", func(_ *testSource, c *awsv1.EC2NodeClass) { c.Status.Subnets = c.Status.Subnets[1:] }},
+		{"kubelet settings", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": 3}`)}
 		}},
-		{"instance store", func(_ *world, c *awsv1.EC2NodeClass) { c.Spec.InstanceStorePolicy = awsv1.InstanceStoreRAID0 }},
-		{"a zone that is shifted away from", func(w *world, _ *awsv1.EC2NodeClass) { w.shifted = "use1-az1" }},
-		{"memory that was seen", func(w *world, c *awsv1.EC2NodeClass) {
+		{"instance store", func(_ *testSource, c *awsv1.EC2NodeClass) { c.Spec.InstanceStorePolicy = awsv1.InstanceStoreRAID0 }},
+		{"a zone that is shifted away from", func(w *testSource, _ *awsv1.EC2NodeClass) { w.shifted = "use1-az1" }},
+		{"memory that was seen", func(w *testSource, c *awsv1.EC2NodeClass) {
 			w.observed.Note("m4.large", discoveredmemory.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
 		}},
-		{"what is sold", func(w *world, _ *awsv1.EC2NodeClass) {
-			w.shop.offerings = w.shop.offerings[1:]
+		{"what is sold", func(w *testSource, _ *awsv1.EC2NodeClass) {
+			w.ec2.offerings = w.ec2.offerings[1:]
 			if err := w.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, c := newWorld(t, "a1.large", "m4.large", "m5d.large"), class(amis)
+			w, c := newTestSource(t, "a1.large", "m4.large", "m5d.large"), class(amis)
 			before := described(w.list(t, c))
 			tt.change(w, c)
 			if after := described(w.list(t, c)); after == before {
@@ -277,8 +277,8 @@ func TestChangesShow(t *testing.T) {
 			}
 		})
 	}
-	t.Run("aws row 103: other images, other memory", func(t *testing.T) {
-		w, c := newWorld(t, "m5.large"), class(amis)
+	t.Run("other images, other memory", func(t *testing.T) {
+		w, c := newTestSource(t, "m5.large"), class(amis)
 		estimate := w.list(t, c)[0].Capacity.Memory().DeepCopy()
 		w.observed.Note("m5.large", discoveredmemory.Images(c.Status.AMIs), resource.MustParse("7000Mi"))
 		if got := w.list(t, c)[0].Capacity.Memory(); got.Cmp(resource.MustParse("7000Mi")) != 0 {

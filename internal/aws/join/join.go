@@ -1,9 +1,9 @@
-// Package join says why instances do not become nodes. Facts go in, findings come out; nothing is called.
+// Package join explains why instances do not become nodes. It is pure: facts go in, findings come out.
 //
-// A node joins when its role is mapped to a Kubernetes identity of nodes, its network lets it reach the API
-// server, and its image starts a kubelet that suits the cluster. Each of these is judged by a function of its own
-// from what could be read. A finding is certain only if all that it depends on was read; what was not is a
-// finding of its own, so that nobody takes silence for health.
+// A node joins when its role is mapped to a Kubernetes identity for nodes, its network lets it reach the API server,
+// and its image starts a kubelet that fits the cluster. A function checks each of these from the facts that could be
+// read. A finding is certain only if all facts that it depends on were read. A fact that could not be read is a finding
+// of its own, so that silence does not look like health.
 package join
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Causes of nodes that do not join. They are reasons of conditions and values of a metric's label.
+// Causes of nodes that do not join. They are reasons of conditions and label values of a metric.
 const (
 	NodeRoleNotMapped          = "NodeRoleNotMapped"
 	NodeRoleOfOtherAccount     = "NodeRoleOfOtherAccount"
@@ -58,22 +58,22 @@ const (
 	InstanceUnchecked          = "InstanceUnchecked"
 )
 
-// Cluster is what remedies name.
+// Cluster is the cluster in remedies.
 type Cluster struct {
 	Name, Region string
 	// Version is the minor version of Kubernetes, such as 1.33; empty if it is not known.
 	Version string
 }
 
-// unchecked says what could not be looked at.
+// unchecked is a finding about something that could not be checked.
 func unchecked(cause, what, why string) cloudprovider.Finding {
 	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("%s could not be checked: %s", what, why)}
 }
 
-// standing is a certain fault of the configuration.
-func standing(cause, scope, message, remedy string) cloudprovider.Finding {
+// misconfiguration is a certain finding about the configuration.
+func misconfiguration(cause, scope, message, remedy string) cloudprovider.Finding {
 	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, Standing: true, Message: message, Remedy: remedy}
 }
 
-// RoleScope is that of findings about a role.
+// RoleScope returns the scope of findings about a role.
 func RoleScope(role string) string { return "role/" + RoleName(role) }

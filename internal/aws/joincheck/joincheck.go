@@ -1,6 +1,6 @@
-// Package joincheck reads from AWS and from the API server what decides whether nodes join, and has package join
-// judge it. It only reads. What may not be read, or does not answer in time, counts as not checked and keeps
-// nothing from going on.
+// Package joincheck reads from AWS and from the API server what decides whether nodes join, and lets package join check
+// it. It only reads. A fact that it is not allowed to read, or that does not arrive in time, counts as unchecked and
+// blocks nothing.
 package joincheck
 
 import (
@@ -24,19 +24,20 @@ import (
 )
 
 const (
-	// healthyFor is how long a class in which no certain fault was found is not looked at again.
-	healthyFor = 5 * time.Minute
-	// faultyFor is the same for one with a certain fault, so that it recovers soon after it was mended.
-	faultyFor = 5 * time.Second
-	// clusterFor is how long what is true of the whole cluster is believed.
-	clusterFor = 4 * time.Second
-	// patience bounds the calls of one look.
-	patience = 15 * time.Second
-	// identityFor is how long the controller's own role is believed.
-	identityFor = time.Hour
+	// healthyTTL is how long a class without a certain finding is not checked again. A check takes about ten calls.
+	healthyTTL = 5 * time.Minute
+	// faultyTTL is the same for a class with a certain finding, short enough to notice a fix soon.
+	faultyTTL = 5 * time.Second
+	// clusterTTL is how long facts about the whole cluster are used. It is just below faultyTTL, so that classes share
+	// them and each new check reads them again.
+	clusterTTL = 4 * time.Second
+	// checkTimeout bounds the calls of one check, because launches wait for it.
+	checkTimeout = 15 * time.Second
+	// identityTTL is how long the controller's own role is used. It does not change while the process runs.
+	identityTTL = time.Hour
 )
 
-// EC2 is what a Checker calls of EC2.
+// EC2 is the calls of EC2 that a Checker makes.
 type EC2 interface {
 	ec2.DescribeSubnetsAPIClient
 	ec2.DescribeSecurityGroupsAPIClient
@@ -45,144 +46,145 @@ type EC2 interface {
 	GetConsoleOutput(context.Context, *ec2.GetConsoleOutputInput, ...func(*ec2.Options)) (*ec2.GetConsoleOutputOutput, error)
 }
 
-// EKS is what a Checker calls of EKS.
+// EKS is the calls of EKS that a Checker makes.
 type EKS interface {
 	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
 	eks.ListAccessEntriesAPIClient
 	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
 }
 
-// IAM is what a Checker calls of IAM.
+// IAM is the calls of IAM that a Checker makes.
 type IAM interface {
 	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
 	GetRole(context.Context, *iam.GetRoleInput, ...func(*iam.Options)) (*iam.GetRoleOutput, error)
 }
 
-// STS tells who the controller is.
+// STS returns the identity of the controller.
 type STS interface {
 	GetCallerIdentity(context.Context, *sts.GetCallerIdentityInput, ...func(*sts.Options)) (*sts.GetCallerIdentityOutput, error)
 }
 
-// APIServer reads of the cluster itself.
+// APIServer reads from the cluster itself.
 type APIServer interface {
-	// AuthMap is the data of ConfigMap kube-system/aws-auth; found is false if there is none.
+	// AuthMap returns the data of ConfigMap kube-system/aws-auth; found is false if there is none.
 	AuthMap(ctx context.Context) (data map[string]string, found bool, err error)
-	// NodesOfRole counts the nodes that have joined with a node role, by the role's name or that of an instance profile.
+	// NodesOfRole counts the nodes that have joined with a node role, by the name of the role or of an instance
+	// profile.
 	NodesOfRole(ctx context.Context, role, profile string) (join.Running, error)
-	// NodeWebhooks are the admission webhooks that are asked about writes of nodes.
+	// NodeWebhooks returns the admission webhooks for writes of nodes.
 	NodeWebhooks(ctx context.Context) ([]join.Webhook, error)
 }
 
-// Config is what a Checker is made of.
+// Config configures a Checker.
 type Config struct {
 	EC2 EC2
 	EKS EKS
 	IAM IAM
 	STS STS
-	// APIServer may be nil: what it would tell is not checked then.
+	// APIServer may be nil: its facts are unchecked then.
 	APIServer APIServer
 	Cluster   join.Cluster
-	// Version is the minor version of Kubernetes as it is now.
+	// Version returns the current minor version of Kubernetes.
 	Version func() string
-	// NoIAM is true where IAM cannot be reached.
+	// NoIAM is true if IAM cannot be reached.
 	NoIAM bool
 	Now   func() time.Time
 }
 
-// Checker looks for what keeps nodes from joining. It is safe for concurrent use.
+// Checker finds what keeps nodes from joining. It is safe for concurrent use.
 type Checker struct {
 	cfg      Config
-	verdicts *memo.Memo[string, []cloudprovider.Finding]
+	findings *memo.Memo[string, []cloudprovider.Finding]
 	clusters *memo.Memo[string, *ekstypes.Cluster]
-	self     *memo.Memo[string, caller]
+	callers  *memo.Memo[string, caller]
 	// roles are the names of the roles of instance profiles, by profile.
 	roles *memo.Memo[string, string]
 }
 
-// New returns a Checker. It calls nobody.
+// New returns a Checker. It makes no call.
 func New(cfg Config) *Checker {
 	return &Checker{
 		cfg:      cfg,
-		verdicts: memo.New[string, []cloudprovider.Finding](healthyFor, cfg.Now),
-		clusters: memo.New[string, *ekstypes.Cluster](clusterFor, cfg.Now),
-		self:     memo.New[string, caller](identityFor, cfg.Now),
-		roles:    memo.New[string, string](identityFor, cfg.Now),
+		findings: memo.New[string, []cloudprovider.Finding](healthyTTL, cfg.Now),
+		clusters: memo.New[string, *ekstypes.Cluster](clusterTTL, cfg.Now),
+		callers:  memo.New[string, caller](identityTTL, cfg.Now),
+		roles:    memo.New[string, string](identityTTL, cfg.Now),
 	}
 }
 
-// Class is a node class as it was resolved, with its image family.
+// Class is a resolved node class with its AMI family.
 type Class struct {
 	*awsv1.EC2NodeClass
-	// Family is the image family.
+	// Family is the AMI family.
 	Family string
-	// Status is what the class has come to; it may be newer than that of the object.
+	// Status is the resolved status; it may be newer than that of the object.
 	Status awsv1.EC2NodeClassStatus
 }
 
-// NodeClass says what keeps the instances of a class from joining, as far as that shows before one is launched. key
-// names the class and its generation; an answer is believed for a while, a fault not for long.
+// CheckNodeClass returns what keeps the instances of a class from joining, as far as that shows before a launch. key
+// identifies the class and its generation. The result is cached, a finding only for a short time.
 func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloudprovider.Finding {
-	if known, ok := c.verdicts.Get(key); ok {
+	if known, ok := c.findings.Get(key); ok {
 		return known
 	}
 	found := c.Look(ctx, class)
-	ttl := healthyFor
+	ttl := healthyTTL
 	if f, ok := cloudprovider.First(found); ok && f.Certainty == cloudprovider.Certain {
-		ttl = faultyFor
+		ttl = faultyTTL
 	}
-	c.verdicts.PutFor(key, found, ttl)
+	c.findings.SetWithTTL(key, found, ttl)
 	return found
 }
 
-// ForgetAll makes the next call of NodeClass look again, whatever the class.
-func (c *Checker) ForgetAll() { c.verdicts.Clear() }
+// InvalidateAll makes the next CheckNodeClass check again, for every class.
+func (c *Checker) ForgetAll() { c.findings.Clear() }
 
-// Look says what keeps the instances of a class from joining, as of now.
+// CheckNow returns what keeps the instances of a class from joining, without the cache.
 func (c *Checker) Look(ctx context.Context, class Class) []cloudprovider.Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var out []cloudprovider.Finding
-	out = append(out, join.Roles(c.access(ctx, class))...)
-	out = append(out, join.Path(c.network(ctx, class))...)
-	out = append(out, join.Boot(c.machine(class))...)
+	out = append(out, join.CheckRole(c.access(ctx, class))...)
+	out = append(out, join.CheckNetwork(c.network(ctx, class))...)
+	out = append(out, join.CheckBoot(c.bootConfig(class))...)
 	return append(out, c.webhooks(ctx)...)
 }
 
-// Instance says why an instance of a class has not become a node: by what became of it, by its console, and by
-// everything that is asked before a launch, anew.
+// CheckInstance returns why an instance of a class has not become a node: by its state, its console, and all checks of
+// a node class, without the cache.
 func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudprovider.Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be looked at: " + plain(err)})
+		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + errorText(err)})
 	}
-	if ended := join.End(instance); len(ended) > 0 {
+	if ended := join.CheckState(instance); len(ended) > 0 {
 		return ended
 	}
-	roles := join.Roles(c.access(ctx, class))
+	roles := join.CheckRole(c.access(ctx, class))
 	out := append(roles[:len(roles):len(roles)], c.webhooks(ctx)...)
 	text, err := c.console(ctx, id)
 	if err != nil {
-		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + plain(err)})
+		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + errorText(err)})
 	}
-	for _, f := range join.Console(instance, text) {
+	for _, f := range join.CheckConsole(instance, text) {
 		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
-			// The role is mapped as it should be, as of now: the refusal may be over, or the API server's own trouble.
+			// The role is mapped correctly now: the rejection may be over, or the API server's own problem.
 			f.Certainty = cloudprovider.Likely
 		}
 		out = append(out, f)
 	}
-	out = append(out, join.Path(c.network(ctx, class))...)
-	return append(out, join.Boot(c.machine(class))...)
+	out = append(out, join.CheckNetwork(c.network(ctx, class))...)
+	return append(out, join.CheckBoot(c.bootConfig(class))...)
 }
 
-// ClassScope is the scope of what a class itself is to blame for; an edit makes another of it.
+// ClassScope returns the scope of findings about the class itself; each edit makes a new scope.
 func ClassScope(class *awsv1.EC2NodeClass) string {
 	return fmt.Sprintf("nodeclass/%s/%s/%d", class.Name, class.UID, class.Generation)
 }
 
-// Scopes are what instances of a class have in common with others: a fault in one of them concerns the class.
+// Scopes returns the scopes that instances of a class share: a finding in one of them concerns the class.
 func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
 	out := []string{ClassScope(class), "cluster"}
 	if role, known := c.roles.Get(class.Status.InstanceProfile); known {
@@ -198,18 +200,18 @@ func (c *Checker) Scopes(class *awsv1.EC2NodeClass) []string {
 
 func (c *Checker) webhooks(ctx context.Context) []cloudprovider.Finding {
 	if c.cfg.APIServer == nil {
-		return join.Webhooks(nil, "the API server is not asked")
+		return join.CheckWebhooks(nil, "access to the API server is not configured")
 	}
 	hooks, err := c.cfg.APIServer.NodeWebhooks(ctx)
-	return join.Webhooks(hooks, plain(err))
+	return join.CheckWebhooks(hooks, errorText(err))
 }
 
-// plain is the text of an error; empty if there is none.
-func plain(err error) string {
+// errorText returns the text of an error; empty if there is none.
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return awserrors.Plain(err).Error()
 }
 
-func str(s *string) string { return aws.ToString(s) }
+func deref(s *string) string { return aws.ToString(s) }

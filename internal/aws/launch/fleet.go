@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // fleet is a request for instances.
@@ -24,31 +25,31 @@ type fleet struct {
 	capacityType string
 	tags         map[string]string
 	context      string
-	// overlaid is true when a price of the claim's types was set by a user: EC2 must follow our order then.
+	// overlaid is true when a NodeOverlay sets the price of one of the types: EC2 must follow our order then.
 	overlaid bool
 	configs  []ec2types.FleetLaunchTemplateConfigRequest
 	token    string
-	// instances is how many to buy; 0 means one.
+	// instances is how many to launch; 0 means one.
 	instances int
-	// zones are the IDs of the zones that overrides are in, by name.
+	// zones has the IDs of the zones of the overrides, by name.
 	zones     map[string]string
 	placement cloudprovider.Placement
-	// places are where reservations are asked for; all are of one market, that of sample.
-	places map[place]cloudprovider.Reservation
-	sample cloudprovider.Reservation
+	// reservations are the requested reservations by offering; all are of one market, that of sample.
+	reservations map[catalog.OfferingKey]cloudprovider.Reservation
+	sample       cloudprovider.Reservation
 }
 
-// request is a call to make, with what its answer does not tell.
-type request struct {
+// fleetCall is a call with the facts that its response does not repeat.
+type fleetCall struct {
 	*ec2.CreateFleetInput
 	capacityType string
-	places       map[place]cloudprovider.Reservation
+	reservations map[catalog.OfferingKey]cloudprovider.Reservation
 	zones        map[string]string // IDs by name
 	placement    cloudprovider.Placement
 }
 
-func (f fleet) request() *request {
-	return &request{CreateFleetInput: f.input(), capacityType: f.capacityType, places: f.places, zones: f.zones, placement: f.placement}
+func (f fleet) call() *fleetCall {
+	return &fleetCall{CreateFleetInput: f.input(), capacityType: f.capacityType, reservations: f.reservations, zones: f.zones, placement: f.placement}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -94,10 +95,10 @@ func (f fleet) input() *ec2.CreateFleetInput {
 	return in
 }
 
-// instancesOf reads the instances that an answer tells of, by ID. What the answer leaves out is taken from the request.
-func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
+// instancesOf returns the instances in a response, by ID. What the response leaves out comes from the request.
+func instancesOf(in *fleetCall, out *ec2.CreateFleetOutput) (all []cloudprovider.Instance) {
 	for _, i := range out.Instances {
-		bought := cloudprovider.Instance{
+		launched := cloudprovider.Instance{
 			Type:         string(i.InstanceType),
 			Zone:         aws.ToString(i.AvailabilityZone),
 			ZoneID:       aws.ToString(i.AvailabilityZoneId),
@@ -106,16 +107,16 @@ func instancesOf(in *request, out *ec2.CreateFleetOutput) (all []cloudprovider.I
 			State:        cloudprovider.Pending,
 		}
 		if o := overrideOf(i.LaunchTemplateAndOverrides); o != nil {
-			fill(&bought.Type, string(o.InstanceType))
-			fill(&bought.Zone, aws.ToString(o.AvailabilityZone))
-			fill(&bought.SubnetID, aws.ToString(o.SubnetId))
-			fill(&bought.ImageID, aws.ToString(o.ImageId))
+			fill(&launched.Type, string(o.InstanceType))
+			fill(&launched.Zone, aws.ToString(o.AvailabilityZone))
+			fill(&launched.SubnetID, aws.ToString(o.SubnetId))
+			fill(&launched.ImageID, aws.ToString(o.ImageId))
 		}
-		fillFromRequest(&bought, in.CreateFleetInput)
-		bought.Reservation = in.places[place{bought.Type, bought.Zone}]
+		fillFromRequest(&launched, in.CreateFleetInput)
+		launched.Reservation = in.reservations[reservedKey(launched.Type, launched.Zone)]
 		for _, id := range i.InstanceIds {
-			bought.ID = id
-			all = append(all, bought)
+			launched.ID = id
+			all = append(all, launched)
 		}
 	}
 	slices.SortFunc(all, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
@@ -148,23 +149,23 @@ func overrideOf(l *ec2types.LaunchTemplateAndOverridesResponse) *ec2types.FleetL
 	return l.Overrides
 }
 
-// Failure is what an answer says about one offering that was asked for in vain.
+// Failure is the error of a response for one requested offering.
 type Failure struct {
 	Code, Message  string
 	InstanceType   string
 	Zone, SubnetID string
-	// ZoneID is empty for a zone that was not asked for.
+	// ZoneID is empty for a zone that was not requested.
 	ZoneID       string
 	CapacityType string
-	// Reservation that was asked for; empty if none was.
+	// Reservation is the requested reservation; empty if none was.
 	Reservation string
-	// Placement that was asked for.
+	// Placement is the requested placement.
 	Placement cloudprovider.Placement
 	// implied by another failure.
 	implied bool
 }
 
-func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
+func failures(in *fleetCall, out *ec2.CreateFleetOutput) []Failure {
 	all := make([]Failure, 0, len(out.Errors))
 	for _, e := range out.Errors {
 		f := Failure{
@@ -178,32 +179,32 @@ func failures(in *request, out *ec2.CreateFleetOutput) []Failure {
 			f.Zone = aws.ToString(o.AvailabilityZone)
 			f.ZoneID = in.zones[f.Zone]
 			f.SubnetID = aws.ToString(o.SubnetId)
-			f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+			f.Reservation = in.reservations[reservedKey(f.InstanceType, f.Zone)].ID
 		}
 		all = append(all, f)
 	}
 	for _, f := range all {
-		if spreadFull(f) {
-			all = append(all, in.everywhere(f)...)
+		if spreadGroupFull(f) {
+			all = append(all, in.allOfferings(f)...)
 		}
 	}
 	return all
 }
 
-// spreadFull tells whether a failure says that a spread placement group takes no more instances in a zone, of whatever type.
-func spreadFull(f Failure) bool {
+// spreadGroupFull reports whether a spread placement group accepts no more instances in a zone, of any type.
+func spreadGroupFull(f Failure) bool {
 	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" && strings.Contains(f.Message, "limit of instances in this spread placement group")
 }
 
-// everywhere is the failure of everything that was asked for in the zone of f, or, if that is empty, in any.
-func (in *request) everywhere(f Failure) (all []Failure) {
+// allOfferings returns the failure f for every requested offering in the zone of f, or in any zone if that is empty.
+func (in *fleetCall) allOfferings(f Failure) (all []Failure) {
 	f.implied = true
 	zone := f.Zone
 	for _, config := range in.LaunchTemplateConfigs {
 		for _, o := range config.Overrides {
 			if name := aws.ToString(o.AvailabilityZone); zone == "" || zone == name {
 				f.InstanceType, f.Zone, f.ZoneID = string(o.InstanceType), name, in.zones[name]
-				f.Reservation = in.places[place{f.InstanceType, f.Zone}].ID
+				f.Reservation = in.reservations[reservedKey(f.InstanceType, f.Zone)].ID
 				all = append(all, f)
 			}
 		}
@@ -211,18 +212,21 @@ func (in *request) everywhere(f Failure) (all []Failure) {
 	return all
 }
 
-// offering is what a mark about the failure is about.
-func (f Failure) offering() unavailableofferings.Offering {
-	o := unavailableofferings.Offering{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, PlacementGroup: f.Placement.GroupID}
+// scope is the offerings that are unavailable according to the failure.
+func (f Failure) scope() unavailableofferings.Scope {
+	o := unavailableofferings.Scope{
+		OfferingKey:    catalog.OfferingKey{InstanceType: f.InstanceType, Zone: f.Zone, CapacityType: f.CapacityType},
+		PlacementGroup: f.Placement.GroupID,
+	}
 	if f.Placement.Partition > 0 {
 		o.Partition = strconv.Itoa(f.Placement.Partition)
 	}
 	return o
 }
 
-// mark notes what the failures say about capacity. refused gets each reservation that EC2 launched nothing into, with the code;
-// exhausted gets each subnet without addresses.
-func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
+// markUnavailable records what the failures show about capacity. It calls refused for each reservation that EC2
+// launched nothing into, with the error code, and exhausted for each subnet without addresses.
+func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
 		case f.Code == awserrors.SpotRoleDenied:
@@ -232,7 +236,7 @@ func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reser
 			if f.Reservation != "" {
 				refused(f.Reservation, f.Code)
 			} else if f.InstanceType != "" && f.Zone != "" {
-				memory.MarkOffering(f.offering())
+				memory.Mark(f.scope())
 			}
 			if f.Code == awserrors.SubnetFull && f.SubnetID != "" {
 				memory.MarkSubnet(f.SubnetID)
@@ -242,17 +246,17 @@ func mark(all []Failure, memory *unavailableofferings.Memory, refused func(reser
 	}
 }
 
-// refusal is the error for an answer without an instance: InsufficientCapacityError if that is all that
-// the failures say, else a CreateError.
-func refusal(all []Failure) error {
+// failureError is the error for a response without an instance: an InsufficientCapacityError if all failures are about
+// capacity, else a CreateError.
+func failureError(all []Failure) error {
 	if len(all) == 0 {
 		return &cloudprovider.CreateError{Reason: awserrors.LaunchFailed, Message: "EC2 returned neither an instance nor an error"}
 	}
-	scarce := !slices.ContainsFunc(all, func(f Failure) bool {
+	capacity := !slices.ContainsFunc(all, func(f Failure) bool {
 		return !awserrors.Unfulfillable(f.Code) && f.Code != awserrors.SpotRoleDenied
 	})
 	text := describe(all)
-	if scarce {
+	if capacity {
 		if slices.ContainsFunc(all, func(f Failure) bool { return f.Code == awserrors.SpotRoleDenied }) {
 			text = awserrors.ReasonOf(awserrors.SpotRoleDenied).Hint + ": " + text
 		}
@@ -261,15 +265,15 @@ func refusal(all []Failure) error {
 	return createError(errors.New(text))
 }
 
-// whole is the error for a call that EC2 refused as a whole.
-func whole(a answer) error {
+// rejectionError is the error for a call that EC2 rejected as a whole.
+func rejectionError(a fleetResult) error {
 	if code := awserrors.Code(a.err); awserrors.Unfulfillable(code) || code == awserrors.SpotRoleDenied {
 		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.Plain(a.err))}
 	}
 	return createError(fmt.Errorf("create fleet: %w", a.err))
 }
 
-// createError derives reason and message from an error's text.
+// createError derives reason and message from the text of an error.
 func createError(err error) *cloudprovider.CreateError {
 	reason := awserrors.ReasonOf(err.Error())
 	message := awserrors.Plain(err).Error()
@@ -279,10 +283,10 @@ func createError(err error) *cloudprovider.CreateError {
 	return &cloudprovider.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
-// shownFailures is how many different failures a message names.
-const shownFailures = 4
+// maxShownFailures is how many different failures a message lists, so that it fits into a condition and stays readable.
+const maxShownFailures = 4
 
-// describe names each kind of failure once, with the offerings it is about.
+// describe lists each kind of failure once, with the number of its offerings and the first of them.
 func describe(all []Failure) string {
 	var order []string
 	where := map[string][]string{}
@@ -296,9 +300,9 @@ func describe(all []Failure) string {
 		}
 		where[what] = append(where[what], strings.Trim(f.InstanceType+"/"+f.Zone, "/"))
 	}
-	parts := make([]string, 0, shownFailures)
+	parts := make([]string, 0, maxShownFailures)
 	for i, what := range order {
-		if i == shownFailures {
+		if i == maxShownFailures {
 			parts = append(parts, fmt.Sprintf("and %d more kinds of errors", len(order)-i))
 			break
 		}

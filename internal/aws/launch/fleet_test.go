@@ -12,13 +12,14 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 func failure(code string) Failure {
 	return Failure{Code: code, Message: "why", InstanceType: "m5.large", Zone: "a", SubnetID: "subnet-a", CapacityType: "spot"}
 }
 
-func TestRefusal(t *testing.T) {
+func TestFailureError(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		codes  []string
@@ -33,7 +34,7 @@ func TestRefusal(t *testing.T) {
 		{"no capacity, and not authorized", []string{"InsufficientInstanceCapacity", "UnauthorizedOperation"}, false, "Unauthorized"},
 		{"throttled", []string{"RequestLimitExceeded"}, false, "RequestLimitExceeded"},
 		{"unheard of", []string{"New"}, false, "LaunchFailed"},
-		{"aws row 34: neither instance nor error", nil, false, "LaunchFailed"},
+		{"neither instance nor error", nil, false, "LaunchFailed"},
 		{"an error without code", []string{""}, false, "LaunchFailed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestRefusal(t *testing.T) {
 			for _, code := range tc.codes {
 				all = append(all, failure(code))
 			}
-			err := refusal(all)
+			err := failureError(all)
 			var scarce *cloudprovider.InsufficientCapacityError
 			var create *cloudprovider.CreateError
 			if errors.As(err, &scarce) != tc.scarce || (errors.As(err, &create) && create.Reason != tc.reason) || (create == nil) != tc.scarce {
@@ -51,9 +52,9 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestMarks(t *testing.T) {
-	spot := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
-	elsewhere := unavailableofferings.Offering{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}
+func TestFailuresMarkOfferingsUnavailable(t *testing.T) {
+	spot := unavailableofferings.Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}}
+	elsewhere := unavailableofferings.Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "c5.large", Zone: "b"}}
 	for _, tc := range []struct {
 		code                         string
 		offering, allSpot, exhausted bool
@@ -69,11 +70,11 @@ func TestMarks(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			m := unavailableofferings.New(func() time.Time { return now })
 			var exhausted []string
-			mark([]Failure{failure(tc.code)}, m, func(string, string) {}, func(id string) { exhausted = append(exhausted, id) })
-			if m.Scarce(spot, nil) != tc.offering || m.Scarce(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
-				t.Errorf("offering %v, all spot %v, exhausted %v", m.Scarce(spot, nil), m.Scarce(elsewhere, nil), exhausted)
+			markUnavailable([]Failure{failure(tc.code)}, m, func(string, string) {}, func(id string) { exhausted = append(exhausted, id) })
+			if m.IsUnavailable(spot, nil) != tc.offering || m.IsUnavailable(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
+				t.Errorf("offering %v, all spot %v, exhausted %v", m.IsUnavailable(spot, nil), m.IsUnavailable(elsewhere, nil), exhausted)
 			}
-			if m.Scarce(elsewhere, []string{"subnet-a"}) != (tc.exhausted || tc.allSpot) {
+			if m.IsUnavailable(elsewhere, []string{"subnet-a"}) != (tc.exhausted || tc.allSpot) {
 				t.Error("what the subnet's zone yields does not follow from the subnet")
 			}
 		})
@@ -81,17 +82,17 @@ func TestMarks(t *testing.T) {
 }
 
 // counted notes what a Meter is told of launches.
-type counted struct {
+type failureMeter struct {
 	cloudprovider.Unmeasured
 	said []string
 }
 
-func (c *counted) LaunchFailed(zone, zoneID, capacityType, reason string) {
+func (c *failureMeter) LaunchFailed(zone, zoneID, capacityType, reason string) {
 	c.said = append(c.said, strings.Join([]string{zone, zoneID, capacityType, reason}, "/"))
 }
 
-func TestFailuresAreCounted(t *testing.T) {
-	in := &request{CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "spot", zones: map[string]string{"a": "az1"}}
+func TestFailuresAreMeasured(t *testing.T) {
+	in := &fleetCall{CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "spot", zones: map[string]string{"a": "az1"}}
 	fleetError := func(code, message, zone string) ec2types.CreateFleetError {
 		return ec2types.CreateFleetError{ErrorCode: &code, ErrorMessage: &message, LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
 			Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: &zone},
@@ -103,14 +104,14 @@ func TestFailuresAreCounted(t *testing.T) {
 		want string
 	}{
 		{"a zone of the class's", fleetError("VcpuLimitExceeded", "no", "a"), "a/az1/spot/VCPULimitExceeded"},
-		{"aws row 31: an unknown zone and an odd code", fleetError("Odd", "?", "z"), "z//spot/LaunchFailed"},
+		{"an unknown zone and an odd code", fleetError("Odd", "?", "z"), "z//spot/LaunchFailed"},
 		{"an error that says nothing at all", ec2types.CreateFleetError{}, "//spot/LaunchFailed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := &counted{}
-			l := newEC2World().start(newOrder()).Launcher
+			c := &failureMeter{}
+			l := newFakeEC2().start(newOrder()).Launcher
 			l.cfg.Meter = c
-			l.note(failures(in, &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{tc.err}}))
+			l.recordFailures(failures(in, &ec2.CreateFleetOutput{Errors: []ec2types.CreateFleetError{tc.err}}))
 			if got := strings.Join(c.said, " "); got != tc.want {
 				t.Errorf("counted %s, want %s", got, tc.want)
 			}
@@ -121,7 +122,7 @@ func TestFailuresAreCounted(t *testing.T) {
 // EC2 may leave out which offering an error is about.
 func TestErrorWithoutOffering(t *testing.T) {
 	m := unavailableofferings.New(time.Now)
-	mark([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string, string) {}, func(string) {})
+	markUnavailable([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string, string) {}, func(string) {})
 	if m.Marks() != 0 {
 		t.Error("an offering without name was marked")
 	}

@@ -30,12 +30,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// FleetAPI is what Launcher calls of EC2 itself.
+// FleetAPI is the calls of EC2 that Launcher makes itself.
 type FleetAPI interface {
 	CreateFleet(ctx context.Context, in *ec2.CreateFleetInput, optFns ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error)
 }
 
-// Config is what a Launcher works with.
+// Config configures a Launcher.
 type Config struct {
 	EC2       FleetAPI
 	Identity  identity.Identity
@@ -43,52 +43,54 @@ type Config struct {
 	Instances *instance.Instances
 	Addresses *network.Addresses
 	Scarcity  *unavailableofferings.Memory
-	// Cluster is what nodes are told about the cluster they join.
+	// Cluster returns what nodes need to join the cluster.
 	Cluster func() bootstrap.Cluster
-	// StrictMinValues refuses a launch whose choice of types is narrower than the claim asks for.
+	// StrictMinValues rejects a launch with fewer types than minValues requires.
 	StrictMinValues bool
-	// Reservations are kept informed; nil while capacity reservations are not used.
+	// Reservations records the use of capacity reservations; nil while the feature is off.
 	Reservations Reservations
-	// Window is how long claims are gathered that can be launched together; zero means what EC2's limits call for.
+	// Window is how long NodeClaims wait for a batch launch; zero uses a window that fits EC2's limits.
 	Window batch.Window
-	// Meter is told what goes wrong; nil tells nobody.
+	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// Launcher buys instances.
+// Launcher launches instances.
 //
-// A claim gets one instance, whatever goes wrong. There are two ways to launch, and a claim is never on both:
+// A NodeClaim gets one instance, whatever fails. There are two ways to launch, and a NodeClaim never takes both:
 //
-// Alone. The instance carries the claim's UID as a tag from its first moment, and the call that buys it carries a token that
-// follows from the UID. A launch first looks for an instance with the tag and adopts it; while EC2 does not show it yet, the
-// token makes the same call give the same instance. See ledger for what happens when parameters have changed meanwhile.
+// Single launch. The instance has the UID of the NodeClaim as a tag from the start, and the client token of the call is
+// derived from the UID. A launch first looks for an instance with the tag and adopts it. While EC2 does not show the
+// instance yet, the token makes a repeated call return the same instance. See tokenLedger for calls with changed
+// parameters.
 //
-// Together with others that ask for the same. The instances of such a launch cannot carry the claims' UIDs, so the claims
-// carry the launch's: a ticket that is written on each before the call is made, and only on a claim for which no call was
-// made before. See joint for how the outcome becomes known, deal for how it is found out by those who were not there.
+// Batch launch, together with other NodeClaims that need the same. The instances of a batch cannot have the UIDs of
+// single NodeClaims. Instead each NodeClaim is annotated with a slot of the batch before the call, and only if no call
+// was made for it before. See batchLaunch for how the outcome becomes known, and assign for how another process finds
+// the instance of a slot.
 type Launcher struct {
-	cfg    Config
-	ledger *ledger
-	gather *batch.Batcher[string, *member, cloudprovider.Instance]
-	// joints are the launches of several that this process has made, by the UID of each claim, the last one last. A claim may still
-	// have the ticket of an earlier one: a later attempt may have failed to write its own.
-	joints *memo.Memo[string, []*joint]
-	// alone are the claims that this process has launched alone, by their UID, or was about to. They have no ticket any more, whatever
-	// a cache still shows.
-	alone *memo.Memo[string, struct{}]
-	// doubts are since when claims have been asked for whose launch another process has made, by their UID.
-	doubts  *memo.Memo[string, time.Time]
-	looking singleflight.Group
-	// told are the node classes of which it was said lately that their user data is large.
-	told *memo.Memo[string, struct{}]
-	// launches counts those of several.
-	launches atomic.Uint64
+	cfg     Config
+	ledger  *tokenLedger
+	batcher *batch.Batcher[string, *batchMember, cloudprovider.Instance]
+	// batches are the batch launches of this process, by the UID of each NodeClaim, the latest last. A NodeClaim may
+	// still have the annotation of an earlier batch, because a later attempt may have failed to write its own.
+	batches *memo.Memo[string, []*batchLaunch]
+	// single are the NodeClaims that this process has launched alone or is about to, by UID. They have no slot anymore,
+	// even if a cache still shows one.
+	single *memo.Memo[string, struct{}]
+	// firstLookups has the time at which this process first looked up the slot of a NodeClaim, by UID.
+	firstLookups *memo.Memo[string, time.Time]
+	lookups      singleflight.Group
+	// largeUserData are the node classes with a recent warning about the size of their user data.
+	largeUserData *memo.Memo[string, struct{}]
+	// batchCount counts the batch launches.
+	batchCount atomic.Uint64
 
 	mu sync.Mutex
-	// begun counts the launches in progress, by the UID of their claim.
-	begun map[string]int
+	// inProgress counts the launches in progress, by the UID of the NodeClaim.
+	inProgress map[string]int
 }
 
 // New returns a Launcher.
@@ -100,21 +102,22 @@ func New(cfg Config) *Launcher {
 		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
 	}
 	l := &Launcher{
-		cfg: cfg, ledger: newLedger(cfg.Now), begun: map[string]int{},
-		joints: memo.New[string, []*joint](remembered, cfg.Now), alone: memo.New[string, struct{}](remembered, cfg.Now),
-		doubts: memo.New[string, time.Time](remembered, cfg.Now),
-		told:   memo.New[string, struct{}](remembered, cfg.Now),
+		cfg: cfg, ledger: newTokenLedger(cfg.Now), inProgress: map[string]int{},
+		batches: memo.New[string, []*batchLaunch](launchTTL, cfg.Now), single: memo.New[string, struct{}](launchTTL, cfg.Now),
+		firstLookups:  memo.New[string, time.Time](launchTTL, cfg.Now),
+		largeUserData: memo.New[string, struct{}](launchTTL, cfg.Now),
 	}
-	l.gather = batch.New(batch.Config[string, *member, cloudprovider.Instance]{
-		Name: "create_fleet", Window: cfg.Window, Call: l.together, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
+		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return l
 }
 
-// callTimeout bounds what is done for several claims: tickets, call, repetitions.
+// callTimeout bounds the work for one batch: annotations, call, retries. Five minutes leave room for throttled retries,
+// and the next attempt finds the outcome of a call that was cut off.
 const callTimeout = 5 * time.Minute
 
-// Begin says that a launch for a claim is in progress until done is called.
+// Begin records that a launch for a NodeClaim is in progress until done is called.
 func (l *Launcher) Begin(claimUID string) (done func()) {
 	l.count(claimUID, 1)
 	return func() { l.count(claimUID, -1) }
@@ -123,34 +126,35 @@ func (l *Launcher) Begin(claimUID string) (done func()) {
 func (l *Launcher) count(claimUID string, by int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.begun[claimUID] += by; l.begun[claimUID] == 0 {
-		delete(l.begun, claimUID)
+	if l.inProgress[claimUID] += by; l.inProgress[claimUID] == 0 {
+		delete(l.inProgress, claimUID)
 	}
 }
 
-// Busy reports whether a launch for a claim is in progress, or the outcome of one is in doubt.
+// InProgress reports whether a launch for a NodeClaim is in progress, or the outcome of one is unknown.
 func (l *Launcher) Busy(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if made, _ := l.joints.Get(claimUID); slices.ContainsFunc(made, (*joint).open) {
+	if made, _ := l.batches.Get(claimUID); slices.ContainsFunc(made, (*batchLaunch).unsettled) {
 		return true
 	}
-	return l.begun[claimUID] > 0 || l.ledger.inDoubt(claimUID)
+	return l.inProgress[claimUID] > 0 || l.ledger.outcomeUnknown(claimUID)
 }
 
-// Order is what to buy.
+// Request is what to launch.
 type Order struct {
 	Claim *karpv1.NodeClaim
 	Class *awsv1.EC2NodeClass
 	// Types as the class would launch them.
 	Types []*catalog.InstanceType
-	// Group is the placement group that the class asks for; zero for none.
+	// Group is the placement group of the class; zero for none.
 	Group placement.Group
-	// Kubelet returns the kubelet settings for a type, as JSON. It is nil where those of the class hold for all types.
+	// Kubelet returns the kubelet settings for a type, as JSON. It is nil if the settings of the class apply to all
+	// types.
 	Kubelet func(instanceType string) ([]byte, error)
 }
 
-// kubelet is spec.kubelet as instances of the type are told, empty where it is that of the class.
+// kubelet returns spec.kubelet for instances of the type; empty if it is that of the class.
 func (o Order) kubelet(instanceType string) (string, error) {
 	if o.Kubelet == nil {
 		return "", nil
@@ -159,24 +163,24 @@ func (o Order) kubelet(instanceType string) (string, error) {
 	return string(raw), err
 }
 
-// ReasonInDoubt is the reason of a launch that waits to see what an earlier call did.
-const ReasonInDoubt = "LaunchOutcomeUnknown"
+// ReasonOutcomeUnknown is the reason of a launch that waits for the outcome of an earlier call.
+const ReasonOutcomeUnknown = "LaunchOutcomeUnknown"
 
-// errTemplateGone means that a launch template was deleted between making sure of it and using it.
+// errTemplateGone means that a launch template was deleted after it was ensured.
 var errTemplateGone = errors.New("launch template is gone")
 
-// errTokenSpent means that EC2 remembers a client token from a call that it has refused.
-var errTokenSpent = errors.New("client token was used by a call that EC2 has refused")
+// errTokenUsed means that EC2 remembers a client token from a call that it has rejected.
+var errTokenUsed = errors.New("client token was used by a call that EC2 has refused")
 
-// Adopt returns the instance that was launched for a claim before, if there is one. The error is a CreateError with
-// ReasonInDoubt where that cannot be told yet.
+// Adopt returns the instance that was launched for a NodeClaim before, if there is one. The error is a CreateError with
+// ReasonOutcomeUnknown while that is unknown.
 func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Instance, bool, error) {
-	uid, mark := string(claim.UID), l.markOf(claim)
-	if j := l.jointOf(claim); j != nil {
-		if _, _, settled := j.known(uid); !settled {
+	uid, mark := string(claim.UID), l.launchAnnotation(claim)
+	if j := l.batchOf(claim); j != nil {
+		if _, settled, _ := j.outcome(uid); !settled {
 			l.settle(ctx, j)
 		}
-		switch i, err, settled := j.known(uid); {
+		switch i, settled, err := j.outcome(uid); {
 		case !settled:
 			return cloudprovider.Instance{}, false, err
 		case err == nil:
@@ -187,43 +191,43 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudpro
 	if mark == cloudprovider.Unlaunched {
 		return cloudprovider.Instance{}, false, nil
 	}
-	if ticket, ok := cloudprovider.ParseTicket(mark); ok {
-		return l.recall(ctx, claim, ticket)
+	if slot, ok := cloudprovider.ParseTicket(mark); ok {
+		return l.lookUpSlot(ctx, claim, slot)
 	}
-	found, err := l.cfg.Instances.OfClaim(ctx, uid)
-	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) })
+	found, err := l.cfg.Instances.ForClaim(ctx, uid)
+	found = slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) })
 	if err != nil || len(found) == 0 {
 		return cloudprovider.Instance{}, false, err
 	}
 	if len(found) > 1 {
-		l.cfg.Log.Error("a claim has more than one instance; the oldest is kept", "claim", claim.Name, "instances", len(found))
+		l.cfg.Log.Error("NodeClaim has more than one instance; the oldest one is kept", "claim", claim.Name, "instances", len(found))
 	}
-	l.ledger.bought(uid)
+	l.ledger.done(uid)
 	return found[0], true, nil
 }
 
-// markOf is what the claim says of how it is launched. One that this process has launched alone has no ticket, though it may be read
-// from before that was written on it.
-func (l *Launcher) markOf(claim *karpv1.NodeClaim) string {
-	if _, alone := l.alone.Get(string(claim.UID)); alone {
+// launchAnnotation returns the launch annotation of the NodeClaim. It is empty for a NodeClaim that this process has
+// launched alone, even if a stale read still shows a slot.
+func (l *Launcher) launchAnnotation(claim *karpv1.NodeClaim) string {
+	if _, alone := l.single.Get(string(claim.UID)); alone {
 		return ""
 	}
 	return claim.Annotations[karpv1.AnnotationLaunch]
 }
 
-// jointOf returns the launch of several that the claim took part in last, if this process has made it and not given it up: that of
-// its ticket, or the last one where the claim is read from before it was written on. Any other ticket another process has written,
-// which knows better.
-func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
-	mark := l.markOf(claim)
-	ticket, enrolled := cloudprovider.ParseTicket(mark)
-	if !enrolled && mark != cloudprovider.Unlaunched {
+// batchOf returns the last batch launch of the NodeClaim, if this process has made it and not abandoned it: the batch
+// of its slot, or the last batch if the NodeClaim was read before it was annotated. A slot of another batch comes from
+// another process, and nil is returned.
+func (l *Launcher) batchOf(claim *karpv1.NodeClaim) *batchLaunch {
+	mark := l.launchAnnotation(claim)
+	slot, annotated := cloudprovider.ParseTicket(mark)
+	if !annotated && mark != cloudprovider.Unlaunched {
 		return nil
 	}
-	made, _ := l.joints.Get(string(claim.UID))
+	made, _ := l.batches.Get(string(claim.UID))
 	for _, j := range slices.Backward(made) {
-		if !enrolled || ticket.Launch == j.id {
-			if j.isGivenUp() {
+		if !annotated || slot.Launch == j.id {
+			if j.isAbandoned() {
 				return nil
 			}
 			return j
@@ -232,24 +236,24 @@ func (l *Launcher) jointOf(claim *karpv1.NodeClaim) *joint {
 	return nil
 }
 
-// made remembers a launch of several for one of its claims.
-func (l *Launcher) made(claimUID string, j *joint) {
+// recordBatch records a batch launch for one of its NodeClaims.
+func (l *Launcher) recordBatch(claimUID string, j *batchLaunch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	earlier, _ := l.joints.Get(claimUID)
-	l.joints.Put(claimUID, append(slices.Clone(earlier), j))
+	earlier, _ := l.batches.Get(claimUID)
+	l.batches.Put(claimUID, append(slices.Clone(earlier), j))
 }
 
-// Find returns the instances that were launched for a claim and are not on their way out, whatever its status says, without
-// making a call that could launch one. The error says that it is not known yet.
+// Find returns the living instances that were launched for a NodeClaim, whatever its status contains. It makes no call
+// that could launch one. The error means that the outcome is not known yet.
 func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error) {
 	uid, over := string(claim.UID), true
-	if j := l.jointOf(claim); j != nil {
-		over = j.giveUp(l.cfg.Now()) // before EC2 is asked, which then shows all that the calls have brought
-		switch i, err, settled := j.known(uid); {
+	if j := l.batchOf(claim); j != nil {
+		over = j.abandon(l.cfg.Now()) // before EC2 is read, which then shows all instances of the calls
+		switch i, settled, err := j.outcome(uid); {
 		case settled && err == nil:
 			i, err := l.cfg.Instances.Get(ctx, i.ProviderID)
-			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !living(i) {
+			if errors.Is(err, cloudprovider.ErrNotFound) || err == nil && !alive(i) {
 				return nil, nil
 			}
 			return []cloudprovider.Instance{i}, err
@@ -257,119 +261,120 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudpr
 			return nil, nil
 		}
 	}
-	mark := l.markOf(claim)
+	mark := l.launchAnnotation(claim)
 	if mark == cloudprovider.Unlaunched {
 		return nil, nil
 	}
-	ticket, ok := cloudprovider.ParseTicket(mark)
+	slot, ok := cloudprovider.ParseTicket(mark)
 	if !ok {
-		return l.findAlone(ctx, uid)
+		return l.findSingle(ctx, uid)
 	}
-	i, found, err := l.recall(ctx, claim, ticket)
+	i, found, err := l.lookUpSlot(ctx, claim, slot)
 	switch {
 	case err != nil:
 		return nil, err
 	case found:
 		return []cloudprovider.Instance{i}, nil
 	case !over:
-		return nil, inDoubt(nil) // another claim may ask EC2 once more, which then launches for this one, too
+		return nil, outcomeUnknown(nil) // another NodeClaim may repeat the call, which then launches for this one, too
 	}
 	return nil, nil
 }
 
-// findAlone is Find for a claim that was launched alone, if at all.
-func (l *Launcher) findAlone(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
-	found, err := l.cfg.Instances.OfClaim(ctx, claimUID)
+// findSingle is Find for a NodeClaim without a batch slot.
+func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprovider.Instance, error) {
+	found, err := l.cfg.Instances.ForClaim(ctx, claimUID)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.Young()) {
-		return nil, inDoubt(nil)
+	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.JustBecameLeader()) {
+		return nil, outcomeUnknown(nil)
 	}
-	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !living(i) }), nil
+	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) }), nil
 }
 
-// Launch buys an instance for the claim, alone. It must follow an Adopt that found none. Errors are those of package cloud.
+// Launch launches an instance for the NodeClaim alone. It must follow an Adopt that found none. Errors are those of
+// package cloudprovider.
 func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance, error) {
-	bought, err := l.try(ctx, o)
-	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenSpent) {
-		bought, err = l.try(ctx, o)
+	launched, err := l.try(ctx, o)
+	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenUsed) {
+		launched, err = l.try(ctx, o)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
-	l.ledger.bought(string(o.Claim.UID))
-	l.cfg.Instances.Remember(bought)
-	return bought, nil
+	l.ledger.done(string(o.Claim.UID))
+	l.cfg.Instances.RecordLaunch(launched)
+	return launched, nil
 }
 
 func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
-	state := l.ledger.settled(claim)
+	state := l.ledger.next(claim)
 	switch {
 	case state.replay != nil:
-		return l.call(ctx, o, state.replay, nil)
-	case !state.doubtful.IsZero():
-		return cloudprovider.Instance{}, inDoubt(nil)
+		return l.launchWithToken(ctx, o, state.replay, nil)
+	case !state.unknownSince.IsZero():
+		return cloudprovider.Instance{}, outcomeUnknown(nil)
 	}
 	plan, err := l.plan(o)
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
-	defer plan.choice.Settle("") // of no effect once call has settled it
+	defer plan.choice.Settle("") // no effect once launchWithToken has settled it
 	fleet, err := l.fleet(ctx, o, plan)
 	if err != nil {
 		return cloudprovider.Instance{}, err
 	}
 	fleet.tags[awsv1.TagNodeClaim], fleet.tags[identity.TagNodeClaimUID] = o.Claim.Name, claim
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)
-	return l.call(ctx, o, fleet.request(), plan.choice)
+	return l.launchWithToken(ctx, o, fleet.call(), plan.choice)
 }
 
-// call asks EC2 and notes in the ledger what is known of the outcome afterwards.
-func (l *Launcher) call(ctx context.Context, o Order, in *request, choice *network.Choice) (cloudprovider.Instance, error) {
+// launchWithToken calls EC2 and records the outcome in the ledger.
+func (l *Launcher) launchWithToken(ctx context.Context, o Order, in *fleetCall, choice *network.Choice) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
-	a := l.ask(ctx, in)
+	a := l.createFleet(ctx, in)
 	switch {
-	case a.other:
+	case a.tokenMismatch:
 		if l.ledger.mismatched(claim) {
-			return cloudprovider.Instance{}, errors.Join(errTokenSpent, createError(fmt.Errorf("create fleet: %w", a.err)))
+			return cloudprovider.Instance{}, errors.Join(errTokenUsed, createError(fmt.Errorf("create fleet: %w", a.err)))
 		}
-		return cloudprovider.Instance{}, inDoubt(a.err)
+		return cloudprovider.Instance{}, outcomeUnknown(a.err)
 	case !a.known:
 		l.ledger.lost(claim, in)
-		return cloudprovider.Instance{}, lostError(a.err)
-	case a.gone:
-		l.ledger.refused(claim)
+		return cloudprovider.Instance{}, unknownOutcomeError(a.err)
+	case a.templateGone:
+		l.ledger.rejected(claim)
 		return cloudprovider.Instance{}, l.forgetTemplates(in.CreateFleetInput, a.err)
 	case a.err != nil:
-		// Nothing came of this call. What an earlier one did is as it was.
-		l.ledger.refused(claim)
-		return cloudprovider.Instance{}, whole(a)
+		// This call launched nothing. The outcome of an earlier call is unchanged.
+		l.ledger.rejected(claim)
+		return cloudprovider.Instance{}, rejectionError(a)
 	}
-	if len(a.bought) == 0 {
-		l.ledger.answered(claim)
-		l.tell(o, a, "")
-		return cloudprovider.Instance{}, refusal(a.failed)
+	if len(a.instances) == 0 {
+		l.ledger.noInstance(claim)
+		l.logFailures(o, a, "")
+		return cloudprovider.Instance{}, failureError(a.failures)
 	}
-	bought := a.bought[0]
+	launched := a.instances[0]
 	if choice != nil {
-		choice.Settle(bought.SubnetID)
+		choice.Settle(launched.SubnetID)
 	}
-	l.tell(o, a, bought.ID)
-	l.complete(&bought, o, in)
-	return bought, nil
+	l.logFailures(o, a, launched.ID)
+	l.complete(&launched, o, in)
+	return launched, nil
 }
 
-// tell logs what an answer complains of.
-func (l *Launcher) tell(o Order, a answer, launched string) {
-	if len(a.failed) > 0 {
-		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failed))
+// logFailures logs the failures of a response.
+func (l *Launcher) logFailures(o Order, a fleetResult, launched string) {
+	if len(a.failures) > 0 {
+		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failures))
 	}
 }
 
-// refusedReservation passes on that EC2 launches nothing into a reservation at the moment.
-func (l *Launcher) refusedReservation(id, code string) {
+// recordReservationFailure records that EC2 launches nothing into a reservation at the moment.
+func (l *Launcher) recordReservationFailure(id, code string) {
 	switch {
 	case l.cfg.Reservations == nil:
 	case code == awserrors.ReservationFull:
@@ -379,8 +384,8 @@ func (l *Launcher) refusedReservation(id, code string) {
 	}
 }
 
-// complete adds what the answer does not say about an instance.
-func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *request) {
+// complete adds the facts about an instance that the response leaves out.
+func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *fleetCall) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
 	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
@@ -412,23 +417,23 @@ func (l *Launcher) forgetTemplates(in *ec2.CreateFleetInput, err error) error {
 	return errors.Join(errTemplateGone, createError(fmt.Errorf("create fleet: %w", err)))
 }
 
-func inDoubt(err error) error {
+func outcomeUnknown(err error) error {
 	return &cloudprovider.CreateError{
-		Reason:  ReasonInDoubt,
+		Reason:  ReasonOutcomeUnknown,
 		Message: "an earlier call may have launched an instance that is not visible yet; waiting for it",
 		Err:     err,
 	}
 }
 
-// sharedTags are those of everything that claims of one class and pool have in common.
+// sharedTags are the tags that NodeClaims of one class and pool have in common.
 func (l *Launcher) sharedTags(o Order) map[string]string {
 	return l.cfg.Identity.LaunchTags(o.Class.Name, o.Claim.Labels[karpv1.LabelNodePool], o.Class.Spec.Tags)
 }
 
-// EFAs is the number of EFA interfaces that an instance of the type gets for the claim.
+// EFAs returns the number of EFA interfaces that an instance of the type gets for the NodeClaim.
 func EFAs(claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, capacity corev1.ResourceList) int {
-	_, asked := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
-	if !asked && len(class.Spec.NetworkInterfaces) == 0 {
+	_, requested := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
+	if !requested && len(class.Spec.NetworkInterfaces) == 0 {
 		return 0
 	}
 	q := capacity[awsv1.ResourceEFA]

@@ -13,7 +13,7 @@ import (
 )
 
 func pricedOrder(price float64) Order {
-	return newOrder(machine("m5.xlarge", nil, offer("spot", price, "us-east-1a")))
+	return newOrder(instanceType("m5.xlarge", nil, offering("spot", price, "us-east-1a")))
 }
 
 // TestOneInstancePerClaim is the promise of this package, tried against everything that can happen to a
@@ -21,9 +21,9 @@ func pricedOrder(price float64) Order {
 // hands, parameters that change from one try to the next, and death between any two steps.
 func TestOneInstancePerClaim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newEC2World()
+		w := newFakeEC2()
 		w.visible = time.Duration(rapid.IntRange(0, 60).Draw(t, "visible after seconds")) * time.Second
-		w.fates = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(refusedKnown)), func(n int) fate { return fate(n) }), 0, 6).Draw(t, "fates")
+		w.callOutcomes = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(rejectedWithToken)), func(n int) callOutcome { return callOutcome(n) }), 0, 6).Draw(t, "fates")
 		p := w.start(pricedOrder(0.05))
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
@@ -39,7 +39,7 @@ func TestOneInstancePerClaim(t *testing.T) {
 				t.Fatalf("the claim has %d instances", len(w.instances))
 			}
 		}
-		w.fates = nil
+		w.callOutcomes = nil
 		var got cloudprovider.Instance
 		var err error
 		for range 40 { // each token that was used up may cost two minutes
@@ -59,22 +59,22 @@ func TestOneInstancePerClaim(t *testing.T) {
 	})
 }
 
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		next func(w *ec2World, p *process) *process
+		next func(w *fakeEC2, p *process) *process
 	}{
-		{"tried again at once", func(_ *ec2World, p *process) *process { return p }},
-		{"tried again with other prices", func(_ *ec2World, p *process) *process { p.order = pricedOrder(0.07); return p }},
-		{"tried again by a new process", func(w *ec2World, p *process) *process { return w.start(p.order) }},
-		{"tried again when visible", func(w *ec2World, p *process) *process {
+		{"tried again at once", func(_ *fakeEC2, p *process) *process { return p }},
+		{"tried again with other prices", func(_ *fakeEC2, p *process) *process { p.order = pricedOrder(0.07); return p }},
+		{"tried again by a new process", func(w *fakeEC2, p *process) *process { return w.start(p.order) }},
+		{"tried again when visible", func(w *fakeEC2, p *process) *process {
 			w.time = w.time.Add(w.visible)
 			return w.start(pricedOrder(0.07))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newEC2World()
-			w.fates = []fate{answerLost}
+			w := newFakeEC2()
+			w.callOutcomes = []callOutcome{responseLost}
 			p := w.start(pricedOrder(0.05))
 			if _, err := p.launch(t.Context()); err == nil {
 				t.Fatal("the lost answer was read")
@@ -89,17 +89,17 @@ func TestLostAnswer(t *testing.T) {
 
 // A process that is killed leaves nothing but EC2's memory. If prices have changed since, its successor
 // cannot repeat the call, and must not make another before it knows.
-func TestUnknownOutcomeIsWaitedFor(t *testing.T) {
-	w := newEC2World()
+func TestUnknownOutcomeBlocksTheNextCall(t *testing.T) {
+	w := newFakeEC2()
 	w.visible = time.Minute
-	w.fates = []fate{answerLost}
+	w.callOutcomes = []callOutcome{responseLost}
 	_, _ = w.start(pricedOrder(0.05)).launch(t.Context())
 	p := w.start(pricedOrder(0.07))
 	for range 2 {
 		_, err := p.launch(t.Context())
 		var create *cloudprovider.CreateError
-		if !errors.As(err, &create) || create.Reason != ReasonInDoubt {
-			t.Fatalf("want reason %s, got %v", ReasonInDoubt, err)
+		if !errors.As(err, &create) || create.Reason != ReasonOutcomeUnknown {
+			t.Fatalf("want reason %s, got %v", ReasonOutcomeUnknown, err)
 		}
 	}
 	if w.calls != 2 {
@@ -111,9 +111,9 @@ func TestUnknownOutcomeIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestDoubtEnds(t *testing.T) {
-	w := newEC2World()
-	w.fates = []fate{noCapacity}
+func TestUnknownOutcomeIsResolvedAfterTheVisibilityDelay(t *testing.T) {
+	w := newFakeEC2()
+	w.callOutcomes = []callOutcome{noCapacity}
 	_, _ = w.start(pricedOrder(0.05)).launch(t.Context())
 	p := w.start(pricedOrder(0.07))
 	if _, err := p.launch(t.Context()); err == nil {
@@ -125,14 +125,14 @@ func TestDoubtEnds(t *testing.T) {
 	}
 }
 
-func TestDeletedTemplateIsMadeAgain(t *testing.T) {
-	w := newEC2World()
-	w.fates = []fate{templateGone}
+func TestDeletedTemplateIsCreatedAgain(t *testing.T) {
+	w := newFakeEC2()
+	w.callOutcomes = []callOutcome{templateGone}
 	if _, err := w.start(pricedOrder(0.05)).launch(t.Context()); err != nil || len(w.instances) != 1 {
 		t.Fatalf("%d instances, %v", len(w.instances), err)
 	}
-	w = newEC2World()
-	w.fates = []fate{templateGone, templateGone}
+	w = newFakeEC2()
+	w.callOutcomes = []callOutcome{templateGone, templateGone}
 	_, err := w.start(pricedOrder(0.05)).launch(t.Context())
 	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || len(w.instances) != 0 {
@@ -140,9 +140,9 @@ func TestDeletedTemplateIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestScarcityIsRemembered(t *testing.T) {
-	w := newEC2World()
-	w.fates = []fate{noCapacity}
+func TestInsufficientCapacityMarksTheOffering(t *testing.T) {
+	w := newFakeEC2()
+	w.callOutcomes = []callOutcome{noCapacity}
 	p := w.start(pricedOrder(0.05))
 	_, err := p.launch(t.Context())
 	var scarce *cloudprovider.InsufficientCapacityError
@@ -154,8 +154,8 @@ func TestScarcityIsRemembered(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownOfANewInstance(t *testing.T) {
-	w := newEC2World()
+func TestNewInstanceFields(t *testing.T) {
+	w := newFakeEC2()
 	p := w.start(pricedOrder(0.05))
 	got, err := p.launch(t.Context())
 	if err != nil {

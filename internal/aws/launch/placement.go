@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// placement is where in the order's group its instance goes: into the lowest partition that the claim allows, if it names any,
-// and that has something to be had; else into the one that EC2 chooses.
+// placement returns where in the placement group the instance goes: the lowest partition that the NodeClaim allows and
+// that has an available offering, if the NodeClaim names partitions; else the partition that EC2 chooses.
 func (o Order) placement(reqs requirement.Set, all []candidate) cloudprovider.Placement {
 	out := cloudprovider.Placement{GroupID: o.Group.ID}
 	if o.Group.Strategy != placement.Partition || !reqs.Defines(awsv1.LabelPlacementGroupPartition) {
@@ -37,19 +37,19 @@ func (o Order) placement(reqs requirement.Set, all []candidate) cloudprovider.Pl
 	return out
 }
 
-// inPartition tells whether one of the offerings can be had in a partition.
+// inPartition reports whether one of the offerings is available in a partition.
 func (c candidate) inPartition(partition string) bool {
 	return slices.ContainsFunc(c.offerings, func(o catalog.Offering) bool {
 		return o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Has(partition)
 	})
 }
 
-// suits tells whether an offering is one of the partition that is launched into, if one is.
+// suits reports whether an offering is in the partition of the launch, if it has one.
 func (p plan) suits(o *catalog.Offering) bool {
 	return p.placement.Partition == 0 || o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Has(strconv.Itoa(p.placement.Partition))
 }
 
-func (b Blueprint) placement() *ec2types.LaunchTemplatePlacementRequest {
+func (b TemplateSpec) placement() *ec2types.LaunchTemplatePlacementRequest {
 	out := &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(b.Tenancy)}
 	if b.Placement.GroupID != "" {
 		out.GroupId = aws.String(b.Placement.GroupID)

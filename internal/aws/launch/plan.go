@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// plan is what a launch is going to ask for.
+// plan is what a launch is going to request.
 type plan struct {
 	requirements requirement.Set
 	capacityType string
@@ -30,7 +30,7 @@ type plan struct {
 	candidates   []candidate
 	// placement is where in the class's placement group to launch.
 	placement cloudprovider.Placement
-	// choice has the subnet of each zone that a candidate has an offering in.
+	// choice has the subnet of each zone in which a candidate has an offering.
 	choice *network.Choice
 }
 
@@ -55,7 +55,7 @@ func (l *Launcher) plan(o Order) (plan, error) {
 	return p, nil
 }
 
-// need is the number of addresses that the launch will use at least, by zone: those of the smallest type.
+// need returns the minimum number of addresses that the launch uses, by zone: those of the smallest type.
 func (p plan) need() map[string]int {
 	need := map[string]int{}
 	for _, c := range p.candidates {
@@ -72,21 +72,22 @@ func (p plan) need() map[string]int {
 	return need
 }
 
-// group is the instance types that share a launch template.
-type group struct {
+// templateGroup identifies the instance types that share a launch template.
+type templateGroup struct {
 	image   string
 	efas    int
 	maxPods int64
-	// kubelet is the kubelet's settings, where they depend on the type; else empty, and those of the class hold.
+	// kubelet is the kubelet's settings if they depend on the type; else it is empty and those of the class apply.
 	kubelet string
-	// reservation is what they are launched into, zero if into none.
+	// reservation is the reservation of the launch, zero for none.
 	reservation cloudprovider.Reservation
 }
 
-// templatesAtATime is how many launch templates one launch makes sure of at a time.
-const templatesAtATime = 4
+// maxConcurrentTemplates is how many launch templates one launch ensures at a time. Few launches need more, and each
+// template takes two calls of a throttled API.
+const maxConcurrentTemplates = 4
 
-// fleet makes sure of the launch templates and lays out what to ask EC2 for.
+// fleet ensures the launch templates and builds the request.
 func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	f := fleet{
 		capacityType: p.capacityType,
@@ -103,18 +104,18 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	if err != nil {
 		return fleet{}, err
 	}
-	f.places = map[place]cloudprovider.Reservation{}
+	f.reservations = map[catalog.OfferingKey]cloudprovider.Reservation{}
 	for _, g := range order {
 		for _, override := range overrides[g] {
 			if g.reservation.ID != "" {
-				f.places[place{string(override.InstanceType), aws.ToString(override.AvailabilityZone)}] = g.reservation
+				f.reservations[reservedKey(string(override.InstanceType), aws.ToString(override.AvailabilityZone))] = g.reservation
 				f.sample = g.reservation
 			}
 		}
 	}
 	f.configs = make([]ec2types.FleetLaunchTemplateConfigRequest, len(order))
 	templates, ctx := errgroup.WithContext(ctx)
-	templates.SetLimit(templatesAtATime)
+	templates.SetLimit(maxConcurrentTemplates)
 	for i, g := range order {
 		templates.Go(func() error {
 			name, err := l.template(ctx, o, p, g)
@@ -134,7 +135,7 @@ func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
 	return f, nil
 }
 
-// zonesOf are the IDs of the zones in which a class has subnets, by name.
+// zonesOf returns the IDs of the zones in which a class has subnets, by name.
 func zonesOf(class *awsv1.EC2NodeClass) map[string]string {
 	ids := map[string]string{}
 	for _, s := range class.Status.Subnets {
@@ -143,29 +144,34 @@ func zonesOf(class *awsv1.EC2NodeClass) map[string]string {
 	return ids
 }
 
-// overlaid tells whether a user has set the price of a type that may be launched. A claim that names no types, being of a
-// pool of fixed size, does not know.
+// overlaid reports whether a NodeOverlay has set the price of a candidate. NodeClaims of static pools name no types and
+// have no annotation, so the candidates decide.
 func (p plan) overlaid() bool {
 	return slices.ContainsFunc(p.candidates, func(c candidate) bool { return c.PriceOverlaid() })
 }
 
-// maxOverrides is how many overrides EC2 takes in one fleet.
+// maxOverrides is EC2's limit for the overrides of one fleet.
 const maxOverrides = 300
 
-// overrides lists what to ask for, by group; groups in the order of their cheapest type. Where there are
-// more than EC2 takes, the offerings of the dearest types are left out.
-func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
+// overrideKey identifies an override of a fleet.
+type overrideKey struct {
+	catalog.OfferingKey
+	reservationID string
+}
+
+// overrides returns the overrides by template group; groups in the order of their cheapest type. Beyond EC2's limit,
+// the offerings of the most expensive types are left out.
+func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
 	images, err := imagesOf(o.Class)
 	if err != nil {
 		return nil, nil, createError(err)
 	}
-	var order []group
+	var order []templateGroup
 	total := 0
-	overrides := map[group][]ec2types.FleetLaunchTemplateOverridesRequest{}
-	type pool struct{ instanceType, zone, reservation string }
-	listed := map[pool]bool{} // an offering is there once for each partition of a placement group
+	overrides := map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest{}
+	listed := map[overrideKey]bool{} // an offering is listed once for each partition of a placement group
 	for _, c := range p.candidates {
-		imageID, ok := images.suiting(c.InstanceType)
+		imageID, ok := images.firstFor(c.InstanceType)
 		if !ok {
 			continue
 		}
@@ -173,13 +179,13 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		if err != nil {
 			return nil, nil, createError(err)
 		}
-		g := group{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
-		if _, asked := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; asked {
+		g := templateGroup{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
+		if _, requested := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; requested {
 			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
 		}
 		for _, offering := range c.offerings {
 			subnet, ok := p.choice.Subnets[offering.Zone]
-			from := pool{c.Name, offering.Zone, offering.ReservationID}
+			from := overrideKey{offering.Key(c.Name), offering.ReservationID}
 			if !ok || offering.CapacityType != p.capacityType || total == maxOverrides || listed[from] || !p.suits(&offering) {
 				continue
 			}
@@ -199,21 +205,21 @@ func (p plan) overrides(o Order) ([]group, map[group][]ec2types.FleetLaunchTempl
 		}
 	}
 	if len(order) == 0 {
-		return nil, nil, createError(errors.New("no offering has both an image that suits it and a subnet in its zone"))
+		return nil, nil, createError(errors.New("no offering has both a compatible image and a subnet in its zone"))
 	}
 	return order, overrides, nil
 }
 
-// suitableImage is an image of the node class, ready to be compared with instance types.
-type suitableImage struct {
+// imageRequirements is an image of the node class with its parsed requirements.
+type imageRequirements struct {
 	id           string
 	requirements requirement.Set
 }
 
-type suitableImages []suitableImage
+type classImages []imageRequirements
 
-func imagesOf(class *awsv1.EC2NodeClass) (suitableImages, error) {
-	var out suitableImages
+func imagesOf(class *awsv1.EC2NodeClass) (classImages, error) {
+	var out classImages
 	for _, ami := range class.Status.AMIs {
 		reqs := make([]requirement.Requirement, 0, len(ami.Requirements))
 		for _, r := range ami.Requirements {
@@ -223,31 +229,31 @@ func imagesOf(class *awsv1.EC2NodeClass) (suitableImages, error) {
 			}
 			reqs = append(reqs, parsed)
 		}
-		out = append(out, suitableImage{ami.ID, requirement.NewSet(reqs...)})
+		out = append(out, imageRequirements{ami.ID, requirement.NewSet(reqs...)})
 	}
 	return out, nil
 }
 
-// suiting returns the first image that an instance type can boot.
-func (s suitableImages) suiting(t *catalog.InstanceType) (string, bool) {
-	i := slices.IndexFunc(s, func(i suitableImage) bool { return i.requirements.Overlaps(t.Requirements) })
+// firstFor returns the first image that an instance type can boot.
+func (s classImages) firstFor(t *catalog.InstanceType) (string, bool) {
+	i := slices.IndexFunc(s, func(i imageRequirements) bool { return i.requirements.Overlaps(t.Requirements) })
 	if i < 0 {
 		return "", false
 	}
 	return s[i].id, true
 }
 
-// template makes sure of the launch template of a group and returns its name.
-func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (string, error) {
+// template ensures the launch template of a group and returns its name.
+func (l *Launcher) template(ctx context.Context, o Order, p plan, g templateGroup) (string, error) {
 	cluster := l.cfg.Cluster()
 	userData, err := l.userData(o, p, g, cluster)
 	if err != nil {
 		return "", err
 	}
-	l.measure(o.Class.Name, len(userData))
+	l.recordUserDataSize(o.Class.Name, len(userData))
 	_, enclave := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandbox]
 	_, slots := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandboxSlots]
-	in, err := Template(Blueprint{
+	in, err := Template(TemplateSpec{
 		Class:            o.Class,
 		ImageID:          g.image,
 		UserData:         userData,
@@ -272,21 +278,22 @@ func (l *Launcher) template(ctx context.Context, o Order, p plan, g group) (stri
 	return name, nil
 }
 
-// maxUserData is what EC2 takes, in bytes, and largeUserData from where it is said that little is left.
+// maxUserData is EC2's limit in bytes. From largeUserData on, 90 % of the limit, a warning is logged: labels and taints
+// of the next NodePool may need the rest.
 const (
 	maxUserData   = 16384
 	largeUserData = maxUserData * 9 / 10
 )
 
-func (l *Launcher) measure(nodeClass string, bytes int) {
+func (l *Launcher) recordUserDataSize(nodeClass string, bytes int) {
 	l.cfg.Meter.UserData(nodeClass, bytes)
-	if _, told := l.told.Get(nodeClass); bytes >= largeUserData && !told {
-		l.told.Put(nodeClass, struct{}{})
-		l.cfg.Log.Warn("the user data is close to the limit of EC2, or over it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
+	if _, warned := l.largeUserData.Get(nodeClass); bytes >= largeUserData && !warned {
+		l.largeUserData.Put(nodeClass, struct{}{})
+		l.cfg.Log.Warn("user data is close to the limit of EC2, or exceeds it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
 	}
 }
 
-func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster) (string, error) {
+func (l *Launcher) userData(o Order, p plan, g templateGroup, cluster bootstrap.Cluster) (string, error) {
 	class := o.Class
 	if g.kubelet != "" {
 		class = class.DeepCopy()
@@ -321,13 +328,13 @@ func (l *Launcher) userData(o Order, p plan, g group, cluster bootstrap.Cluster)
 		return "", createError(err)
 	}
 	if len(rendered.Dropped) > 0 {
-		l.cfg.Log.Warn("settings in spec.userData are not known and left out", "nodeClass", o.Class.Name, "settings", rendered.Dropped)
+		l.cfg.Log.Warn("unknown settings in spec.userData are ignored", "nodeClass", o.Class.Name, "settings", rendered.Dropped)
 	}
 	return rendered.Text, nil
 }
 
-// nodeLabels are the labels that the node registers with: the claim's, what its requirements leave no
-// choice about, the capacity type, and the reservation.
+// nodeLabels returns the labels that the node registers with: the labels of the NodeClaim, requirements with a single
+// value, the capacity type, and the reservation.
 func nodeLabels(claim *karpv1.NodeClaim, p plan, r cloudprovider.Reservation, family string) map[string]string {
 	labels := map[string]string{}
 	for _, r := range p.requirements.All() {

@@ -20,35 +20,35 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Blueprint is all that a launch template is made of.
-type Blueprint struct {
+// TemplateSpec is everything that a launch template depends on.
+type TemplateSpec struct {
 	Class        *awsv1.EC2NodeClass
 	ImageID      string
 	UserData     string
 	CapacityType string
 	Tenancy      string
-	// Placement that instances are launched into; zero for none.
+	// Placement of the instances; zero for none.
 	Placement cloudprovider.Placement
-	// EFAs is the number of EFA interfaces to attach, 0 for a plain one.
+	// EFAs is the number of EFA interfaces, 0 for a single plain interface.
 	EFAs int
-	// Enclave turns Nitro Enclaves on.
+	// Enclave enables Nitro Enclaves.
 	Enclave bool
 	IPv6    bool
 	Region  string
-	// Tags of the template and of what is made from it.
+	// Tags of the template and of everything that is launched from it.
 	Tags map[string]string
 	// Reservation that instances are launched into; zero for none.
 	Reservation cloudprovider.Reservation
-	// ReservedCapacity tells EC2 to leave open capacity reservations alone unless one is asked for.
+	// ReservedCapacity keeps instances out of open capacity reservations unless Reservation is set.
 	ReservedCapacity bool
 }
 
-// NamePrefix is that of all launch templates.
+// NamePrefix is the prefix of all launch template names.
 const NamePrefix = "karpenter.k8s.aws"
 
-// Template is the request for a launch template whose name is a hash of everything in it, the cluster's
-// identity (a tag) included. So templates of one name are alike, and no two clusters share one.
-func Template(b Blueprint) (*ec2.CreateLaunchTemplateInput, error) {
+// Template returns the request for a launch template. Its name is a hash of everything in it, including the cluster's
+// identity (a tag). So templates with the same name are equal, and no two clusters share one.
+func Template(b TemplateSpec) (*ec2.CreateLaunchTemplateInput, error) {
 	data, err := b.data()
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func Template(b Blueprint) (*ec2.CreateLaunchTemplateInput, error) {
 	return in, nil
 }
 
-func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
+func (b TemplateSpec) data() (*ec2types.RequestLaunchTemplateData, error) {
 	devices, err := b.devices()
 	if err != nil {
 		return nil, err
@@ -92,15 +92,15 @@ func (b Blueprint) data() (*ec2types.RequestLaunchTemplateData, error) {
 		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(spec.CPUOptions.NestedVirtualization)}
 	}
 	if b.ReservedCapacity {
-		intoReservation(data, b.Reservation)
+		setReservation(data, b.Reservation)
 	}
 	return data, nil
 }
 
-// withoutIPv6Metadata are the regions whose EC2 does not know the option at all.
+// withoutIPv6Metadata are the regions with an EC2 that does not know the option.
 var withoutIPv6Metadata = []string{"us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "us-isof-south-1", "us-isof-east-1"}
 
-func (b Blueprint) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
+func (b TemplateSpec) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
 	m := awsv1.MetadataOptions{HTTPEndpoint: "enabled", HTTPProtocolIPv6: "disabled", HTTPPutResponseHopLimit: aws.Int64(1), HTTPTokens: "required"}
 	if own := b.Class.Spec.MetadataOptions; own != nil {
 		m = *own
@@ -119,7 +119,7 @@ func (b Blueprint) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsReq
 	return out
 }
 
-func (b Blueprint) interfaces() []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+func (b TemplateSpec) interfaces() []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	if own := b.Class.Spec.NetworkInterfaces; len(own) > 0 {
 		out := make([]ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest, 0, len(own))
 		for _, i := range own {
@@ -139,7 +139,7 @@ func (b Blueprint) interfaces() []ec2types.LaunchTemplateInstanceNetworkInterfac
 	return out
 }
 
-func (b Blueprint) nic(card, device int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+func (b TemplateSpec) nic(card, device int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	out := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{
 		NetworkCardIndex: aws.Int32(card),
 		DeviceIndex:      aws.Int32(device),
@@ -173,8 +173,8 @@ func (b Blueprint) nic(card, device int32, kind string) ec2types.LaunchTemplateI
 	return out
 }
 
-// devices are the disks: the user's, else the family's.
-func (b Blueprint) devices() ([]ec2types.LaunchTemplateBlockDeviceMappingRequest, error) {
+// devices returns the block devices: the user's, else the family's.
+func (b TemplateSpec) devices() ([]ec2types.LaunchTemplateBlockDeviceMappingRequest, error) {
 	mappings := b.Class.Spec.BlockDeviceMappings
 	if len(mappings) == 0 {
 		mappings = instancetype.FamilyOf(image.Family(b.Class)).BlockDevices

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-func TestMemo(t *testing.T) {
+func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := New[string, int](time.Minute, func() time.Time { return now })
 	m.Put("a", 1)
-	m.PutFor("b", 2, time.Hour)
+	m.SetWithTTL("b", 2, time.Hour)
 	m.Put("c", 3)
 	m.Drop("c")
 	now = now.Add(time.Minute - 1)

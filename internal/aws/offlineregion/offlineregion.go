@@ -1,8 +1,9 @@
-// Package offlineregion is EC2 of a region as the data that ships with the program knows it, for planning without an
-// account.
+// Package offlineregion resolves instance types of a region from the data that ships with the program, for planning
+// without an account.
 //
-// Every zone of the region counts, under the name that its ID suggests (use1-az1 is us-east-1a) unless the subnets of
-// an account name it otherwise. Prices are those of the node class's operating system; spot prices are the region's averages.
+// Every zone of the region counts, with the name that its ID suggests (use1-az1 is us-east-1a) unless the subnets of an
+// account name it otherwise. Prices are those of the node class's operating system; spot prices are the region's
+// averages.
 package offlineregion
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// Region resolves what it sells for node classes. It is immutable and safe for concurrent use.
+// Region resolves the types of a region for node classes. It is immutable and safe for concurrent use.
 type Region struct {
 	name     string
 	data     *offline.Catalog
@@ -31,7 +32,7 @@ type Region struct {
 	zones    []awsv1.Subnet // every zone, by name; without the ID of a subnet
 }
 
-// New returns the region of the settings. It fails if the data does not know it.
+// New returns the region of the settings. It fails if the data does not contain it.
 func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error) {
 	resolver, err := instancetype.New(settings)
 	if err != nil {
@@ -60,7 +61,7 @@ func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error)
 	return r, nil
 }
 
-// Basis says what derived prices of an operating system come from.
+// Basis describes the source of derived prices for an operating system.
 func (r *Region) Basis(os corev1.OSName) string {
 	basis := r.data.Basis(r.name)
 	if os == corev1.Windows {
@@ -69,13 +70,13 @@ func (r *Region) Basis(os corev1.OSName) string {
 	return basis
 }
 
-// Currency of the region's prices.
+// Currency returns the currency of the region's prices.
 func (r *Region) Currency() string { return r.data.Currency(r.name) }
 
-// Name of the region.
+// Name returns the name of the region.
 func (r *Region) Name() string { return r.name }
 
-// zoneName is the name of the zone of an ID that ends in a number, as EC2 hands names out to the first account.
+// zoneName returns the name of the zone with an ID that ends in a number, as in most accounts.
 func zoneName(region, id string) string {
 	_, number, _ := strings.Cut(id, "-az")
 	if len(number) != 1 || number[0] < '1' || number[0] > '9' {
@@ -84,8 +85,8 @@ func zoneName(region, id string) string {
 	return region + string('a'+number[0]-'1')
 }
 
-// Types returns every type as the class would launch it, by name. A class that has found no subnets yet, and that
-// of a nil class, which stands for any, may launch in every zone.
+// Types returns every type as the class would launch it, by name. A class without subnets, and a nil class, which
+// stands for any, may launch in every zone.
 func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	traits, name := instancetype.Class{Family: instancetype.FamilyOf(awsv1.AMIFamilyCustom)}, "of any kind"
 	if class != nil {
@@ -98,14 +99,14 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 	if len(traits.Subnets) == 0 {
 		traits.Subnets = r.zones
 	}
-	types, err := r.resolver.All(r.infos, traits, r.market(traits.Subnets, offline.Platform(traits.Family.OS)))
+	types, err := r.resolver.ResolveAll(r.infos, traits, r.market(traits.Subnets, offline.Platform(traits.Family.OS)))
 	if err != nil {
 		return nil, fmt.Errorf("instance types of node class %s: %w", name, err)
 	}
 	return types, nil
 }
 
-// market is what the region sells on a platform. Subnets tell which zone has which ID in their account.
+// market returns prices and availability for a platform. Subnets map zones to IDs in their account.
 func (r *Region) market(subnets []awsv1.Subnet, platform offline.Platform) instancetype.Market {
 	price := func(instanceType, capacityType string) (offline.Price, bool) {
 		return r.data.Price(offline.Sale{
@@ -130,7 +131,7 @@ func (r *Region) market(subnets []awsv1.Subnet, platform offline.Platform) insta
 			p, ok := price(instanceType, karpv1.CapacityTypeSpot)
 			return p.PerHour, ok
 		},
-		Derived: func(instanceType, capacityType string) bool {
+		PriceDerived: func(instanceType, capacityType string) bool {
 			p, _ := price(instanceType, capacityType)
 			return p.Derived
 		},

@@ -1,10 +1,10 @@
-// Package pricing knows what capacity costs per hour: on demand from the Pricing API, spot from EC2's
-// price history, and until those have answered from the catalog that ships with the program.
+// Package pricing reads prices per hour: on-demand prices from the Pricing API, spot prices from EC2's price history,
+// and until those have answered from the catalog that ships with the program.
 //
-// Prices are of a platform: what runs Windows is billed with its license. Those of Windows are read once a node class
-// needs them.
+// Prices are per platform: instances with Windows include the license. Windows prices are read once a node class needs
+// them.
 //
-// A price that is not known is absent. It is never zero.
+// An unknown price is absent. It is never zero.
 package pricing
 
 import (
@@ -28,22 +28,23 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
 // Fallback is the catalog of prices that ships with the program, per hour in the currency of the region.
 type Fallback interface {
 	Price(offline.Sale) (offline.Price, bool)
-	// Basis says where the prices of a region come from; empty if the catalog does not know the region.
+	// Basis describes the source of a region's prices; empty if the catalog does not contain the region.
 	Basis(region string) string
 }
 
-// Config is what Prices is made of.
+// Config configures Prices.
 type Config struct {
 	Region string
 	EC2    ec2.DescribeSpotPriceHistoryAPIClient
-	// Pricing is a client for the region PricingRegion(Region). It is nil where there is no way to the
-	// Pricing API (isolated VPC); on-demand prices are those of Fallback then.
+	// Pricing is a client for the region PricingRegion(Region). It is nil if the Pricing API cannot be reached
+	// (isolated VPC); on-demand prices are those of Fallback then.
 	Pricing  pricing.GetProductsAPIClient
 	Fallback Fallback
 	Now      func() time.Time
@@ -54,40 +55,42 @@ type Prices struct {
 	cfg Config
 
 	mu      sync.RWMutex
-	lists   map[offline.Platform]*list // of the platforms that were needed
+	lists   map[offline.Platform]*platformPrices // of the platforms in use
 	version uint64
-	// read is what became of reading the prices of a capacity type.
-	read map[string]reading
+	// read is the result of the last read, by capacity type.
+	read map[string]lastRead
 }
 
-// list is what AWS has reported of a platform. A map that is empty was not read yet.
-type list struct {
+// platformPrices is what AWS has reported for a platform. An empty map was not read yet.
+type platformPrices struct {
 	onDemand map[string]float64
-	spot     map[pool]spotPrice
+	spot     map[catalog.OfferingKey]spotPrice
 	// read has the capacity types that were read, whether or not there were any prices.
 	read map[string]bool
 }
 
-type reading struct {
+type lastRead struct {
 	at  time.Time // of the last success
 	err error     // of the last attempt
 }
 
-// pool is where spot capacity is traded.
-type pool struct{ instanceType, zone string }
+// spotKey identifies the spot offering of an instance type in a zone.
+func spotKey(instanceType, zone string) catalog.OfferingKey {
+	return catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: karpv1.CapacityTypeSpot}
+}
 
 type spotPrice struct {
 	price float64
 	at    time.Time
 }
 
-// New returns Prices that know only the fallback.
+// New returns Prices with fallback prices only.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, lists: map[offline.Platform]*list{offline.Linux: newList()}, read: map[string]reading{}}
+	return &Prices{cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{}}
 }
 
-func newList() *list {
-	return &list{onDemand: map[string]float64{}, spot: map[pool]spotPrice{}, read: map[string]bool{}}
+func newList() *platformPrices {
+	return &platformPrices{onDemand: map[string]float64{}, spot: map[catalog.OfferingKey]spotPrice{}, read: map[string]bool{}}
 }
 
 // Version changes with the prices.
@@ -103,10 +106,10 @@ type Quotes struct {
 	platform offline.Platform
 }
 
-// For returns the prices of a platform. From now on they are read with the others.
+// For returns the prices of a platform. From now on refreshes include the platform.
 func (p *Prices) For(platform offline.Platform) Quotes {
 	if platform != offline.Windows {
-		platform = offline.Linux // the default of whatever has no license of its own
+		platform = offline.Linux // the default for everything without a license
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,8 +119,8 @@ func (p *Prices) For(platform offline.Platform) Quotes {
 	return Quotes{p, platform}
 }
 
-// OnDemand returns the price of a type per hour. Before the Pricing API has listed any of the platform, it is that of Linux and
-// what the catalog adds for the platform's license.
+// OnDemand returns the price of a type per hour. Before the Pricing API has listed the platform, it is the Linux price
+// plus what the catalog adds for the platform's license.
 func (q Quotes) OnDemand(instanceType string) (float64, bool) {
 	p := q.prices
 	p.mu.RLock()
@@ -132,21 +135,21 @@ func (q Quotes) OnDemand(instanceType string) (float64, bool) {
 	case q.platform == offline.Linux:
 		return p.fallback(offline.Sale{Type: instanceType})
 	case known:
-		return 0, false // AWS does not sell the type with it
+		return 0, false // AWS does not offer the type with the platform
 	case ofLinux:
 		return q.licensed(instanceType, linux)
 	}
 	return p.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
 }
 
-// licensed adds to a price of Linux what the catalog adds to its own.
+// licensed adds the platform's license in the catalog to a Linux price.
 func (q Quotes) licensed(instanceType string, linux float64) (float64, bool) {
 	with, ok := q.prices.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
 	without, both := q.prices.fallback(offline.Sale{Type: instanceType})
 	return linux + with - without, ok && both
 }
 
-// fallback is the catalog's price in the region; of a region that it does not know, that of the base.
+// fallback returns the catalog's price in the region; for an unknown region, that of the base region.
 func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 	if p.cfg.Fallback == nil {
 		return 0, false
@@ -159,11 +162,11 @@ func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
 	return price.PerHour, ok && price.PerHour > 0
 }
 
-// Spot returns the price of a type in a zone per hour. Before EC2 has listed any of the platform, it is that of Linux and what
-// the catalog adds; before it has listed any at all, spot is taken to cost what on-demand does. Afterwards a pool that EC2 does
-// not trade has no price.
+// Spot returns the price of a type in a zone per hour. Before EC2 has listed the platform, it is the Linux price plus
+// the license in the catalog; before EC2 has listed any price, it is the on-demand price. Afterwards a type and zone
+// that EC2 does not list has no price.
 func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
-	p, key := q.prices, pool{instanceType, zone}
+	p, key := q.prices, spotKey(instanceType, zone)
 	p.mu.RLock()
 	listed, ofLinux := p.lists[q.platform].spot, p.lists[offline.Linux].spot
 	price, ok := listed[key]
@@ -181,24 +184,24 @@ func (q Quotes) Spot(instanceType, zone string) (float64, bool) {
 	return q.licensed(instanceType, linux.price)
 }
 
-// OnDemand returns the price of a type with Linux per hour.
+// OnDemand returns the Linux price of a type per hour.
 func (p *Prices) OnDemand(instanceType string) (float64, bool) {
 	return Quotes{p, offline.Linux}.OnDemand(instanceType)
 }
 
-// Spot returns the price of a type with Linux in a zone per hour.
+// Spot returns the Linux price of a type in a zone per hour.
 func (p *Prices) Spot(instanceType, zone string) (float64, bool) {
 	return Quotes{p, offline.Linux}.Spot(instanceType, zone)
 }
 
-// platforms are those that were needed, sorted.
+// platforms returns the platforms in use, sorted.
 func (p *Prices) platforms() []offline.Platform {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return slices.Sorted(maps.Keys(p.lists))
 }
 
-// Refresh asks for all prices. What cannot be had stays as it was, and the error says what.
+// Refresh reads all prices. Prices that cannot be read stay, and the error lists the failures.
 func (p *Prices) Refresh(ctx context.Context) error {
 	var group sync.WaitGroup
 	var onDemand, spot error
@@ -208,7 +211,7 @@ func (p *Prices) Refresh(ctx context.Context) error {
 	return errors.Join(onDemand, spot)
 }
 
-// State says of each capacity type where its prices come from.
+// State returns the source of the prices of each capacity type.
 func (p *Prices) State() []cloudprovider.PriceState {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -217,7 +220,7 @@ func (p *Prices) State() []cloudprovider.PriceState {
 		r := p.read[capacityType]
 		state := cloudprovider.PriceState{CapacityType: capacityType, Read: r.at, Err: awserrors.Plain(r.err)}
 		if capacityType == karpv1.CapacityTypeOnDemand {
-			state.Unasked, state.Basis = p.Unasked(), p.basis()
+			state.Unasked, state.Basis = p.PricingAPIUnused(), p.basis()
 		}
 		state.Due = p.due(capacityType) && state.Unasked == ""
 		out = append(out, state)
@@ -225,7 +228,7 @@ func (p *Prices) State() []cloudprovider.PriceState {
 	return out
 }
 
-// basis says what the prices that ship with the program are in this region.
+// basis describes the prices that ship with the program for this region.
 func (p *Prices) basis() string {
 	if p.cfg.Fallback == nil {
 		return "there are none"
@@ -233,10 +236,10 @@ func (p *Prices) basis() string {
 	if basis := p.cfg.Fallback.Basis(p.cfg.Region); basis != "" {
 		return p.cfg.Region + ": " + basis
 	}
-	return p.cfg.Region + " is not among them: those of " + offline.Base + " are taken"
+	return p.cfg.Region + " is not among them; prices of " + offline.Base + " are used instead"
 }
 
-// due tells whether a platform was needed after the others were read. The caller holds the lock.
+// due reports whether a platform came into use after the last read. The caller holds the lock.
 func (p *Prices) due(capacityType string) bool {
 	if p.read[capacityType].at.IsZero() {
 		return false
@@ -249,7 +252,7 @@ func (p *Prices) due(capacityType string) bool {
 	return false
 }
 
-// PricingRegion is the region whose Pricing API tells the prices of a region.
+// PricingRegion returns the region of the Pricing API with the prices of a region.
 func PricingRegion(region string) string {
 	switch {
 	case strings.HasPrefix(region, "ap-"):
@@ -263,21 +266,21 @@ func PricingRegion(region string) string {
 	}
 }
 
-// RefreshOnDemand asks the Pricing API. Types that it no longer lists keep their last price.
+// RefreshOnDemand reads the Pricing API. Types that it no longer lists keep their last price.
 func (p *Prices) RefreshOnDemand(ctx context.Context) error {
-	if p.Unasked() != "" {
+	if p.PricingAPIUnused() != "" {
 		return nil
 	}
 	err := p.refreshOnDemand(ctx)
-	p.note(karpv1.CapacityTypeOnDemand, err)
+	p.recordRead(karpv1.CapacityTypeOnDemand, err)
 	return err
 }
 
-// Unasked says why nobody asks the Pricing API; empty if it is asked.
-func (p *Prices) Unasked() string {
+// PricingAPIUnused returns why the Pricing API is not used; empty if it is.
+func (p *Prices) PricingAPIUnused() string {
 	switch {
 	case p.cfg.Pricing == nil:
-		return "an isolated VPC has no way to the Pricing API"
+		return "an isolated VPC cannot reach the Pricing API"
 	case strings.HasPrefix(p.cfg.Region, "us-gov"):
 		return "the Pricing API has no prices of GovCloud"
 	case strings.HasPrefix(p.cfg.Region, "eusc-"), strings.Contains(p.cfg.Region, "-iso"):
@@ -286,8 +289,8 @@ func (p *Prices) Unasked() string {
 	return ""
 }
 
-// note remembers what became of reading the prices of a capacity type.
-func (p *Prices) note(capacityType string, err error) {
+// recordRead records the result of reading the prices of a capacity type.
+func (p *Prices) recordRead(capacityType string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.read[capacityType]
@@ -313,18 +316,18 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 	var shared, dedicated map[string]float64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		shared, err = p.products(ctx, listing{platform, "Shared", "Compute Instance"})
+		shared, err = p.products(ctx, productFilter{platform, "Shared", "Compute Instance"})
 		return err
 	})
 	group.Go(func() (err error) {
-		dedicated, err = p.products(ctx, listing{platform, "Dedicated", "Compute Instance (bare metal)"})
+		dedicated, err = p.products(ctx, productFilter{platform, "Dedicated", "Compute Instance (bare metal)"})
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	if len(shared) == 0 {
-		return fmt.Errorf("the Pricing API lists none of %s for %s", systems[platform].product, p.cfg.Region)
+		return fmt.Errorf("the Pricing API lists no prices of %s for %s", platformNames[platform].product, p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,8 +339,8 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 	return nil
 }
 
-// systems are what AWS calls platforms: in the Pricing API, and in the history of spot prices.
-var systems = map[offline.Platform]struct {
+// platformNames are AWS's names of platforms: in the Pricing API, and in the history of spot prices.
+var platformNames = map[offline.Platform]struct {
 	product string
 	spot    []string
 }{
@@ -345,9 +348,9 @@ var systems = map[offline.Platform]struct {
 	offline.Windows: {"Windows", []string{"Windows", "Windows (Amazon VPC)"}},
 }
 
-// platformOf is the platform of a record of spot prices.
+// platformOf returns the platform of a spot price record.
 func platformOf(description string) (offline.Platform, bool) {
-	for platform, system := range systems {
+	for platform, system := range platformNames {
 		if slices.Contains(system.spot, description) {
 			return platform, true
 		}
@@ -355,26 +358,26 @@ func platformOf(description string) (offline.Platform, bool) {
 	return "", false
 }
 
-// listing is a part of the Pricing API's list.
-type listing struct {
+// productFilter selects a part of the Pricing API's list.
+type productFilter struct {
 	platform        offline.Platform
 	tenancy, family string
 }
 
-func (p *Prices) products(ctx context.Context, of listing) (map[string]float64, error) {
+func (p *Prices) products(ctx context.Context, of productFilter) (map[string]float64, error) {
 	prices := map[string]float64{}
 	filters := []pricingtypes.Filter{
 		term("regionCode", p.cfg.Region),
 		term("serviceCode", "AmazonEC2"),
 		term("preInstalledSw", "NA"),
-		term("operatingSystem", systems[of.platform].product),
+		term("operatingSystem", platformNames[of.platform].product),
 		term("capacitystatus", "Used"),
 		term("marketoption", "OnDemand"),
 		term("tenancy", of.tenancy),
 		term("productFamily", of.family),
 	}
 	if of.platform == offline.Windows {
-		// Beside it the list has instances for customers with a license of their own, at the price of Linux.
+		// The list also has instances for customers with their own license, at the Linux price.
 		filters = append(filters, term("licenseModel", "No License required"))
 	}
 	pages := pricing.NewGetProductsPaginator(p.cfg.Pricing, &pricing.GetProductsInput{
@@ -383,7 +386,7 @@ func (p *Prices) products(ctx context.Context, of listing) (map[string]float64, 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("get products (%s, %s): %w", of.family, systems[of.platform].product, err)
+			return nil, fmt.Errorf("get products (%s, %s): %w", of.family, platformNames[of.platform].product, err)
 		}
 		for _, item := range page.PriceList {
 			if instanceType, price, ok := ParseProduct(item, currency(p.cfg.Region)); ok {
@@ -405,19 +408,19 @@ func currency(region string) string {
 	return "USD"
 }
 
-// RefreshSpot asks EC2 for the present spot prices; of several for one pool the newest counts.
+// RefreshSpot reads the current spot prices from EC2; of several for one type and zone the newest counts.
 func (p *Prices) RefreshSpot(ctx context.Context) error {
 	err := p.refreshSpot(ctx)
-	p.note(karpv1.CapacityTypeSpot, err)
+	p.recordRead(karpv1.CapacityTypeSpot, err)
 	return err
 }
 
 func (p *Prices) refreshSpot(ctx context.Context) error {
-	found := map[offline.Platform]map[pool]spotPrice{}
+	found := map[offline.Platform]map[catalog.OfferingKey]spotPrice{}
 	var descriptions []string
 	for _, platform := range p.platforms() {
-		found[platform] = map[pool]spotPrice{}
-		descriptions = append(descriptions, systems[platform].spot...)
+		found[platform] = map[catalog.OfferingKey]spotPrice{}
+		descriptions = append(descriptions, platformNames[platform].spot...)
 	}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(p.cfg.EC2, &ec2.DescribeSpotPriceHistoryInput{
 		ProductDescriptions: descriptions,
@@ -436,7 +439,7 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 		}
 	}
 	if len(found[offline.Linux]) == 0 {
-		return fmt.Errorf("refresh spot prices: EC2 lists none for %s", p.cfg.Region)
+		return fmt.Errorf("refresh spot prices: EC2 lists no spot prices for %s", p.cfg.Region)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -448,12 +451,12 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 	return nil
 }
 
-func newest(prices map[pool]spotPrice, record ec2types.SpotPrice) {
+func newest(prices map[catalog.OfferingKey]spotPrice, record ec2types.SpotPrice) {
 	price, err := strconv.ParseFloat(aws.ToString(record.SpotPrice), 64)
 	if err != nil || price <= 0 || record.Timestamp == nil {
 		return
 	}
-	key := pool{string(record.InstanceType), aws.ToString(record.AvailabilityZone)}
+	key := spotKey(string(record.InstanceType), aws.ToString(record.AvailabilityZone))
 	if known, ok := prices[key]; !ok || record.Timestamp.After(known.at) {
 		prices[key] = spotPrice{price: price, at: *record.Timestamp}
 	}

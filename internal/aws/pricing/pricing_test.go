@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
@@ -43,13 +44,13 @@ func TestNewestSpotPriceCounts(t *testing.T) {
 	record := func(price string, minute int) ec2types.SpotPrice {
 		return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("a"), SpotPrice: aws.String(price), Timestamp: aws.Time(at.Add(time.Duration(minute) * time.Minute))}
 	}
-	prices := map[pool]spotPrice{}
+	prices := map[catalog.OfferingKey]spotPrice{}
 	without := record("9", 9)
 	without.Timestamp = nil
 	for _, r := range []ec2types.SpotPrice{record("0.03", 1), record("0.05", 3), record("0.04", 2), record("0", 4), record("x", 5), without} {
 		newest(prices, r)
 	}
-	if got := prices[pool{"m5.large", "a"}].price; got != 0.05 {
+	if got := prices[spotKey("m5.large", "a")].price; got != 0.05 {
 		t.Errorf("price is %v", got)
 	}
 }
@@ -75,7 +76,7 @@ func (b builtIn) Basis(region string) string {
 	return ""
 }
 
-func TestBeforeTheFirstAnswer(t *testing.T) {
+func TestFallbackPricesBeforeTheFirstRead(t *testing.T) {
 	p := New(Config{Region: "eu-west-3", Fallback: builtIn{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0}})
 	far := New(Config{Region: "mx-central-1", Fallback: p.cfg.Fallback})
 	for _, tc := range []struct {
@@ -100,7 +101,7 @@ func TestBeforeTheFirstAnswer(t *testing.T) {
 }
 
 // What ships with the program, in regions that the Pricing API of other partitions does not list.
-func TestGovCloudAndChinaPayPricesOfTheirOwnWithoutThePricingAPI(t *testing.T) {
+func TestGovCloudAndChinaUseTheirOwnFallbackPrices(t *testing.T) {
 	data, err := offline.Load("us-gov-west-1", "cn-north-1", "cn-northwest-1")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestGovCloudAndChinaPayPricesOfTheirOwnWithoutThePricingAPI(t *testing.T) {
 		{"us-gov-west-1", "p3.2xlarge", 3.672, "us-gov-west-1: prices of July 2026"},
 		{"cn-north-1", "m5.large", 1.013, "cn-north-1: prices of November 2024"},
 		{"cn-northwest-1", "m5.large", 1.013, "those of cn-north-1 are taken"},
-		{"us-iso-east-1", "m5.large", 0.096, "us-iso-east-1 is not among them: those of us-east-1 are taken"},
+		{"us-iso-east-1", "m5.large", 0.096, "us-iso-east-1 is not among them; prices of us-east-1 are used instead"},
 	} {
 		p := New(Config{Region: tc.region, Fallback: data})
 		if price, ok := p.OnDemand(tc.instanceType); !ok || price != tc.price {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// product is an item of the Pricing API's price list, as far as it is read here.
+// product is the part of an item of the Pricing API's price list that is used here.
 type product struct {
 	Product struct {
 		Attributes struct {
@@ -23,8 +23,8 @@ type product struct {
 	} `json:"terms"`
 }
 
-// ParseProduct reads an item of the Pricing API's price list. It is false for one without a type, or
-// without a price above zero in the currency.
+// ParseProduct parses an item of the Pricing API's price list. It returns false for an item without a type, or without
+// a price above zero in the currency.
 func ParseProduct(item, currency string) (instanceType string, price float64, ok bool) {
 	var p product
 	if err := json.Unmarshal([]byte(item), &p); err != nil || p.Product.Attributes.InstanceType == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 )
 
-// priceList is the Pricing API: prices by tenancy (of Windows, with "Windows " before it) and type, a page for each type.
-type priceList struct {
+// fakePricing is the Pricing API: prices by tenancy (of Windows, with "Windows " before it) and type, a page for each type.
+type fakePricing struct {
 	currency string
 	prices   map[string]map[string]string
 	err      error
@@ -25,7 +25,7 @@ type priceList struct {
 	asked    int
 }
 
-func (l *priceList) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+func (l *fakePricing) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
 	l.mu.Lock()
 	l.asked++
 	l.mu.Unlock()
@@ -87,12 +87,12 @@ func shared(prices map[string]string) map[string]map[string]string {
 // market is a region with its prices.
 type market struct {
 	*Prices
-	list *priceList
+	list *fakePricing
 	spot *exchange
 }
 
 func open(region string, prices map[string]string) market {
-	m := market{list: &priceList{currency: currency(region), prices: shared(prices)}, spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}}}
+	m := market{list: &fakePricing{currency: currency(region), prices: shared(prices)}, spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}}}
 	m.Prices = New(Config{
 		Region: region, EC2: m.spot, Pricing: m.list, Now: func() time.Time { return noon },
 		Fallback: builtIn{
@@ -125,7 +125,7 @@ func TestRefresh(t *testing.T) {
 			}
 		}
 	})
-	t.Run("aws row 106: the Pricing API fails", func(t *testing.T) {
+	t.Run("the Pricing API fails", func(t *testing.T) {
 		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
 		m.list.err = errors.New("AccessDeniedException")
 		if err := m.RefreshOnDemand(t.Context()); err == nil {
@@ -148,7 +148,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	t.Run("aws row 107: fewer types than before", func(t *testing.T) {
+	t.Run("fewer types than before", func(t *testing.T) {
 		m := open("us-east-1", map[string]string{"m5.large": "0.1", "c5.large": "0.09"})
 		if err := m.RefreshOnDemand(t.Context()); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestRefresh(t *testing.T) {
 		}
 		m.expect(t, "m5.large", 0.1)
 	})
-	t.Run("aws row 108: China pays in yuan", func(t *testing.T) {
+	t.Run("China pays in yuan", func(t *testing.T) {
 		m := open("cn-north-1", map[string]string{"m5.large": "1.1"})
 		m.expect(t, "m5.large", 1.013) // what ships with the program is in yuan, as spot prices are
 		if err := m.RefreshOnDemand(t.Context()); err != nil {
@@ -185,7 +185,7 @@ func TestRefresh(t *testing.T) {
 			t.Error("prices in dollars are taken for yuan")
 		}
 	})
-	t.Run("aws row 109: GovCloud and isolated VPCs", func(t *testing.T) {
+	t.Run("GovCloud and isolated VPCs", func(t *testing.T) {
 		gov := open("us-gov-west-1", map[string]string{"m5.large": "0.1"})
 		isolated := market{Prices: New(Config{Region: "eu-west-1", EC2: &exchange{records: gov.spot.records}, Fallback: gov.cfg.Fallback, Now: gov.cfg.Now})}
 		for m, price := range map[market]float64{gov: 0.121, isolated: 0.096} {
@@ -201,7 +201,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("the Pricing API was asked %d times", gov.list.asked)
 		}
 	})
-	t.Run("aws row 110: a price of zero", func(t *testing.T) {
+	t.Run("a price of zero", func(t *testing.T) {
 		m := open("us-east-1", map[string]string{"m5.large": "0.0000", "c5.large": "0.09", "x9.large": "0.0000"})
 		m.spot.records = append(m.spot.records, quote("c5.large", "a", "0.0000"))
 		if err := m.Refresh(t.Context()); err != nil {
@@ -230,8 +230,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-func TestSpotPoolsThatWereNeverTraded(t *testing.T) {
-	t.Run("aws row 96: spot never reported in a zone", func(t *testing.T) {
+func TestSpotPoolsWithoutAPrice(t *testing.T) {
+	t.Run("spot never reported in a zone", func(t *testing.T) {
 		m := open("us-east-1", map[string]string{"m5.large": "0.1"})
 		if price, ok := m.Spot("m5.large", "b"); !ok || price != 0.096 {
 			t.Errorf("before the first answer: %v, %v", price, ok)

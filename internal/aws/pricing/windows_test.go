@@ -63,7 +63,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 	}
 }
 
-func TestWindowsWithoutASpotMarketPaysTheLicense(t *testing.T) {
+func TestWindowsWithoutSpotPricesAddsTheLicense(t *testing.T) {
 	m := open("us-east-1", map[string]string{"m5.large": "0.1"})
 	m.list.prices["Windows Shared"] = map[string]string{"m5.large": "0.2"}
 	m.For(offline.Windows)
@@ -76,7 +76,7 @@ func TestWindowsWithoutASpotMarketPaysTheLicense(t *testing.T) {
 	}
 }
 
-func TestPricesOfLinuxAreReadThoughThoseOfWindowsAreNot(t *testing.T) {
+func TestFailedWindowsPricesDoNotStopLinuxPrices(t *testing.T) {
 	m := open("us-east-1", map[string]string{"m5.large": "0.1"})
 	m.For(offline.Windows)
 	version := m.Version()

@@ -1,11 +1,13 @@
-// Package ratelimit holds calls of EC2 back before EC2 refuses them.
+// Package ratelimit delays calls of EC2 before EC2 throttles them.
 //
-// EC2 gives each account a token bucket per API and region. A call that finds it empty is refused, and counts against whoever else
-// calls in the account: the retries of a thousand refused calls keep each other, and the next launch, from getting through. So each
-// API has a bucket here, too, of the size that EC2 documents for an account of which nobody has raised or shares the limits.
+// EC2 gives each account a token bucket per API and region. A call that finds the bucket empty is rejected, and still
+// counts against all callers of the account: the retries of a thousand rejected calls block each other and the next
+// launch. So each API has a token bucket here, too, with the size that EC2 documents for an account with default
+// limits.
 //
-// The true limit is another: it may be raised, and other programs draw on it. The rate follows it. A refusal empties the bucket and
-// halves the rate, and successes raise it: soon back to what is documented, and slowly above that while calls wait.
+// The true limit differs: it may be raised, and other programs share it. The rate adapts by additive increase and
+// multiplicative decrease, as TCP congestion control does. A rejection empties the bucket and halves the rate;
+// successes raise it: soon back to the documented rate, and slowly above it while calls wait.
 package ratelimit
 
 import (
@@ -21,12 +23,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
-// limit is a bucket: how many calls it holds, and how many flow in a second.
+// limit is the size of a token bucket and its refill rate in calls per second.
 type limit struct{ burst, rate float64 }
 
-// documented are limits of EC2's actions after the categories of the EC2 Developer Guide (Request throttling for the Amazon EC2
-// API). The guide has lower ones for some actions and for listings without filters: these are found by refusals.
-var documented = []struct {
+// documentedLimits are the limits of EC2's actions by category in the EC2 Developer Guide (Request throttling for the
+// Amazon EC2 API). The guide has lower limits for some actions and for listings without filters: rejections reveal
+// these.
+var documentedLimits = []struct {
 	prefixes []string
 	limit
 }{
@@ -36,57 +39,59 @@ var documented = []struct {
 	{[]string{"Describe", "Get", "List", "Search"}, limit{100, 20}},
 }
 
-// mutating is the limit of all other actions.
-var mutating = limit{50, 5}
+// mutatingLimit is the limit of all other actions.
+var mutatingLimit = limit{50, 5}
 
 func limitOf(action string) limit {
-	for _, d := range documented {
+	for _, d := range documentedLimits {
 		for _, prefix := range d.prefixes {
 			if strings.HasPrefix(action, prefix) {
 				return d.limit
 			}
 		}
 	}
-	return mutating
+	return mutatingLimit
 }
 
 const (
-	// slowest is the share of the documented rate below which no refusal brings an API: where EC2 refuses calls at random, or
-	// others use all that it lets through, going slower does not help.
-	slowest = 0.1
-	// halveAfter is how long refusals count as one: many calls are under way when a bucket runs dry.
-	halveAfter = time.Second
-	// regain is the share of the documented rate that a success adds while the rate is below that.
-	regain = 1.0 / 40
-	// fastest is how many times the documented rate an account may turn out to have.
-	fastest = 20
-	// raise is what a success after waiting adds above it, in calls a second: the rate then grows by half in half a minute.
-	raise = 1.0 / 60
+	// minRateShare is the share of the documented rate below which the rate never drops: if EC2 rejects calls at
+	// random, or others use up the limit, a lower rate does not help.
+	minRateShare = 0.1
+	// halveInterval is how long rejections count as one: many calls are in flight when a bucket runs dry.
+	halveInterval = time.Second
+	// recoverShare is the share of the documented rate that each success adds while the rate is below the documented
+	// one. Forty successes make up for the deepest drop.
+	recoverShare = 1.0 / 40
+	// maxRateFactor bounds the rate to this multiple of the documented one, for accounts with raised limits.
+	maxRateFactor = 20
+	// probeIncrement is what a success after waiting adds above the documented rate, in calls per second: the rate then
+	// grows by half in half a minute.
+	probeIncrement = 1.0 / 60
 )
 
-// bucket is that of one API.
+// bucket is the token bucket of one API.
 type bucket struct {
 	limit
 	documented float64 // rate
-	// turn is held by the one caller that waits for a token. The others wait for their turn, so that a rate that has changed
-	// holds for all of them.
+	// turn is held by the one caller that waits for a token. The others wait for their turn, so that a changed rate
+	// applies to all of them.
 	turn chan struct{}
 
-	mu     sync.Mutex
-	tokens float64
-	at     time.Time
-	// refused is when the rate was last halved.
-	refused time.Time
+	mu         sync.Mutex
+	tokens     float64
+	refilledAt time.Time
+	// halvedAt is when the rate was last halved.
+	halvedAt time.Time
 }
 
 func newBucket(l limit) *bucket {
-	return &bucket{limit: l, documented: l.rate, turn: make(chan struct{}, 1), tokens: l.burst, at: time.Now()}
+	return &bucket{limit: l, documented: l.rate, turn: make(chan struct{}, 1), tokens: l.burst, refilledAt: time.Now()}
 }
 
-// longest is how long a caller waits at a time before it looks at the rate again.
-const longest = time.Second
+// maxWait is how long a caller waits before it reads the rate again.
+const maxWait = time.Second
 
-// take draws a token, and reports whether it had to wait for it. It fails when ctx ends before.
+// take takes a token, and reports whether it had to wait for it. It fails when ctx ends first.
 func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -95,12 +100,12 @@ func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	}
 	defer func() { <-b.turn }()
 	for {
-		wait := b.try(time.Now())
+		wait := b.tryTake(time.Now())
 		if wait == 0 {
 			return waited, nil
 		}
 		waited = true
-		timer := time.NewTimer(min(wait, longest))
+		timer := time.NewTimer(min(wait, maxWait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -110,44 +115,44 @@ func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	}
 }
 
-// try draws a token if there is one, or returns how long it takes until there is.
-func (b *bucket) try(now time.Time) time.Duration {
+// tryTake takes a token if there is one, or returns the time until there is.
+func (b *bucket) tryTake(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flow(now)
+	b.refill(now)
 	if b.tokens >= 1 {
 		b.tokens--
 		return 0
 	}
-	// A moment more than it takes, so that rounding does not leave a part of a token to wait for.
+	// A moment longer, so that rounding does not leave a fraction of a token to wait for.
 	return time.Duration((1-b.tokens)/b.rate*float64(time.Second)) + time.Microsecond
 }
 
-func (b *bucket) flow(now time.Time) {
-	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.at).Seconds())
-	b.at = now
+func (b *bucket) refill(now time.Time) {
+	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.refilledAt).Seconds())
+	b.refilledAt = now
 }
 
-// answered learns from what became of a call that was sent at sent.
-func (b *bucket) answered(sent, now time.Time, waited, refused bool) {
+// observe adapts the rate to the result of a call that was sent at sent.
+func (b *bucket) observe(sent, now time.Time, waited, refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flow(now)
+	b.refill(now)
 	switch {
-	case refused && sent.Sub(b.refused) >= halveAfter: // calls sent before say nothing about the new rate
-		b.refused = now
-		b.rate = max(b.documented*slowest, b.rate/2)
+	case refused && sent.Sub(b.halvedAt) >= halveInterval: // calls sent before do not reflect the new rate
+		b.halvedAt = now
+		b.rate = max(b.documented*minRateShare, b.rate/2)
 		b.tokens = 0
 	case refused:
 		b.tokens = 0
 	case b.rate < b.documented:
-		b.rate = min(b.documented, b.rate+b.documented*regain)
+		b.rate = min(b.documented, b.rate+b.documented*recoverShare)
 	case waited:
-		b.rate = min(b.documented*fastest, b.rate+raise)
+		b.rate = min(b.documented*maxRateFactor, b.rate+probeIncrement)
 	}
 }
 
-// Limiter has the buckets of one account and region. It is safe for concurrent use.
+// Limiter has the token buckets of one account and region. It is safe for concurrent use.
 type Limiter struct {
 	mu      sync.Mutex
 	buckets map[string]*bucket // by action
@@ -156,7 +161,7 @@ type Limiter struct {
 // New returns a Limiter with full buckets.
 func New() *Limiter { return &Limiter{buckets: map[string]*bucket{}} }
 
-func (l *Limiter) of(action string) *bucket {
+func (l *Limiter) bucketOf(action string) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[action]
@@ -167,34 +172,34 @@ func (l *Limiter) of(action string) *bucket {
 	return b
 }
 
-// Add puts the limiter in front of each attempt at a call of EC2; calls of other services pass.
+// Add inserts the limiter before each attempt at a call of EC2; calls of other services pass.
 func (l *Limiter) Add(stack *middleware.Stack) error {
 	if _, retries := stack.Finalize.Get("Retry"); !retries {
 		return nil // presigned, nothing is sent
 	}
-	return stack.Finalize.Insert(attempt{l}, "Retry", middleware.After)
+	return stack.Finalize.Insert(attemptMiddleware{l}, "Retry", middleware.After)
 }
 
-// attempt is a step of each attempt at a call.
-type attempt struct{ *Limiter }
+// attemptMiddleware is a step of each attempt at a call.
+type attemptMiddleware struct{ *Limiter }
 
 // ID implements middleware.FinalizeMiddleware.
-func (attempt) ID() string { return "dovetail.RateLimit" }
+func (attemptMiddleware) ID() string { return "dovetail.RateLimit" }
 
 // HandleFinalize implements middleware.FinalizeMiddleware.
-func (a attempt) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+func (a attemptMiddleware) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 	out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
 ) {
 	if awsmiddleware.GetServiceID(ctx) != ec2.ServiceID {
 		return next.HandleFinalize(ctx, in)
 	}
-	b := a.of(middleware.GetOperationName(ctx))
+	b := a.bucketOf(middleware.GetOperationName(ctx))
 	waited, err := b.take(ctx)
 	if err != nil {
 		return out, metadata, err
 	}
 	sent := time.Now()
 	out, metadata, err = next.HandleFinalize(ctx, in)
-	b.answered(sent, time.Now(), waited, awserrors.Is(err, awserrors.RateLimited))
+	b.observe(sent, time.Now(), waited, awserrors.Is(err, awserrors.RateLimited))
 	return out, metadata, err
 }

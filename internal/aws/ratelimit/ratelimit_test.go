@@ -74,7 +74,7 @@ func storm(t *testing.T, a *account, calls, callers int, limited bool) (failed i
 }
 
 // A storm of calls is spread over the time that EC2's limit takes. Without the limiter most of it is refused.
-func TestStormOfCallsIsNotThrottled(t *testing.T) {
+func TestBurstOfCallsIsNotThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bare := &account{burst: 100, rate: 20}
 		if failed, _ := storm(t, bare, 1000, 400, false); failed == 0 || bare.refused < 500 {
@@ -90,7 +90,7 @@ func TestStormOfCallsIsNotThrottled(t *testing.T) {
 }
 
 // Other programs draw on the same bucket: the rate falls to what they leave.
-func TestCallsSlowDownWhereOthersUseTheAccount(t *testing.T) {
+func TestCallsSlowDownWhenOthersUseTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{burst: 10, rate: 4}
 		failed, took := storm(t, a, 400, 50, true)
@@ -102,7 +102,7 @@ func TestCallsSlowDownWhereOthersUseTheAccount(t *testing.T) {
 }
 
 // Where EC2 refuses one call in ten whatever the rate, calls go on at a good part of the documented rate.
-func TestRandomRefusalsDoNotStopCalls(t *testing.T) {
+func TestRandomRejectionsDoNotStopCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{burst: 1000, rate: 1000, nth: 10}
 		failed, took := storm(t, a, 1000, 50, true)

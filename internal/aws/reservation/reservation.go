@@ -1,8 +1,8 @@
-// Package reservation finds the capacity reservations of node classes, and counts how many instances each still takes.
+// Package reservation finds the capacity reservations of node classes, and counts the free instances of each.
 //
-// EC2 is asked about once a minute. Between two answers the count goes down with each launch of this process, and to
-// nothing when EC2 says that a reservation is full. It goes up only with an answer: an instance that leaves makes room a
-// minute late at most, and no launch is sent where there is none.
+// EC2 is read about once a minute. Between two reads the count decreases with each launch of this process, and drops to
+// zero when EC2 reports that a reservation is full. It increases only with a read: a terminated instance frees its
+// place at most a minute late, and no launch is sent to a full reservation.
 package reservation
 
 import (
@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// believed is how long an answer about a node class's reservations is.
-	believed = time.Minute
-	// remembered is how long a count is that nobody has asked for again.
-	remembered = 24 * time.Hour
-	pageSize   = 1000
+	// answerTTL is how long an answer about a node class's reservations is used.
+	answerTTL = time.Minute
+	// countTTL is how long a count is kept after its last read.
+	countTTL = 24 * time.Hour
+	pageSize = 1000
 )
 
-// Reservation types and states, as a node class's status has them.
+// Reservation types and states, as in a node class's status.
 const (
 	Default  = "default"
 	Block    = "capacity-block"
@@ -42,7 +42,8 @@ const (
 	Expiring = "expiring"
 )
 
-// ExpiringBefore is how long before the end of a capacity block its nodes leave. EC2 terminates them ten minutes later.
+// ExpiringBefore is how long before the end of a capacity block its nodes are drained. EC2 terminates the instances 30
+// minutes before the end.
 const ExpiringBefore = 40 * time.Minute
 
 // Finder looks up reservations. It is safe for concurrent use.
@@ -53,29 +54,29 @@ type Finder struct {
 	found *memo.Memo[string, []ec2types.CapacityReservation]
 
 	mu      sync.Mutex
-	counts  map[string]*count
+	counts  map[string]*freeCount
 	version uint64
 }
 
-// count is what is known of a reservation's room.
-type count struct {
-	// free is what EC2 said in answer to a question asked at asked.
-	free  int
-	asked time.Time
-	// launched are the times of launches into it that the answer may not know of.
+// freeCount is what is known of the free instances of a reservation.
+type freeCount struct {
+	// free is EC2's count in the answer to a query sent at queriedAt.
+	free      int
+	queriedAt time.Time
+	// launched are the times of launches that the answer may not include.
 	launched []time.Time
-	full     bool // said EC2 since
-	// refused is until when no launch is tried, whatever EC2 counts; zero if launches are.
-	refused time.Time
+	full     bool // EC2 reported it since
+	// blockedUntil is until when no launch is tried, whatever EC2 counts; zero if launches are allowed.
+	blockedUntil time.Time
 }
 
-// NewFinder returns a Finder that knows of no reservation.
+// NewFinder returns a Finder with an empty cache.
 func NewFinder(api ec2.DescribeCapacityReservationsAPIClient, now func() time.Time, log *slog.Logger) *Finder {
-	return &Finder{api: api, now: now, log: log, found: memo.New[string, []ec2types.CapacityReservation](believed, now), counts: map[string]*count{}}
+	return &Finder{api: api, now: now, log: log, found: memo.New[string, []ec2types.CapacityReservation](answerTTL, now), counts: map[string]*freeCount{}}
 }
 
-// Reservations returns the active reservations that any of the terms selects, by ID. Answers are kept under a key that the
-// caller makes from the node class and its generation, so that an edited class is looked up anew.
+// Reservations returns the active reservations that any of the terms selects, by ID. The caller makes the cache key
+// from the node class and its generation, so that an edited class is read again.
 func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.CapacityReservationSelectorTerm) ([]awsv1.CapacityReservation, error) {
 	found, ok := f.found.Get(key)
 	if !ok {
@@ -92,12 +93,12 @@ func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.Cap
 		slices.SortFunc(found, func(a, b ec2types.CapacityReservation) int {
 			return cmp.Compare(aws.ToString(a.CapacityReservationId), aws.ToString(b.CapacityReservationId))
 		})
-		f.count(found, asked)
+		f.recordCounts(found, asked)
 		f.found.Put(key, found)
 	}
 	var out []awsv1.CapacityReservation
 	for i := range found {
-		if r, ok := f.read(&found[i]); ok {
+		if r, ok := f.convert(&found[i]); ok {
 			out = append(out, r)
 		}
 	}
@@ -134,8 +135,9 @@ func (f *Finder) query(ctx context.Context, term awsv1.CapacityReservationSelect
 	return nil
 }
 
-// read is a reservation as a node class's status has it; false if it is over or of a kind that nodes cannot use.
-func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservation, bool) {
+// convert returns a reservation as in a node class's status; false if it has ended or is of a kind that nodes cannot
+// use.
+func (f *Finder) convert(r *ec2types.CapacityReservation) (awsv1.CapacityReservation, bool) {
 	now, id := f.now(), aws.ToString(r.CapacityReservationId)
 	out := awsv1.CapacityReservation{
 		ID: id, AvailabilityZone: aws.ToString(r.AvailabilityZone), InstanceType: aws.ToString(r.InstanceType), OwnerID: aws.ToString(r.OwnerId),
@@ -145,7 +147,7 @@ func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservatio
 	criteria := out.InstanceMatchCriteria
 	if criteria != string(ec2types.InstanceMatchCriteriaOpen) && criteria != string(ec2types.InstanceMatchCriteriaTargeted) ||
 		out.ReservationType != Default && out.ReservationType != Block {
-		f.log.Warn("this kind of capacity reservation is not known, and not used", "id", id, "instanceMatchCriteria", criteria, "type", out.ReservationType)
+		f.log.Warn("unknown kind of capacity reservation is ignored", "id", id, "instanceMatchCriteria", criteria, "type", out.ReservationType)
 		return out, false
 	}
 	if r.EndDate != nil {
@@ -160,76 +162,77 @@ func (f *Finder) read(r *ec2types.CapacityReservation) (awsv1.CapacityReservatio
 	return out, true
 }
 
-// count learns the counts of an answer.
-func (f *Finder) count(found []ec2types.CapacityReservation, asked time.Time) {
+// recordCounts records the counts of an answer.
+func (f *Finder) recordCounts(found []ec2types.CapacityReservation, asked time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range found {
 		id, free := aws.ToString(found[i].CapacityReservationId), int(aws.ToInt32(found[i].AvailableInstanceCount))
 		known := f.counts[id]
 		if known == nil {
-			known = &count{}
+			known = &freeCount{}
 			f.counts[id] = known
 		}
-		if known.asked.After(asked) {
-			continue // another node class has asked since
+		if known.queriedAt.After(asked) {
+			continue // another node class has queried since
 		}
-		before := known.left()
-		known.free, known.asked, known.full = free, asked, false
-		if !asked.Before(known.refused) {
-			known.refused = time.Time{}
+		before := known.remaining()
+		known.free, known.queriedAt, known.full = free, asked, false
+		if !asked.Before(known.blockedUntil) {
+			known.blockedUntil = time.Time{}
 		}
 		known.launched = slices.DeleteFunc(known.launched, asked.After)
-		if known.left() != before {
+		if known.remaining() != before {
 			f.version++
 		}
 	}
 	for id, c := range f.counts {
-		if asked.Sub(c.asked) > remembered {
+		if asked.Sub(c.queriedAt) > countTTL {
 			delete(f.counts, id)
 		}
 	}
 }
 
-func (c *count) left() int {
-	if c.full || !c.refused.IsZero() {
+func (c *freeCount) remaining() int {
+	if c.full || !c.blockedUntil.IsZero() {
 		return 0
 	}
 	return max(0, c.free-len(c.launched))
 }
 
-// Remaining is how many more instances a reservation takes, as far as is known; of an unknown one none.
+// Remaining returns how many more instances a reservation accepts, as far as is known; zero for an unknown one.
 func (f *Finder) Remaining(id string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.counts[id]; c != nil {
-		return c.left()
+		return c.remaining()
 	}
 	return 0
 }
 
-// Counts tells whether all of these were counted once.
+// AllCounted reports whether all of these were counted once.
 func (f *Finder) Counts(all []awsv1.CapacityReservation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil })
 }
 
-// Launched notes that an instance was launched into a reservation.
+// Launched records an instance that was launched into a reservation.
 func (f *Finder) Launched(id string) {
-	f.mark(id, func(c *count) { c.launched = append(c.launched, f.now()) })
+	f.update(id, func(c *freeCount) { c.launched = append(c.launched, f.now()) })
 }
 
-// Full notes that EC2 had no room in a reservation. It is believed until EC2 has been asked again.
-func (f *Finder) Full(id string) { f.mark(id, func(c *count) { c.full = true }) }
+// Full records that a reservation had no free instance. It is full until EC2 is queried again.
+func (f *Finder) Full(id string) { f.update(id, func(c *freeCount) { c.full = true }) }
 
-// Unavailable notes that EC2 launches nothing into a reservation for a reason that its count does not show, such as an owner
-// who takes it back. No launch into it is tried for as long as with other offerings, and until EC2 has been queried again.
+// Unavailable records that EC2 launches nothing into a reservation for a reason that its count does not show, such as
+// an owner who takes it back. Launches into it are blocked as long as those of other unavailable offerings, and until
+// EC2 is queried again.
 func (f *Finder) Unavailable(id string) {
-	f.mark(id, func(c *count) { c.refused = f.now().Add(unavailableofferings.For) })
+	f.update(id, func(c *freeCount) { c.blockedUntil = f.now().Add(unavailableofferings.For) })
 }
 
-func (f *Finder) mark(id string, change func(*count)) {
+func (f *Finder) update(id string, change func(*freeCount)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.counts[id]; c != nil {
@@ -238,7 +241,7 @@ func (f *Finder) mark(id string, change func(*count)) {
 	}
 }
 
-// Version changes with every count; what was computed from the counts is out of date then.
+// Version changes with every count. Results that were computed from the counts are outdated then.
 func (f *Finder) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

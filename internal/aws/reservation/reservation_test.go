@@ -23,7 +23,7 @@ func (one) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityRe
 }
 
 // A reservation that its owner takes back still counts free instances. It must not be tried again with each count.
-func TestReservationThatIsTakenBackRestsForThreeMinutes(t *testing.T) {
+func TestReclaimedReservationIsUnavailableForThreeMinutes(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := NewFinder(one{}, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	expect := func(after time.Duration, want int, what string) {

@@ -1,50 +1,53 @@
-// Package unavailableofferings remembers for a few minutes what EC2 could not give: an offering, an offering within a placement
-// group or one partition of it, a whole zone, a whole capacity type, or addresses in a subnet.
+// Package unavailableofferings caches for a few minutes what EC2 could not launch: an offering, an offering within a
+// placement group or one partition of it, a whole zone, a whole capacity type, or a subnet without free addresses.
 //
-// What was worked out from the memory is told by sequence numbers when to work it out anew: the number of an instance
-// type changes with each mark that concerns it, and again when the mark has run out.
+// Sequence numbers show when results that depend on the cache are outdated: the number of an instance type changes with
+// each mark that concerns it, and again when the mark expires.
 package unavailableofferings
 
 import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// For is how long a mark is remembered.
+// TTL is how long a mark lasts, the same as in Karpenter.
 const For = 3 * time.Minute
 
-// Offering is what a mark is about, or what is asked for. In a mark an empty field stands for all: without an
-// InstanceType it is about a zone.
-type Offering struct {
-	CapacityType string
-	InstanceType string
-	Zone         string
-	// PlacementGroup is the ID of the group that was launched into, empty for none. A mark without one concerns launches
-	// into every group and into none, a mark with one only those into this group.
+// Offering identifies an offering.
+type Offering = catalog.OfferingKey
+
+// Scope is the offerings that a mark covers, or the offering that a caller checks. In a mark an empty field matches
+// everything: a mark without an InstanceType covers a whole zone or capacity type.
+type Scope struct {
+	catalog.OfferingKey
+	// PlacementGroup is the ID of the placement group of the launch, empty for none. A mark without a group covers
+	// launches into every group and into none; a mark with a group covers only launches into that group.
 	PlacementGroup string
-	// Partition of the placement group; a mark without one concerns the whole group.
+	// Partition of the placement group. A mark without a partition covers the whole group.
 	Partition string
 }
 
-// Memory holds the marks. It is safe for concurrent use; nothing runs in the background.
+// Cache holds the marks. It is safe for concurrent use; nothing runs in the background.
 type Memory struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	offerings map[Offering]time.Time // until when
+	offerings map[Scope]time.Time // expiry
 	subnets   map[string]time.Time
-	// next is when the first mark runs out, zero if there is none.
-	next time.Time
-	// byType counts marks and ends of marks that concern one type, all those that concern every type.
-	byType map[string]uint64
-	all    uint64
-	marks  uint64
+	// nextExpiry is when the first mark expires, zero if there is none.
+	nextExpiry time.Time
+	// typeChanges counts new and expired marks that concern one type, globalChanges those that concern every type.
+	typeChanges   map[string]uint64
+	globalChanges uint64
+	marks         uint64
 }
 
-// New returns a Memory without marks.
+// New returns a Cache without marks.
 func New(now func() time.Time) *Memory {
-	return &Memory{now: now, offerings: map[Offering]time.Time{}, subnets: map[string]time.Time{}, byType: map[string]uint64{}}
+	return &Memory{now: now, offerings: map[Scope]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
 }
 
 // Marks counts the marks made so far.
@@ -54,71 +57,74 @@ func (m *Memory) Marks() uint64 {
 	return m.marks
 }
 
-// Sequence is a number that changes whenever Scarce may answer otherwise for offerings of the type than before.
+// Sequence returns a number that changes whenever IsUnavailable may return another result for offerings of the type.
 func (m *Memory) Sequence(instanceType string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	return m.all + m.byType[instanceType] // both only grow
+	return m.globalChanges + m.typeChanges[instanceType] // both only grow
 }
 
-// MarkOffering notes that an offering cannot be had. Marking again makes the mark last longer.
-func (m *Memory) MarkOffering(o Offering) {
+// MarkOffering marks an offering as unavailable, in every placement group.
+func (m *Memory) MarkOffering(o catalog.OfferingKey) { m.Mark(Scope{OfferingKey: o}) }
+
+// Mark marks the offerings of a scope as unavailable. Marking again extends the mark.
+func (m *Memory) Mark(o Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	m.offerings[o] = m.until()
+	m.offerings[o] = m.expiry()
 	m.changed(o)
 }
 
-// MarkCapacityType notes that nothing of a capacity type can be had.
+// MarkCapacityType marks a whole capacity type as unavailable.
 func (m *Memory) MarkCapacityType(capacityType string) {
-	m.MarkOffering(Offering{CapacityType: capacityType})
+	m.MarkOffering(catalog.OfferingKey{CapacityType: capacityType})
 }
 
-// MarkZone notes that nothing can be had in a zone.
-func (m *Memory) MarkZone(zone string) { m.MarkOffering(Offering{Zone: zone}) }
+// MarkZone marks a whole zone as unavailable.
+func (m *Memory) MarkZone(zone string) { m.MarkOffering(catalog.OfferingKey{Zone: zone}) }
 
-// MarkSubnet notes that a subnet has no free address.
+// MarkSubnet marks a subnet that has no free address.
 func (m *Memory) MarkSubnet(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	m.subnets[id] = m.until()
-	m.changed(Offering{})
+	m.subnets[id] = m.expiry()
+	m.changed(Scope{})
 }
 
-// until is when a mark of now runs out.
-func (m *Memory) until() time.Time {
+// expiry returns when a new mark expires.
+func (m *Memory) expiry() time.Time {
 	m.marks++
 	until := m.now().Add(For)
-	if m.next.IsZero() || until.Before(m.next) {
-		m.next = until
+	if m.nextExpiry.IsZero() || until.Before(m.nextExpiry) {
+		m.nextExpiry = until
 	}
 	return until
 }
 
-func (m *Memory) changed(o Offering) {
+func (m *Memory) changed(o Scope) {
 	if o.InstanceType == "" {
-		m.all++
+		m.globalChanges++
 		return
 	}
-	m.byType[o.InstanceType]++
+	m.typeChanges[o.InstanceType]++
 }
 
-// expire drops the marks that have run out, which is a change as well.
+// expire removes expired marks, which is a change as well.
 func (m *Memory) expire() {
 	now := m.now()
-	if m.next.IsZero() || now.Before(m.next) {
+	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
 	}
-	m.next = time.Time{}
+	m.nextExpiry = time.Time{}
 	sooner := func(until time.Time) {
-		if m.next.IsZero() || until.Before(m.next) {
-			m.next = until
+		if m.nextExpiry.IsZero() || until.Before(m.nextExpiry) {
+			m.nextExpiry = until
 		}
 	}
-	maps.DeleteFunc(m.offerings, func(o Offering, until time.Time) bool {
+	maps.DeleteFunc(m.offerings, func(o Scope, until time.Time) bool {
 		if now.Before(until) {
 			sooner(until)
 			return false
@@ -131,22 +137,24 @@ func (m *Memory) expire() {
 			sooner(until)
 			return false
 		}
-		m.changed(Offering{})
+		m.changed(Scope{})
 		return true
 	})
 }
 
-// Scarce reports whether an offering cannot be had: it is marked, or its zone or capacity type is, or every subnet
-// that the node class has in its zone. A class without a subnet there is none of the latter.
-func (m *Memory) Scarce(o Offering, subnets []string) bool {
+// IsUnavailable reports whether an offering is unavailable: it is marked, or its zone or capacity type is, or every
+// subnet that the node class has in its zone. Without subnets the last rule does not apply.
+//
+// Cost: at most 24 map lookups.
+func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	return m.marked(o) || m.full(subnets)
+	return m.marked(o) || m.allSubnetsFull(subnets)
 }
 
-// marked looks for marks about the offering itself, and for those that leave out what it is one of.
-func (m *Memory) marked(o Offering) bool {
+// marked looks up every scope that covers the offering.
+func (m *Memory) marked(o Scope) bool {
 	if len(m.offerings) == 0 {
 		return false
 	}
@@ -154,7 +162,10 @@ func (m *Memory) marked(o Offering) bool {
 		for _, instanceType := range []string{o.InstanceType, ""} {
 			for _, capacityType := range []string{o.CapacityType, ""} {
 				for _, zone := range []string{o.Zone, ""} {
-					_, marked := m.offerings[Offering{capacityType, instanceType, zone, group.PlacementGroup, group.Partition}]
+					_, marked := m.offerings[Scope{
+						OfferingKey:    catalog.OfferingKey{InstanceType: instanceType, Zone: zone, CapacityType: capacityType},
+						PlacementGroup: group.PlacementGroup, Partition: group.Partition,
+					}]
 					if marked {
 						return true
 					}
@@ -165,19 +176,19 @@ func (m *Memory) marked(o Offering) bool {
 	return false
 }
 
-// groups are the placement groups whose marks concern the offering.
-func (o Offering) groups() []Offering {
-	groups := append(make([]Offering, 0, 3), Offering{})
+// groups returns the placement groups with marks that cover the offering.
+func (o Scope) groups() []Scope {
+	groups := append(make([]Scope, 0, 3), Scope{})
 	if o.PlacementGroup != "" {
-		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup})
+		groups = append(groups, Scope{PlacementGroup: o.PlacementGroup})
 	}
 	if o.Partition != "" {
-		groups = append(groups, Offering{PlacementGroup: o.PlacementGroup, Partition: o.Partition})
+		groups = append(groups, Scope{PlacementGroup: o.PlacementGroup, Partition: o.Partition})
 	}
 	return groups
 }
 
-func (m *Memory) full(subnets []string) bool {
+func (m *Memory) allSubnetsFull(subnets []string) bool {
 	for _, id := range subnets {
 		if _, marked := m.subnets[id]; !marked {
 			return false

@@ -3,65 +3,67 @@ package unavailableofferings
 import (
 	"testing"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-var spotA = Offering{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
+var spotA = Scope{OfferingKey: catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}}
 
 // with is spotA, changed.
-func with(change func(*Offering)) Offering {
+func with(change func(*Scope)) Scope {
 	o := spotA
 	change(&o)
 	return o
 }
 
 var (
-	onDemandA = with(func(o *Offering) { o.CapacityType = "on-demand" })
-	spotB     = with(func(o *Offering) { o.Zone = "b" })
-	largerA   = with(func(o *Offering) { o.InstanceType = "m5.xlarge" })
-	inGroup   = with(func(o *Offering) { o.PlacementGroup = "pg-1" })
-	inOther   = with(func(o *Offering) { o.PlacementGroup = "pg-2" })
-	part1     = with(func(o *Offering) { o.PlacementGroup, o.Partition = "pg-1", "1" })
-	part2     = with(func(o *Offering) { o.PlacementGroup, o.Partition = "pg-1", "2" })
+	onDemandA = with(func(o *Scope) { o.CapacityType = "on-demand" })
+	spotB     = with(func(o *Scope) { o.Zone = "b" })
+	largerA   = with(func(o *Scope) { o.InstanceType = "m5.xlarge" })
+	inGroup   = with(func(o *Scope) { o.PlacementGroup = "pg-1" })
+	inOther   = with(func(o *Scope) { o.PlacementGroup = "pg-2" })
+	part1     = with(func(o *Scope) { o.PlacementGroup, o.Partition = "pg-1", "1" })
+	part2     = with(func(o *Scope) { o.PlacementGroup, o.Partition = "pg-1", "2" })
 )
 
-func TestScarce(t *testing.T) {
+func TestIsUnavailable(t *testing.T) {
 	two := []string{"subnet-1", "subnet-2"}
-	offering := func(o Offering) func(*Memory) { return func(m *Memory) { m.MarkOffering(o) } }
+	offering := func(o Scope) func(*Memory) { return func(m *Memory) { m.Mark(o) } }
 	for _, tc := range []struct {
 		name    string
 		mark    func(*Memory)
-		asked   Offering
+		asked   Scope
 		subnets []string
 		want    bool
 	}{
 		{"nothing is marked", func(*Memory) {}, spotA, two, false},
 		{"the offering", offering(spotA), spotA, two, true},
-		{"aws row 13: another zone", offering(spotA), spotB, two, false},
-		{"aws row 13: on-demand", offering(spotA), onDemandA, two, false},
+		{"another zone", offering(spotA), spotB, two, false},
+		{"on-demand", offering(spotA), onDemandA, two, false},
 		{"another type", offering(spotA), largerA, two, false},
-		{"aws row 14: a whole capacity type", func(m *Memory) { m.MarkCapacityType("spot") }, spotB, two, true},
-		{"aws row 14: on-demand while spot is marked", func(m *Memory) { m.MarkCapacityType("spot") }, onDemandA, two, false},
-		{"aws row 15: one subnet of two", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, two, false},
-		{"aws row 16: all subnets of a zone", func(m *Memory) { m.MarkSubnet("subnet-1"); m.MarkSubnet("subnet-2") }, onDemandA, two, true},
-		{"aws row 17: a class without a subnet there", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, nil, false},
-		{"aws row 18: in a group, launches into it", offering(inGroup), inGroup, two, true},
-		{"aws row 18: in a group, launches into none", offering(inGroup), spotA, two, false},
-		{"aws row 18: in a group, launches into another", offering(inGroup), inOther, two, false},
-		{"aws row 19: a general mark, launches into a group", offering(spotA), inGroup, two, true},
-		{"aws row 19: a general mark, launches into a partition", offering(spotA), part1, two, true},
+		{"a whole capacity type", func(m *Memory) { m.MarkCapacityType("spot") }, spotB, two, true},
+		{"on-demand while spot is marked", func(m *Memory) { m.MarkCapacityType("spot") }, onDemandA, two, false},
+		{"one subnet of two", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, two, false},
+		{"all subnets of a zone", func(m *Memory) { m.MarkSubnet("subnet-1"); m.MarkSubnet("subnet-2") }, onDemandA, two, true},
+		{"a class without a subnet there", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, nil, false},
+		{"in a group, launches into it", offering(inGroup), inGroup, two, true},
+		{"in a group, launches into none", offering(inGroup), spotA, two, false},
+		{"in a group, launches into another", offering(inGroup), inOther, two, false},
+		{"a general mark, launches into a group", offering(spotA), inGroup, two, true},
+		{"a general mark, launches into a partition", offering(spotA), part1, two, true},
 		{"in a group, launches into a partition of it", offering(inGroup), part2, two, true},
 		{"in a partition, launches into it", offering(part1), part1, two, true},
 		{"in a partition, launches into another", offering(part1), part2, two, false},
 		{"in a partition, launches into the group wherever", offering(part1), inGroup, two, false},
-		{"every type of a zone in a group", offering(Offering{Zone: "a", PlacementGroup: "pg-1"}), part2, two, true},
-		{"every type of a zone in a group, outside of it", offering(Offering{Zone: "a", PlacementGroup: "pg-1"}), spotA, two, false},
+		{"every type of a zone in a group", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), part2, two, true},
+		{"every type of a zone in a group, outside of it", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), spotA, two, false},
 		{"a whole zone", func(m *Memory) { m.MarkZone("a") }, onDemandA, two, true},
 		{"another zone than the whole one", func(m *Memory) { m.MarkZone("a") }, spotB, two, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := New(func() time.Time { return time.Time{}.Add(time.Hour) })
 			tc.mark(m)
-			if got := m.Scarce(tc.asked, tc.subnets); got != tc.want {
+			if got := m.IsUnavailable(tc.asked, tc.subnets); got != tc.want {
 				t.Errorf("scarce is %v", got)
 			}
 		})
@@ -75,8 +77,8 @@ func TestSequence(t *testing.T) {
 		mark   func(*Memory)
 		m5, c5 bool // the sequence numbers of which types change
 	}{
-		{"aws row 13: an offering concerns its type", func(m *Memory) { m.MarkOffering(spotA) }, true, false},
-		{"aws row 14: a capacity type concerns every type", func(m *Memory) { m.MarkCapacityType("spot") }, true, true},
+		{"an offering concerns its type", func(m *Memory) { m.Mark(spotA) }, true, false},
+		{"a capacity type concerns every type", func(m *Memory) { m.MarkCapacityType("spot") }, true, true},
 		{"a subnet concerns every type", func(m *Memory) { m.MarkSubnet("subnet-1") }, true, true},
 		{"a zone concerns every type", func(m *Memory) { m.MarkZone("a") }, true, true},
 	} {
@@ -104,24 +106,24 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-func TestMarksFadeAfterThreeMinutes(t *testing.T) {
-	t.Run("aws row 20: three minutes later", func(t *testing.T) {
+func TestMarksExpireAfterThreeMinutes(t *testing.T) {
+	t.Run("three minutes later", func(t *testing.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		m := New(func() time.Time { return now })
-		m.MarkOffering(spotA)
+		m.Mark(spotA)
 		m.MarkSubnet("subnet-1")
 		now = now.Add(2 * time.Minute)
-		m.MarkOffering(spotA) // extends
+		m.Mark(spotA) // extends
 		now = now.Add(2 * time.Minute)
-		if !m.Scarce(spotA, nil) {
+		if !m.IsUnavailable(spotA, nil) {
 			t.Error("a mark that was renewed two minutes ago is gone")
 		}
-		if m.Scarce(onDemandA, []string{"subnet-1"}) {
+		if m.IsUnavailable(onDemandA, []string{"subnet-1"}) {
 			t.Error("a mark that was not renewed is still there")
 		}
 		marked := m.Sequence("m5.large")
 		now = now.Add(time.Minute)
-		if m.Scarce(spotA, nil) {
+		if m.IsUnavailable(spotA, nil) {
 			t.Error("a mark of three minutes ago is still there")
 		}
 		if m.Sequence("m5.large") == marked {
@@ -133,7 +135,7 @@ func TestMarksFadeAfterThreeMinutes(t *testing.T) {
 func TestMarksAreCounted(t *testing.T) {
 	m := New(time.Now)
 	m.MarkSubnet("subnet-1")
-	m.MarkOffering(spotA)
+	m.Mark(spotA)
 	if m.Marks() != 2 {
 		t.Errorf("%d marks, want 2", m.Marks())
 	}

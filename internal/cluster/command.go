@@ -12,7 +12,7 @@ import (
 // CommandOf is the ID of the disruption that is to end the claim, or that it was bought for; empty if there is none. A claim
 // that was bought for one may be ended by another: then it is the latter's.
 func CommandOf(claim *karpv1.NodeClaim) string {
-	if d, ok, err := claim.Ending(); ok && err == nil {
+	if d, ok, err := claim.DisruptionCommand(); ok && err == nil {
 		return d.ID
 	}
 	return claim.Annotations[karpv1.AnnotationReplacementOf]
@@ -34,7 +34,7 @@ func (w *world) cutDisruptions() {
 		stay[claim.Name] = claim.DeletionTimestamp == nil && !w.facts.Condemned[claim.UID]
 		if names, ok := w.facts.Disrupting[claim.UID]; ok {
 			awaited[claim.UID] = names
-		} else if d, ok, err := claim.Ending(); ok && err == nil {
+		} else if d, ok, err := claim.DisruptionCommand(); ok && err == nil {
 			awaited[claim.UID] = d.Replacements
 		}
 	}

@@ -383,13 +383,13 @@ func (l *Loop) cleanUpOne(ctx context.Context, n *snapshot.Node) error {
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: n.Claim}, claim); err != nil {
 		return err
 	}
-	if _, ending, err := claim.Ending(); ending && err == nil || claim.DeletionTimestamp != nil {
+	if _, ending, err := claim.DisruptionCommand(); ending && err == nil || claim.DeletionTimestamp != nil {
 		return nil // somebody does after all
 	}
 	// The taint goes last: as long as it is there, the next pass comes here again.
 	before := claim.DeepCopy()
-	if _, ok := claim.Annotations[karpv1.AnnotationEnding]; ok {
-		delete(claim.Annotations, karpv1.AnnotationEnding)
+	if _, ok := claim.Annotations[karpv1.AnnotationDisruptionCommand]; ok {
+		delete(claim.Annotations, karpv1.AnnotationDisruptionCommand)
 		if err := l.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return err
 		}

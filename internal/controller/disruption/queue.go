@@ -157,7 +157,7 @@ func (q *Queue) remember(f func(a *disrupt.Attempts)) {
 
 // command is a disruption as its claims tell it.
 type command struct {
-	karpv1.Ending
+	karpv1.DisruptionCommand
 	// candidates are those of its claims that are not on their way out.
 	candidates []*karpv1.NodeClaim
 }
@@ -170,11 +170,11 @@ func (q *Queue) read(ctx context.Context, id string) (command, error) {
 	}
 	var c command
 	for i := range claims {
-		e, ok, err := claims[i].Ending()
+		e, ok, err := claims[i].DisruptionCommand()
 		if !ok || err != nil || e.ID != id || claims[i].DeletionTimestamp != nil {
 			continue
 		}
-		c.Ending = e
+		c.DisruptionCommand = e
 		c.candidates = append(c.candidates, &claims[i])
 	}
 	return c, nil
@@ -199,9 +199,9 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	switch {
 	case len(c.Replacements) == 0:
 		// Nodes without replacement are ended by whoever has decided it, at once. That process is gone, and its reasons with it.
-		return reconcile.Result{}, q.takeBack(ctx, c.Ending, "it was not carried out by the process that has started it")
+		return reconcile.Result{}, q.takeBack(ctx, c.DisruptionCommand, "it was not carried out by the process that has started it")
 	case progress.lost != "" && !q.isWhole(c.ID):
-		return reconcile.Result{}, q.takeBack(ctx, c.Ending, fmt.Sprintf("replacement %q was not bought by the process that has started it", progress.lost))
+		return reconcile.Result{}, q.takeBack(ctx, c.DisruptionCommand, fmt.Sprintf("replacement %q was not bought by the process that has started it", progress.lost))
 	case progress.lost != "":
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("replacement %q was deleted", progress.lost))
 	case progress.ready == len(c.Replacements):
@@ -275,7 +275,7 @@ func (q *Queue) wanted(ctx context.Context, replacement *karpv1.NodeClaim, id st
 			if err != nil || claim.DeletionTimestamp != nil {
 				return true, nil
 			}
-			if e, ok, err := claim.Ending(); ok && err == nil && e.ID == id {
+			if e, ok, err := claim.DisruptionCommand(); ok && err == nil && e.ID == id {
 				return true, nil
 			}
 		}
@@ -333,7 +333,7 @@ func (q *Queue) timeout(ctx context.Context) time.Duration {
 	}
 	n := 0
 	for i := range claims.Items {
-		if _, ok := claims.Items[i].Annotations[karpv1.AnnotationEnding]; ok && claims.Items[i].DeletionTimestamp == nil {
+		if _, ok := claims.Items[i].Annotations[karpv1.AnnotationDisruptionCommand]; ok && claims.Items[i].DeletionTimestamp == nil {
 			n++
 		}
 	}
@@ -344,7 +344,7 @@ func (q *Queue) timeout(ctx context.Context) time.Duration {
 func (q *Queue) finish(ctx context.Context, c command) error {
 	var errs []error
 	for _, claim := range c.candidates {
-		if err := q.end(ctx, claim, c.Ending); err != nil {
+		if err := q.end(ctx, claim, c.DisruptionCommand); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -356,12 +356,12 @@ func (q *Queue) finish(ctx context.Context, c command) error {
 			a.Succeeded(claim.Labels[karpv1.LabelNodePool])
 		}
 	})
-	q.Log.Debug("command succeeded", "command", describe(c.Ending), "reason", strings.ToLower(string(c.Reason)))
+	q.Log.Debug("command succeeded", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)))
 	return nil
 }
 
 // end deletes the claim of a node.
-func (q *Queue) end(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Ending) error {
+func (q *Queue) end(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) error {
 	if q.isEnded(claim.UID) { // the cache does not show it yet
 		return nil
 	}
@@ -385,7 +385,7 @@ func (q *Queue) end(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Endin
 }
 
 // policy is by what a claim is given back to save money; empty if it is for another reason.
-func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Ending) karpv1.ConsolidationPolicy {
+func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) karpv1.ConsolidationPolicy {
 	pool := &karpv1.NodePool{}
 	if e.Kind == "" || q.Client.Get(ctx, client.ObjectKey{Name: claim.Labels[karpv1.LabelNodePool]}, pool) != nil {
 		return ""

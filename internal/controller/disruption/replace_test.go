@@ -249,7 +249,7 @@ func reopened(t *testing.T, f *controllertest.Fixture, name string) {
 	t.Helper()
 	c := f.Claim(name)
 	_, reason := condition.Get(c, karpv1.ConditionDisruptionReason)
-	_, ends, _ := c.Ending()
+	_, ends, _ := c.DisruptionCommand()
 	if reason || ends || closed(f, "node-"+name) || c.DeletionTimestamp != nil {
 		t.Errorf("claim %s: reason %v, remembers its end %v, closed %v, deleting %v", name, reason, ends, closed(f, "node-"+name), c.DeletionTimestamp)
 	}

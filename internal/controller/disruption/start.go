@@ -60,8 +60,8 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error
 }
 
 // ending is what the claims of a command are to remember.
-func (l *Loop) ending(cmd *disrupt.Command, id string) karpv1.Ending {
-	e := karpv1.Ending{ID: id, Reason: cmd.Reason, Kind: cmd.Kind, Started: l.Now().UTC()}
+func (l *Loop) ending(cmd *disrupt.Command, id string) karpv1.DisruptionCommand {
+	e := karpv1.DisruptionCommand{ID: id, Reason: cmd.Reason, Kind: cmd.Kind, Started: l.Now().UTC()}
 	for _, c := range cmd.Candidates {
 		e.Candidates = append(e.Candidates, c.Node.Claim)
 	}
@@ -87,7 +87,7 @@ func replacementName(pool, id string, i int) string {
 	return fmt.Sprintf("%s-%s", strings.TrimRight(pool[:min(len(pool), longest)], "-."), hex.EncodeToString(sum[:])[:digits])
 }
 
-func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) error {
+func (l *Loop) begin(ctx context.Context, cmd *disrupt.Command, e karpv1.DisruptionCommand) error {
 	moved := map[types.UID]bool{}
 	for i := range cmd.Plan.Launches {
 		for _, p := range cmd.Plan.Launches[i].Pods {
@@ -129,18 +129,18 @@ func (l *Loop) nominate(cmd *disrupt.Command) {
 
 // close makes the claim remember its end and let go of the pods that a replacement is bought for, keeps new pods off its node,
 // and says why.
-func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending, moved map[types.UID]bool) error {
+func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.DisruptionCommand, moved map[types.UID]bool) error {
 	claim := &karpv1.NodeClaim{}
 	claim.Name = c.Node.Claim
 	err := patch.Change(ctx, l.Client, l.Live, claim, func(claim *karpv1.NodeClaim) error {
 		if claim.UID != c.Node.ClaimUID || claim.DeletionTimestamp != nil {
 			return errSlipped
 		}
-		if other, ok, err := claim.Ending(); ok && err == nil && other.ID != e.ID {
+		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
 			return fmt.Errorf("node claim %q is part of command %s: %w", claim.Name, other.ID, errSlipped)
 		}
 		claim.LetGo(moved)
-		return claim.SetEnding(&e)
+		return claim.SetDisruptionCommand(&e)
 	}, func(o *karpv1.NodeClaim, p client.Patch) error { return l.Client.Patch(ctx, o, p) })
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (l *Loop) close(ctx context.Context, c *disrupt.Candidate, e karpv1.Ending,
 }
 
 // revoke takes pods that replacements are bought for off whatever other claim still names them: a pod has one claim at a time.
-func (l *Loop) revoke(ctx context.Context, e karpv1.Ending, moved map[types.UID]bool) error {
+func (l *Loop) revoke(ctx context.Context, e karpv1.DisruptionCommand, moved map[types.UID]bool) error {
 	if len(moved) == 0 {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (l *Loop) unchanged(ctx context.Context, cmd *disrupt.Command, c *disrupt.C
 }
 
 // endAll deletes the claims of nodes that need no replacement.
-func (l *Loop) endAll(ctx context.Context, e karpv1.Ending) error {
+func (l *Loop) endAll(ctx context.Context, e karpv1.DisruptionCommand) error {
 	var errs []error
 	for _, name := range e.Candidates {
 		claim := &karpv1.NodeClaim{}
@@ -218,7 +218,7 @@ func (l *Loop) endAll(ctx context.Context, e karpv1.Ending) error {
 }
 
 // buy creates the replacements.
-func (l *Loop) buy(ctx context.Context, cmd *disrupt.Command, e karpv1.Ending) error {
+func (l *Loop) buy(ctx context.Context, cmd *disrupt.Command, e karpv1.DisruptionCommand) error {
 	if isStatic(cmd) {
 		pool := cmd.Candidates[0].Pool
 		claim, err := provisioning.FixedClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, l.Labels)
@@ -261,7 +261,7 @@ func (l *Loop) affords(ctx context.Context, cmd *disrupt.Command) error {
 }
 
 // create makes the i-th replacement. It is there if it was created by a call that was not answered.
-func (l *Loop) create(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Ending, i int) error {
+func (l *Loop) create(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand, i int) error {
 	claim.Name = e.Replacements[i]
 	claim.Annotations[karpv1.AnnotationLaunchReason] = string(e.Reason)
 	claim.Annotations[karpv1.AnnotationReplaces] = strings.Join(e.Candidates, ",")

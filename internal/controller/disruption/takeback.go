@@ -21,8 +21,8 @@ import (
 
 // fail takes back a command whose replacements did not come up.
 func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
-	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.Ending), "reason", strings.ToLower(string(c.Reason)), "error", why)
-	if err := q.takeBack(ctx, c.Ending, why); err != nil {
+	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)), "error", why)
+	if err := q.takeBack(ctx, c.DisruptionCommand, why); err != nil {
 		return err
 	}
 	q.Metrics.QueueFailures.WithLabelValues("replace", strings.ToLower(string(c.Reason)), c.Kind).Add(float64(len(c.Replacements) - p.ready))
@@ -42,7 +42,7 @@ func (q *Queue) fail(ctx context.Context, c command, p progress, why string) err
 // takeBack undoes what was done for a command: replacements are given back first, then the nodes are opened again. What a claim
 // remembers goes last, so that whoever is stopped in between begins anew. Where a node has been ended already, its pods need the
 // replacements: these stay.
-func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error {
+func (q *Queue) takeBack(ctx context.Context, e karpv1.DisruptionCommand, why string) error {
 	var claims []*karpv1.NodeClaim
 	ended := false
 	for _, name := range e.Candidates {
@@ -55,7 +55,7 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 			ended = true
 			continue
 		}
-		if other, ok, err := claim.Ending(); ok && err == nil && other.ID != e.ID {
+		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
 			q.State.Spare(claim.UID) // it says itself what becomes of it
 			continue
 		}
@@ -80,13 +80,13 @@ func (q *Queue) takeBack(ctx context.Context, e karpv1.Ending, why string) error
 
 // debt is a command that is to be taken back, and why.
 type debt struct {
-	karpv1.Ending
+	karpv1.DisruptionCommand
 	why string
 }
 
 // owe takes a command back that has not begun well, now or as soon as that works. The next process need not know of it: what the claims
 // remember is taken back anyway.
-func (q *Queue) owe(ctx context.Context, e karpv1.Ending, why string) error {
+func (q *Queue) owe(ctx context.Context, e karpv1.DisruptionCommand, why string) error {
 	err := q.takeBack(ctx, e, why)
 	if err != nil {
 		q.mu.Lock()
@@ -104,7 +104,7 @@ func (q *Queue) settle(ctx context.Context) error {
 	q.mu.Unlock()
 	var errs []error
 	for _, d := range owed {
-		errs = append(errs, q.owe(ctx, d.Ending, d.why))
+		errs = append(errs, q.owe(ctx, d.DisruptionCommand, d.why))
 	}
 	return errors.Join(errs...)
 }
@@ -156,8 +156,8 @@ func (q *Queue) reopen(ctx context.Context, claim *karpv1.NodeClaim) error {
 		}
 	}
 	before = claim.DeepCopy()
-	if _, ok := claim.Annotations[karpv1.AnnotationEnding]; ok {
-		delete(claim.Annotations, karpv1.AnnotationEnding)
+	if _, ok := claim.Annotations[karpv1.AnnotationDisruptionCommand]; ok {
+		delete(claim.Annotations, karpv1.AnnotationDisruptionCommand)
 		if err := q.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return client.IgnoreNotFound(err)
 		}

@@ -232,7 +232,7 @@ func movement(cmd *disrupt.Command) string {
 }
 
 // describe is a command as its claims tell it.
-func describe(e karpv1.Ending) string {
+func describe(e karpv1.DisruptionCommand) string {
 	claims := "[" + strings.Join(e.Candidates, ", ") + "]"
 	if len(e.Replacements) == 0 {
 		return fmt.Sprintf("%s/%s: delete: %s", e.Reason, e.ID, claims)

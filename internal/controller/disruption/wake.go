@@ -48,8 +48,8 @@ func opens(before, after *karpv1.NodeClaim) bool {
 			return true
 		}
 	}
-	_, was := before.Annotations[karpv1.AnnotationEnding]
-	_, is := after.Annotations[karpv1.AnnotationEnding]
+	_, was := before.Annotations[karpv1.AnnotationDisruptionCommand]
+	_, is := after.Annotations[karpv1.AnnotationDisruptionCommand]
 	return was && !is
 }
 

@@ -16,7 +16,7 @@ func TestChangesOfClaimsEndThePause(t *testing.T) {
 	set := func(kind string) func(*karpv1.NodeClaim) {
 		return func(c *karpv1.NodeClaim) { condition.SetTrue(c, kind, time.Unix(0, 0)) }
 	}
-	doomed := func(c *karpv1.NodeClaim) { c.Annotations = map[string]string{karpv1.AnnotationEnding: "{}"} }
+	doomed := func(c *karpv1.NodeClaim) { c.Annotations = map[string]string{karpv1.AnnotationDisruptionCommand: "{}"} }
 	same := func(*karpv1.NodeClaim) {}
 	const moment = 100 * time.Millisecond
 	for _, tt := range []struct {

@@ -71,7 +71,7 @@ func anonymous(c *karpv1.NodeClaim) {
 	if _, ok := c.Annotations[karpv1.AnnotationReplacementOf]; ok {
 		c.Annotations[karpv1.AnnotationReplacementOf] = ""
 	}
-	if e, ok, err := c.Ending(); ok && err == nil {
-		c.Annotations[karpv1.AnnotationEnding] = fmt.Sprintf("%s/%s %v, %d", e.Reason, e.Kind, e.Candidates, len(e.Replacements))
+	if e, ok, err := c.DisruptionCommand(); ok && err == nil {
+		c.Annotations[karpv1.AnnotationDisruptionCommand] = fmt.Sprintf("%s/%s %v, %d", e.Reason, e.Kind, e.Candidates, len(e.Replacements))
 	}
 }

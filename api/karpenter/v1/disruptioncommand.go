@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// AnnotationEnding is, on a claim whose node is about to be ended, the Ending that it is part of. It is written
+	// AnnotationDisruptionCommand is, on a claim whose node is about to be ended, the Ending that it is part of. It is written
 	// before anything else is done and goes when the claim does, or after everything has been taken back.
-	AnnotationEnding = "dovetail.sh/ending"
+	AnnotationDisruptionCommand = "dovetail.sh/ending"
 	// AnnotationReplacementOf is, on a claim that was bought to replace nodes, the ID of their Ending.
 	AnnotationReplacementOf = "dovetail.sh/replacement-of"
 )
@@ -20,7 +20,7 @@ const (
 // next, can carry the command through or take it back.
 //
 // +kubebuilder:object:generate=false
-type Ending struct {
+type DisruptionCommand struct {
 	// ID is the same on all claims of a command.
 	ID     string           `json:"id"`
 	Reason DisruptionReason `json:"reason"`
@@ -35,22 +35,22 @@ type Ending struct {
 }
 
 // Ending returns what the claim remembers; false if it is not part of a disruption. What cannot be read is an error.
-func (c *NodeClaim) Ending() (Ending, bool, error) {
-	text, ok := c.Annotations[AnnotationEnding]
+func (c *NodeClaim) DisruptionCommand() (DisruptionCommand, bool, error) {
+	text, ok := c.Annotations[AnnotationDisruptionCommand]
 	if !ok {
-		return Ending{}, false, nil
+		return DisruptionCommand{}, false, nil
 	}
-	var d Ending
+	var d DisruptionCommand
 	if err := json.Unmarshal([]byte(text), &d); err != nil || d.ID == "" {
-		return Ending{}, true, fmt.Errorf("annotation %s of node claim %q cannot be read: %q", AnnotationEnding, c.Name, text)
+		return DisruptionCommand{}, true, fmt.Errorf("annotation %s of node claim %q cannot be read: %q", AnnotationDisruptionCommand, c.Name, text)
 	}
 	return d, true, nil
 }
 
-// SetEnding makes the claim remember d; nil makes it forget.
-func (c *NodeClaim) SetEnding(d *Ending) error {
+// SetDisruptionCommand makes the claim remember d; nil makes it forget.
+func (c *NodeClaim) SetDisruptionCommand(d *DisruptionCommand) error {
 	if d == nil {
-		delete(c.Annotations, AnnotationEnding)
+		delete(c.Annotations, AnnotationDisruptionCommand)
 		return nil
 	}
 	text, err := json.Marshal(d)
@@ -60,7 +60,7 @@ func (c *NodeClaim) SetEnding(d *Ending) error {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[AnnotationEnding] = string(text)
+	c.Annotations[AnnotationDisruptionCommand] = string(text)
 	return nil
 }
 

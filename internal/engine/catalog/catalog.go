@@ -62,6 +62,22 @@ type Offering struct {
 	Capacity, Allocatable corev1.ResourceList
 }
 
+// OfferingKey identifies an offering across snapshots. It is comparable, so that it serves as the key of a map.
+// Offerings of capacity reservations share the key of their type, zone, and capacity type "reserved".
+type OfferingKey struct {
+	InstanceType, Zone, CapacityType string
+}
+
+// Key returns the key of an offering of the instance type with the given name.
+func (o *Offering) Key(instanceType string) OfferingKey {
+	return OfferingKey{InstanceType: instanceType, Zone: o.Zone, CapacityType: o.CapacityType}
+}
+
+// String reads like "spot m7i.large in us-east-1a".
+func (k OfferingKey) String() string {
+	return k.CapacityType + " " + k.InstanceType + " in " + k.Zone
+}
+
 // Lack is what keeps an offering from being Available.
 type Lack string
 

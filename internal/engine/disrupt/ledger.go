@@ -6,32 +6,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
 // Ledger keeps what the nodes of pools cost. An offering that is not sold any more keeps its last price for the nodes that
 // were bought from it. The zero value is empty.
 type Ledger struct {
-	prices map[offer]float64
+	prices map[poolOffering]float64
 }
 
-type offer struct{ pool, instanceType, zone, capacityType string }
+// poolOffering is an offering as one pool pays for it: NodeOverlays change prices per pool.
+type poolOffering struct {
+	pool string
+	catalog.OfferingKey
+}
 
 // Update learns the prices of a view and adds up the pools anew, in $/h. Unknown counts, by pool, the nodes without a price. Nodes
 // that lack a label by which theirs would be known are left out.
 func (l *Ledger) Update(v *View) (totals map[string]float64, unknown map[string]int) {
-	prices := map[offer]float64{}
+	prices := map[poolOffering]float64{}
 	totals, unknown = map[string]float64{}, map[string]int{}
 	for i := range v.Snapshot.Nodes {
 		n := &v.Snapshot.Nodes[i]
-		o := offer{n.Pool, n.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelTopologyZone], n.Labels[karpv1.LabelCapacityType]}
-		if n.Claim == "" || o.pool == "" || o.instanceType == "" || o.zone == "" || o.capacityType == "" {
+		o := poolOffering{n.Pool, catalog.OfferingKey{
+			InstanceType: n.Labels[corev1.LabelInstanceTypeStable],
+			Zone:         n.Labels[corev1.LabelTopologyZone],
+			CapacityType: n.Labels[karpv1.LabelCapacityType],
+		}}
+		if n.Claim == "" || o.pool == "" || o.InstanceType == "" || o.Zone == "" || o.CapacityType == "" {
 			continue
 		}
 		known, seen := prices[o]
 		if !seen {
 			known, seen = l.prices[o], true
 			if p := v.pools[o.pool]; p != nil {
-				if now := price(p.types[o.instanceType], o.zone, o.capacityType); now > 0 && !math.IsInf(now, 0) {
+				if now := price(p.types[o.InstanceType], o.Zone, o.CapacityType); now > 0 && !math.IsInf(now, 0) {
 					known = now
 				}
 			}

@@ -146,18 +146,20 @@ func (t Terms) own(name corev1.ResourceName) bool {
 // subject is something that only one overlay of a weight may speak about: the price of an offering, or, with its name
 // set, a resource of a type.
 type subject struct {
-	pool, instanceType string
-	resource           corev1.ResourceName
-	// zone, capacityType and reservation tell offerings apart.
-	zone, capacityType, reservation string
+	pool string
+	// OfferingKey has only its InstanceType set for a resource.
+	catalog.OfferingKey
+	// reservation distinguishes the offerings of capacity reservations, which share an OfferingKey.
+	reservation string
+	resource    corev1.ResourceName
 }
 
 // String is fit for a condition.
 func (s subject) String() string {
 	if s.resource != "" {
-		return fmt.Sprintf("resource %s of %s (NodePool %s)", s.resource, s.instanceType, s.pool)
+		return fmt.Sprintf("resource %s of %s (NodePool %s)", s.resource, s.InstanceType, s.pool)
 	}
-	return fmt.Sprintf("the price of %s %s in %s (NodePool %s)", s.capacityType, s.instanceType, s.zone, s.pool)
+	return fmt.Sprintf("the price of %s (NodePool %s)", s.OfferingKey, s.pool)
 }
 
 // subjects are what a rule speaks about, in a fixed order.
@@ -170,14 +172,14 @@ func (b Book) subjects(r rule, pools []Pool) (out []subject) {
 				continue
 			}
 			for _, name := range slices.Sorted(maps.Keys(r.capacity)) {
-				out = append(out, subject{pool: p.NodePool.Name, instanceType: it.Name, resource: name})
+				out = append(out, subject{pool: p.NodePool.Name, OfferingKey: catalog.OfferingKey{InstanceType: it.Name}, resource: name})
 			}
 			if r.price.how == keep {
 				continue
 			}
 			for _, i := range offerings {
 				o := &it.Offerings[i]
-				out = append(out, subject{pool: p.NodePool.Name, instanceType: it.Name, zone: o.Zone, capacityType: o.CapacityType, reservation: o.ReservationID})
+				out = append(out, subject{pool: p.NodePool.Name, OfferingKey: o.Key(it.Name), reservation: o.ReservationID})
 			}
 		}
 	}

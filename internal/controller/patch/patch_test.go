@@ -1,72 +1,62 @@
 package patch
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestRetry(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed"))
+func TestObjectAndStatus(t *testing.T) {
+	label := func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, "a", "b") }
+	phase := func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }
+	nothing := func(*corev1.Node) {}
 	tests := []struct {
-		name  string
-		err   error
-		fails bool
-		again bool
+		name           string
+		status         bool
+		mutate         func(*corev1.Node)
+		behind         bool
+		written, fails bool
 	}{
-		{"done", nil, false, false},
-		{"somebody was faster", conflict, false, true},
-		{"somebody was faster, said with context", fmt.Errorf("taint node: %w", conflict), false, true},
-		{"a real failure", errors.New("boom"), true, false},
+		{"a label changes", false, label, false, true, false},
+		{"the status changes", true, phase, false, true, false},
+		{"nothing changes", false, nothing, false, false, false},
+		{"nothing changes in the status", true, nothing, false, false, false},
+		{"only the status changes, which is written apart", false, phase, false, false, false},
+		{"only a label changes, which is written apart", true, label, false, false, false},
+		{"the object read is stale", false, label, true, false, true},
+		{"the status read is stale", true, phase, true, false, true},
+		{"nothing changes in a stale object", false, nothing, true, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Retry(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-				return reconcile.Result{}, tt.err
-			}))
-			result, err := r.Reconcile(t.Context(), reconcile.Request{})
-			if (err != nil) != tt.fails || (result.RequeueAfter > 0) != tt.again {
-				t.Errorf("result %+v, error %v; want again %v, failure %v", result, err, tt.again, tt.fails)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+			c := fake.NewClientBuilder().WithObjects(node).WithStatusSubresource(node).Build()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+				t.Fatal(err)
+			}
+			read := node.ResourceVersion
+			if tt.behind {
+				other := node.DeepCopy()
+				other.Labels = map[string]string{"other": "writer"}
+				if err := c.Update(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write := Object
+			if tt.status {
+				write = Status
+			}
+			written, err := write(t.Context(), c, node, func() { tt.mutate(node) })
+			if written != tt.written || apierrors.IsConflict(err) != tt.fails || err != nil && !tt.fails {
+				t.Errorf("written %v, error %v; want %v, conflict %v", written, err, tt.written, tt.fails)
+			}
+			if changed := node.ResourceVersion != read; changed != tt.written {
+				t.Errorf("resource version %s after %s", node.ResourceVersion, read)
 			}
 		})
-	}
-}
-
-func TestRetryGetsSlower(t *testing.T) {
-	err := error(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
-	r := Retry(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
-	wait := func(name string) time.Duration {
-		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result.RequeueAfter
-	}
-	first := wait("a")
-	if second := wait("a"); second != 2*first {
-		t.Errorf("waits %v after the first conflict and %v after the second", first, second)
-	}
-	for range 20 {
-		wait("a")
-	}
-	if got := wait("a"); got > 5*time.Second {
-		t.Errorf("waits %v after many conflicts", got)
-	}
-	if got := wait("b"); got != first {
-		t.Errorf("waits %v after the first conflict over another object, %v after one over the first", got, first)
-	}
-	conflict := err
-	err = nil
-	wait("a")
-	err = conflict
-	if got := wait("a"); got != first {
-		t.Errorf("waits %v after a conflict that follows a success, want %v", got, first)
 	}
 }

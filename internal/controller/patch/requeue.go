@@ -1,0 +1,32 @@
+package patch
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// The delays after a conflict. The cache usually shows the other writer's change within the first; the last one is for a
+// cache that lags. An attempt before the cache shows the change is wasted, and the API server reads and patches the object
+// before it refuses: a cluster that is slow already must not get more such writes than a fast one.
+const (
+	firstDelay = 100 * time.Millisecond
+	maxDelay   = 5 * time.Second
+)
+
+// Retry makes a reconciler that requeues a request when r reports a conflict, without an error. The delay doubles with
+// each further conflict over the same object.
+func Retry(r reconcile.Reconciler) reconcile.Reconciler {
+	delays := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay)
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, req)
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: delays.When(req)}, nil
+		}
+		delays.Forget(req)
+		return result, err
+	})
+}

@@ -61,10 +61,10 @@ func TestMemoryOfANode(t *testing.T) {
 
 func TestNodesThatTell(t *testing.T) {
 	n := controllertest.Joined("a")
-	if telling(n) {
+	if reportsMemory(n) {
 		t.Error("a node that is not registered tells something")
 	}
-	if registered(n); !telling(n) {
+	if registered(n); !reportsMemory(n) {
 		t.Error("a registered node tells nothing")
 	}
 }

@@ -60,12 +60,12 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		ends  bool
 		again time.Duration
 	}{
-		{name: "lifecycle row 206: condition type not in policy", node: []func(*corev1.Node){has("DiskPressure", corev1.ConditionTrue, time.Hour)}},
-		{name: "lifecycle row 206: status not in policy", node: []func(*corev1.Node){has(gpu, corev1.ConditionUnknown, time.Hour)}},
+		{name: "condition type not in policy", node: []func(*corev1.Node){has("DiskPressure", corev1.ConditionTrue, time.Hour)}},
+		{name: "status not in policy", node: []func(*corev1.Node){has(gpu, corev1.ConditionUnknown, time.Hour)}},
 		{name: "a healthy node", node: []func(*corev1.Node){has(ready, corev1.ConditionTrue, time.Hour)}},
-		{name: "lifecycle row 207: 27 of 30 min", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, 27*time.Minute)}, again: 3 * time.Minute},
+		{name: "27 of 30 min", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, 27*time.Minute)}, again: 3 * time.Minute},
 		{
-			name:  "lifecycle row 207: two conditions: the earlier deadline",
+			name:  "two conditions: the earlier deadline",
 			node:  []func(*corev1.Node){has(ready, corev1.ConditionUnknown, 20*time.Minute), has(gpu, corev1.ConditionFalse, 4*time.Minute)},
 			again: 6 * time.Minute,
 		},
@@ -73,7 +73,7 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		{name: "silent for 31 min", node: []func(*corev1.Node){has(ready, corev1.ConditionUnknown, 31*time.Minute)}, ends: true},
 		{name: "accelerators broken for 10 min", node: []func(*corev1.Node){has(gpu, corev1.ConditionFalse, 10*time.Minute)}, ends: true},
 		{
-			name: "lifecycle row 210: node DND",
+			name: "node DND",
 			node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour), func(n *corev1.Node) {
 				n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 			}}, ends: true,
@@ -120,10 +120,10 @@ func TestBreaker(t *testing.T) {
 		place         string
 		events        int
 	}{
-		{name: "lifecycle row 208: 1 of 3", unhealthy: 1, of: 3},
+		{name: "1 of 3", unhealthy: 1, of: 3},
 		{name: "2 of 10", unhealthy: 2, of: 10},
-		{name: "lifecycle row 208: 3 of 10 unhealthy in pool", unhealthy: 3, of: 10, blocked: true, place: "nodepool", events: 3},
-		{name: "lifecycle row 208: 3 of 10 in cluster for poolless NC", unhealthy: 3, of: 10, poolless: true, blocked: true, place: "cluster", events: 2},
+		{name: "3 of 10 unhealthy in pool", unhealthy: 3, of: 10, blocked: true, place: "nodepool", events: 3},
+		{name: "3 of 10 in cluster for poolless NC", unhealthy: 3, of: 10, poolless: true, blocked: true, place: "cluster", events: 2},
 		{name: "1 of 3 in cluster for poolless NC", unhealthy: 1, of: 3, poolless: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	for _, tt := range []struct{ name, before, want string }{
-		{"lifecycle row 209: annotation 2 h ahead", "2026-03-14T14:00:00Z", "2026-03-14T12:00:00Z"},
-		{"lifecycle row 209: 3 min in the past", "2026-03-14T11:57:00Z", "2026-03-14T11:57:00Z"},
+		{"annotation 2 h ahead", "2026-03-14T14:00:00Z", "2026-03-14T12:00:00Z"},
+		{"3 min in the past", "2026-03-14T11:57:00Z", "2026-03-14T11:57:00Z"},
 		{"no time at all", "soon", "2026-03-14T12:00:00Z"},
 		{"none", "", "2026-03-14T12:00:00Z"},
 	} {
@@ -245,7 +245,7 @@ func TestWhatIsWorthALook(t *testing.T) {
 	beat := before.DeepCopy()
 	beat.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start)
 	beat.Annotations = map[string]string{"note": "x"}
-	if changed(before, beat) {
+	if conditionsChanged(before, beat) {
 		t.Error("a heartbeat is")
 	}
 	for name, change := range map[string]func(*corev1.Node){
@@ -253,7 +253,7 @@ func TestWhatIsWorthALook(t *testing.T) {
 	} {
 		after := before.DeepCopy()
 		change(after)
-		if !changed(before, after) {
+		if !conditionsChanged(before, after) {
 			t.Errorf("%s is not", name)
 		}
 	}

@@ -75,22 +75,22 @@ func TestDeletedClaim(t *testing.T) {
 		deleted  []string // Nodes
 		deadline string
 	}{
-		{name: "lifecycle row 39: before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
-		{name: "lifecycle row 40: before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{name: "before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
+		{name: "before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
 		{
 			name: "before its launch was written down: the instance is found", claim: controllertest.Claim("a", controllertest.Deleting),
 			cloud: ec2{strays: []cloudprovider.Instance{{ProviderID: "stray"}}}, ended: []string{"stray"}, wait: instancePoll,
 		},
-		{name: "lifecycle row 41: launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "registered, but nobody wrote it down: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a")}, deleted: []string{"node-a"}},
-		{name: "lifecycle row 42: all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
-		{name: "lifecycle row 43: a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
-		{name: "lifecycle row 44: the instance is on its way out", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "lifecycle row 44: the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
-		{name: "lifecycle row 47: no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
+		{name: "a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
+		{name: "the instance is on its way out", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
+		{name: "no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "a deadline comes first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T13:00:00Z"},
-		{name: "lifecycle row 48: a deadline that is there stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
-		{name: "lifecycle row 1: another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.Up("a")}},
+		{name: "a deadline that is there stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
+		{name: "another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.Up("a")}},
 		{name: "not deleted", claim: controllertest.Claim("a", controllertest.Registered), nodes: []client.Object{controllertest.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -132,7 +132,7 @@ func deletedNodes(f *controllertest.Fixture) []string {
 }
 
 func TestClaimWaitsForItsNodes(t *testing.T) {
-	t.Run("lifecycle row 42: the last of three Nodes holds the instance and the claim", func(t *testing.T) {
+	t.Run("the last of three Nodes holds the instance and the claim", func(t *testing.T) {
 		last := controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { n.Name = "node-c" })
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), last)
 		e := &ec2{terminate: errGone}
@@ -155,7 +155,7 @@ func TestInstanceThatCannotBeEnded(t *testing.T) {
 		c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInstanceTerminating)
 		return string(c.Status) + " " + c.Reason + " " + c.Message
 	}
-	const want = "Unknown FailedTermination The instance aws:///us-east-1a/i-a is not ended: OperationNotPermitted: the instance may not be terminated"
+	const want = "Unknown FailedTermination Terminating instance aws:///us-east-1a/i-a failed: OperationNotPermitted: the instance may not be terminated"
 	t.Run("after its node has gone", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting))
 		e := &ec2{terminate: []error{protected, nil}}
@@ -194,23 +194,23 @@ func TestInstanceEnds(t *testing.T) {
 	}))
 	e := &ec2{terminate: []error{errors.New("throttled"), nil, nil, cloudprovider.ErrNotFound}}
 	r := claimReconciler(f, e)
-	t.Run("lifecycle row 46: the call fails once", func(t *testing.T) {
+	t.Run("the call fails once", func(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil {
 			t.Error("the error is not told")
 		}
 	})
-	t.Run("lifecycle row 38: InstanceTerminating leaves Ready as it is", func(t *testing.T) {
+	t.Run("InstanceTerminating leaves Ready as it is", func(t *testing.T) {
 		f.Reconcile(r, "a")
 		if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionInstanceTerminating) || condition.IsUnknown(c, condition.Ready) {
 			t.Errorf("conditions %+v", c.Status.Conditions)
 		}
 	})
-	t.Run("lifecycle row 45: still there at the next poll", func(t *testing.T) {
+	t.Run("still there at the next poll", func(t *testing.T) {
 		if result := f.Reconcile(r, "a"); result.RequeueAfter != instancePoll || f.Claim("a") == nil {
 			t.Errorf("comes back after %v", result.RequeueAfter)
 		}
 	})
-	t.Run("lifecycle row 49: a quantity that the API writes otherwise does not keep it", func(t *testing.T) {
+	t.Run("a quantity that the API writes otherwise does not keep it", func(t *testing.T) {
 		f.Reconcile(r, "a")
 		if f.Claim("a") != nil {
 			t.Error("the instance is gone, the claim is not")

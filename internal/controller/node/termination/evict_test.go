@@ -88,19 +88,19 @@ func TestEvict(t *testing.T) {
 	}{
 		{name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
 		{name: "gone meanwhile", pod: controllertest.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
-		{name: "lifecycle row 202: another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
+		{name: "another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
 		{name: "held by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
 		{name: "under several budgets", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
 		{name: "any other answer", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
 		{name: "do-not-disrupt, no deadline", pod: controllertest.Pod("web", "node-a", protected), event: "Warning FailedDraining Failed to drain node, a pod may not be disrupted (Pod=shop/web)"},
 		{name: "terminating already", pod: controllertest.Pod("web", "node-a", terminating(30*time.Second)), done: true},
-		{name: "lifecycle row 197: do-not-disrupt, grace as long as the node's", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
-		{name: "lifecycle row 198: do-not-disrupt, 210 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second), event: "may not be disrupted"},
-		{name: "lifecycle row 198: do-not-disrupt, 60 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
-		{name: "lifecycle row 199: terminating for too long is shortened", pod: controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
+		{name: "do-not-disrupt, grace as long as the node's", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
+		{name: "do-not-disrupt, 210 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second), event: "may not be disrupted"},
+		{name: "do-not-disrupt, 60 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
+		{name: "terminating for too long is shortened", pod: controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
 		{name: "too late, and deleted with one second already", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(time.Second), granted(time.Second)), deadline: in(-time.Hour), done: true},
 		{name: "too late, and deleted with more than one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(30*time.Second), granted(30*time.Second)), deadline: in(-time.Hour), done: true, granted: []int64{1}, event: "Normal Disrupted"},
-		{name: "lifecycle row 200: an hour too late: one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
+		{name: "an hour too late: one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,9 +109,9 @@ func TestEvict(t *testing.T) {
 			e := evictor(f)
 			e.Client = refusing(f, &c, tt.refusal)
 			asked := controllertest.Pod("web", "node-a")
-			e.Ask(asked, f.Node("node-a"), "Empty", tt.deadline)
+			e.Request(asked, f.Node("node-a"), "Empty", tt.deadline)
 			e.work(t.Context())
-			if _, kept := e.asked[podKey{"shop", "web", asked.UID}]; kept == tt.done {
+			if _, kept := e.requests[podKey{"shop", "web", asked.UID}]; kept == tt.done {
 				t.Errorf("kept %v, want %v", kept, !tt.done)
 			}
 			if gone := !f.Get(asked); gone != tt.gone || c.evictions != tt.evictions {
@@ -162,13 +162,13 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 					return api.Delete(ctx, o)
 				},
 			})
-			e.Ask(meant, f.Node("node-a"), "Empty", deadline)
+			e.Request(meant, f.Node("node-a"), "Empty", deadline)
 			e.work(t.Context())
 			if !f.Get(successor) || calls != 1 {
 				t.Errorf("the successor is gone, after %d calls", calls)
 			}
-			if len(e.asked) > 0 {
-				t.Errorf("still to be evicted: %v", e.asked)
+			if len(e.requests) > 0 {
+				t.Errorf("still to be evicted: %v", e.requests)
 			}
 		})
 	}
@@ -186,18 +186,18 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 		asked []*time.Time
 		want  *time.Time
 	}{
-		{"lifecycle row 201: none, then one: taken", []*time.Time{nil, &loose}, &loose},
-		{"lifecycle row 201: an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
-		{"lifecycle row 201: a later one: not taken", []*time.Time{&tight, &loose}, &tight},
-		{"lifecycle row 201: then none: not taken", []*time.Time{&tight, nil}, &tight},
+		{"none, then one: taken", []*time.Time{nil, &loose}, &loose},
+		{"an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
+		{"a later one: not taken", []*time.Time{&tight, &loose}, &tight},
+		{"then none: not taken", []*time.Time{&tight, nil}, &tight},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Up("a"))
 			e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
 			for _, deadline := range tt.asked {
-				e.Ask(pod, node, "", deadline)
+				e.Request(pod, node, "", deadline)
 			}
-			if got := e.asked[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
+			if got := e.requests[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
 				t.Errorf("deadline %v, want %v", got, tt.want)
 			}
 		})
@@ -211,18 +211,18 @@ func TestDeadlineDuringAnEviction(t *testing.T) {
 	past := controllertest.Start.Add(-time.Hour)
 	e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			e.Ask(pod, node, "Empty", &past)
+			e.Request(pod, node, "Empty", &past)
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 		},
 	})
-	e.Ask(pod, node, "Empty", nil)
+	e.Request(pod, node, "Empty", nil)
 	e.work(t.Context())
-	if got := e.asked[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
+	if got := e.requests[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
 		t.Fatalf("asked %+v, want the new deadline", got)
 	}
 	e.work(t.Context())
-	if len(e.asked) > 0 {
-		t.Errorf("asked %v: nothing is left to ask", e.asked)
+	if len(e.requests) > 0 {
+		t.Errorf("asked %v: nothing is left to ask", e.requests)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Start(ctx) }()
 		for f.Get(controllertest.Pod("web", "")) && time.Since(begin) < 5*time.Minute {
-			e.Ask(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
+			e.Request(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
 			time.Sleep(poll)
 			synctest.Wait()
 		}
@@ -265,7 +265,7 @@ func TestEvictorWorksAndStops(t *testing.T) {
 		go func() { done <- e.Start(ctx) }()
 		held := controllertest.Pod("b", "node-a")
 		for _, name := range []string{"a", "b"} {
-			e.Ask(controllertest.Pod(name, "node-a"), node, "Empty", nil)
+			e.Request(controllertest.Pod(name, "node-a"), node, "Empty", nil)
 		}
 		time.Sleep(time.Minute)
 		if f.Get(controllertest.Pod("a", "")) || !f.Get(held) {
@@ -278,8 +278,8 @@ func TestEvictorWorksAndStops(t *testing.T) {
 			t.Error("pod b is there, though it may go")
 		}
 		stop()
-		if err := <-done; err != nil || len(e.asked) > 0 {
-			t.Errorf("error %v, still asked %v", err, e.asked)
+		if err := <-done; err != nil || len(e.requests) > 0 {
+			t.Errorf("error %v, still asked %v", err, e.requests)
 		}
 	})
 }

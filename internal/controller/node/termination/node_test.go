@@ -94,15 +94,15 @@ func TestLeavingNode(t *testing.T) {
 		event      string
 	}{
 		{name: "pods are left", objects: with(leaving(), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "lifecycle row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{
 			name: "drained: the instance goes", objects: leaving(drainedBefore), ended: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
-		{name: "lifecycle row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
 		{
-			name: "lifecycle row 204: a volume of a pod that stays holds nothing up, that of another does", wait: poll,
+			name: "a volume of a pod that stays holds nothing up, that of another does", wait: poll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-a", "pv-2"), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"))),
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
 		},
@@ -111,20 +111,20 @@ func TestLeavingNode(t *testing.T) {
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
 		{
-			name: "lifecycle row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
+			name: "a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{
-			name: "lifecycle row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
+			name: "the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
 		},
-		{name: "lifecycle row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
-		{name: "lifecycle row 188: no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "lifecycle row 188: two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
-		{name: "lifecycle row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
+		{name: "no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
+		{name: "two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
+		{name: "silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
 		{name: "silent, but the instance is there", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "lifecycle row 191: Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -161,12 +161,12 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 }
 
 func TestNodeOfNobody(t *testing.T) {
-	t.Run("lifecycle row 189: a Node that is not managed is not touched", func(t *testing.T) {
+	t.Run("a Node that is not managed is not touched", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
 		before, e := f.Node("node-a"), &ec2{}
 		r := nodeReconciler(f, e)
-		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.ended)+len(r.Evictor.asked) > 0 {
-			t.Errorf("comes back after %v; instances ended %v, pods asked %v", result.RequeueAfter, e.ended, r.Evictor.asked)
+		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.ended)+len(r.Evictor.requests) > 0 {
+			t.Errorf("comes back after %v; instances ended %v, pods asked %v", result.RequeueAfter, e.ended, r.Evictor.requests)
 		}
 		if diff := cmp.Diff(before, f.Node("node-a")); diff != "" {
 			t.Errorf("Node (-before +after):\n%s", diff)
@@ -175,8 +175,8 @@ func TestNodeOfNobody(t *testing.T) {
 }
 
 func TestLeavingNodeIsClosedFirst(t *testing.T) {
-	t.Run("lifecycle row 195: nothing new comes before the first pod is asked to go", closedFirst)
-	t.Run("lifecycle row 195: nor when a budget lets no pod go", closedThoughHeld)
+	t.Run("nothing new comes before the first pod is asked to go", closedFirst)
+	t.Run("nor when a budget lets no pod go", closedThoughHeld)
 }
 
 func closedThoughHeld(t *testing.T) {
@@ -215,13 +215,13 @@ func closedFirst(t *testing.T) {
 	if n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
 		t.Errorf("labels %v", n.Labels)
 	}
-	if len(r.Evictor.asked) > 0 {
+	if len(r.Evictor.requests) > 0 {
 		t.Error("a pod is asked to go before the taint was seen")
 	}
 	version := n.ResourceVersion
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 {
-		t.Errorf("%d pods are asked to go, want one", len(r.Evictor.asked))
+	if len(r.Evictor.requests) != 1 {
+		t.Errorf("%d pods are asked to go, want one", len(r.Evictor.requests))
 	}
 	if f.Node("node-a").ResourceVersion != version {
 		t.Error("written again, though nothing has changed")
@@ -229,7 +229,7 @@ func closedFirst(t *testing.T) {
 }
 
 func TestDrainTakesItsTime(t *testing.T) {
-	t.Run("lifecycle row 203: five seconds with nothing to drain, then the instance ends", drainsFiveSeconds)
+	t.Run("five seconds with nothing to drain, then the instance ends", drainsFiveSeconds)
 }
 
 func drainsFiveSeconds(t *testing.T) {
@@ -333,7 +333,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 			if c := f.Claim("a"); c == nil || c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.stands {
 				t.Errorf("claim %+v, want deadline %q", c, tt.stands)
 			}
-			ask := nodes.Evictor.asked[podKey{"shop", "web", "uid-web"}]
+			ask := nodes.Evictor.requests[podKey{"shop", "web", "uid-web"}]
 			if forced := overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
 				t.Errorf("asked %+v, forced %v, want %v", ask, forced, tt.forced)
 			}
@@ -362,7 +362,7 @@ func TestDrainAsksTheEvictor(t *testing.T) {
 	r := nodeReconciler(f, &ec2{})
 	f.Reconcile(r, "node-a")
 	var asked []string
-	for key, ask := range r.Evictor.asked {
+	for key, ask := range r.Evictor.requests {
 		asked = append(asked, key.name+" "+ask.reason)
 	}
 	slices.Sort(asked)

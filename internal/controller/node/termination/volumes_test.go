@@ -44,7 +44,7 @@ func TestServes(t *testing.T) {
 		{"an agent", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/var/log")), false},
 		{"no daemon", controllertest.Pod("x", "n", hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com")), false},
 	} {
-		if got := serves(tt.pod); got != tt.want {
+		if got := servesNode(tt.pod); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -120,13 +120,13 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 		f.Reconcile(r, "node-a")
 		f.Clock = f.Clock.Add(10 * time.Second)
 	}
-	if len(r.Evictor.asked) > 0 || len(e.ended) > 0 {
+	if len(r.Evictor.requests) > 0 || len(e.ended) > 0 {
 		t.Fatal("the driver's daemon is asked to go while a volume is attached")
 	}
 	f.Do(f.API.Delete(t.Context(), attachment("va-1", "node-a", "pv-1")))
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
-		t.Errorf("%d asked to go, %d instances ended; want the daemon to go, and then the instance", len(r.Evictor.asked), len(e.ended))
+	if len(r.Evictor.requests) != 1 || len(e.ended) > 0 {
+		t.Errorf("%d asked to go, %d instances ended; want the daemon to go, and then the instance", len(r.Evictor.requests), len(e.ended))
 	}
 	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted") {
 		t.Errorf("events %q: nobody says what the node waits for", said)
@@ -147,8 +147,8 @@ func TestDriverWithAVolumeOfItsOwn(t *testing.T) {
 	e := &ec2{}
 	r := nodeReconciler(f, e)
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
-		t.Fatalf("%d asked to go, %d instances ended: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.asked), len(e.ended))
+	if len(r.Evictor.requests) != 1 || len(e.ended) > 0 {
+		t.Fatalf("%d asked to go, %d instances ended: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.requests), len(e.ended))
 	}
 	f.Do(f.API.Delete(t.Context(), plugin))
 	f.Reconcile(r, "node-a")
@@ -182,7 +182,7 @@ func TestVolumesOfAMachineThatReports(t *testing.T) {
 	if taints := controllertest.Taints(f.Node("node-a")); slices.Contains(taints, "node.kubernetes.io/out-of-service:NoExecute") {
 		t.Errorf("taints %v, and kubelet still reports", taints)
 	}
-	f.Clock = f.Clock.Add(abandonTime)
+	f.Clock = f.Clock.Add(forceDetachTimeout)
 	f.Reconcile(r, "node-a")
 	if f.Node("node-a") != nil {
 		t.Error("the node waits for ever")
@@ -241,7 +241,7 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		f := controllertest.New(t, objects...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")
-		f.Clock = f.Clock.Add(abandonTime)
+		f.Clock = f.Clock.Add(forceDetachTimeout)
 		f.Reconcile(r, "node-a")
 		if f.Node("node-a") != nil {
 			t.Error("the node waits for ever for an attachment that nobody removes")
@@ -251,7 +251,7 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		f := controllertest.New(t, append(silent(leaving(drainedBefore, deadlineIn(-time.Second))), disk()...)...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")
-		f.Clock = f.Clock.Add(abandonTime)
+		f.Clock = f.Clock.Add(forceDetachTimeout)
 		f.Reconcile(r, "node-a")
 		if f.Node("node-a") != nil {
 			t.Error("the node waits for ever for an attachment that nobody removes")

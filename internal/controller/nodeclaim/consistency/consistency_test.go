@@ -39,16 +39,16 @@ func TestConsistency(t *testing.T) {
 		event string
 	}{
 		{
-			"lifecycle row 62: half of the memory", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")),
+			"half of the memory", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")),
 			[]client.Object{controllertest.Up("a", has("64Gi"))},
 			metav1.ConditionFalse, "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
 		},
-		{"lifecycle row 63: exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.Up("a", has("90Gi"))}, metav1.ConditionTrue, ""},
+		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.Up("a", has("90Gi"))}, metav1.ConditionTrue, ""},
 		{"all of it, and few CPUs, which nobody asked for", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.Up("a", has("4Gi"))}, metav1.ConditionTrue, ""},
 		{"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 		{"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 		{"no Node", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), nil, "", ""},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
+		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.nodes, tt.claim)...)

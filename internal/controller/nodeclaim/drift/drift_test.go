@@ -76,24 +76,24 @@ func TestDrift(t *testing.T) {
 		{name: "up to date again", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general")},
 		{name: "the cloud says so", claim: large, pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"}, want: "AMIDrift"},
 		{
-			name: "lifecycle row 64: not launched", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
+			name: "not launched", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) { drifted(c) },
 		},
 		{
-			name: "lifecycle row 64: launching has failed so far", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
+			name: "launching has failed so far", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) {
 				drifted(c)
 				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "no", controllertest.Start)
 			},
 		},
-		{name: "lifecycle row 65: the pool is missing", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, sky: sky{reason: "SubnetDrift"}, want: "AMIDrift"},
+		{name: "the pool is missing", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, sky: sky{reason: "SubnetDrift"}, want: "AMIDrift"},
 		{
-			name: "lifecycle row 66: the pool's hash differs, too", claim: func(c *karpv1.NodeClaim) { large(c); c.Annotations = stamped("1") },
+			name: "the pool's hash differs, too", claim: func(c *karpv1.NodeClaim) { large(c); c.Annotations = stamped("1") },
 			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Annotations = stamped("2") }), sky: sky{reason: "AMIDrift"}, want: "NodePoolDrifted",
 		},
-		{name: "lifecycle row 67: the requirements do not suit it, too", claim: large, pool: controllertest.Pool("general", asks), sky: sky{reason: "AMIDrift"}, want: "RequirementsDrifted"},
+		{name: "the requirements do not suit it, too", claim: large, pool: controllertest.Pool("general", asks), sky: sky{reason: "AMIDrift"}, want: "RequirementsDrifted"},
 		{
-			name: "lifecycle row 85: a pool of a fixed size", claim: large,
+			name: "a pool of a fixed size", claim: large,
 			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), sky: sky{reason: "AMIDrift"}, want: "AMIDrift",
 		},
 		{name: "the cloud does not know", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general"), sky: sky{err: errors.New("throttled")}, want: "AMIDrift", fails: true},
@@ -121,7 +121,7 @@ func TestTypeIsNotSoldAnyMore(t *testing.T) {
 	r := reconciler(f, s)
 	f.Clock = controllertest.Start.Add(time.Hour)
 	if result := f.Reconcile(r, "a"); reasonOf(f) != "" || s.asked != 0 || result.RequeueAfter != 5*time.Minute {
-		t.Errorf("lifecycle row 76: %q at an hour, asked %d times, again after %v", reasonOf(f), s.asked, result.RequeueAfter)
+		t.Errorf("%q at an hour, asked %d times, again after %v", reasonOf(f), s.asked, result.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(time.Second)
 	s.types = []*catalog.InstanceType{engine.Type("m.large", 1)}

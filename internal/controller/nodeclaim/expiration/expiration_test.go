@@ -22,11 +22,11 @@ func TestExpire(t *testing.T) {
 		wait    time.Duration
 		expires bool
 	}{
-		{"lifecycle row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
-		{"lifecycle row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
+		{"Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
+		{"200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
 		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
 		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
-		{"lifecycle row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+		{"another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 	}
 }
 
-// lifecycle row 61: two pods of applications and one of a DaemonSet.
+// two pods of applications and one of a DaemonSet.
 func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
 		controllertest.Up("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("web-3", "node-b"))

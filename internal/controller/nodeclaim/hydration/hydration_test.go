@@ -32,7 +32,7 @@ func TestNodeClassLabel(t *testing.T) {
 	}{
 		{"claim and node of an earlier version", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode}, true, true},
 		{"two nodes: it is not known which is the claim's", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode, twin}, true, false},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", controllertest.Registered, bare, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
+		{"another provider's", controllertest.Claim("a", controllertest.Registered, bare, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var nodes []client.Object
@@ -53,7 +53,7 @@ func TestNodeClassLabel(t *testing.T) {
 
 func TestGenerations(t *testing.T) {
 	next := func(c *karpv1.NodeClaim) { c.Generation = 2 }
-	t.Run("lifecycle row 37: the spec changes after all is True", func(t *testing.T) {
+	t.Run("the spec changes after all is True", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, next), controllertest.Up("a"))
 		f.Clock = f.Clock.Add(time.Hour)
 		hydrate(f)

@@ -28,11 +28,11 @@ func TestInitialize(t *testing.T) {
 		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"labelled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"lifecycle row 36: resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
+		{"resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
 			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
 		}), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"lifecycle row 27: not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
-		{"lifecycle row 28: not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
 		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"on its way out", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
@@ -69,11 +69,11 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 		change func(*corev1.Node)
 		reason string
 	}{
-		{"lifecycle row 29: the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
+		{"the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
 			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
 		}, "ResourceNotRegistered"},
-		{"lifecycle row 31: the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
-		{"lifecycle row 32: the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
+		{"the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
+		{"the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.Up("a", tt.node))

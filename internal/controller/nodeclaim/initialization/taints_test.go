@@ -168,10 +168,10 @@ func TestStuckTaint(t *testing.T) {
 		taint corev1.Taint
 		names string
 	}{
-		"cloud controller manager": {corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}, "the cloud controller manager to remove, which has not finished with this node"},
+		"cloud controller manager": {corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}, "the cloud controller manager must remove it and has not finished with this node"},
 		"startup taint of a CNI":   {corev1.Taint{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}, "Cilium"},
 		"startup taint of one's own": {
-			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule}, "whoever the NodePool's startupTaints were written for",
+			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule}, "the component that the NodePool's startupTaints are for",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestStuckTaint(t *testing.T) {
 }
 
 // A lost update is mended: the owner has done its work, and the taint is there nevertheless.
-func TestLostUpdate(t *testing.T) {
+func TestStaleTaintIsRemoved(t *testing.T) {
 	for _, mend := range []bool{true, false} {
 		node := joining()
 		node.Spec.Taints = append(node.Spec.Taints[1:], corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
@@ -226,7 +226,7 @@ func TestLostUpdate(t *testing.T) {
 		if condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized) != mend {
 			t.Errorf("mend %v: initialized %v", mend, !mend)
 		}
-		if said := strings.Join(f.Said(), "\n"); mend != strings.Contains(said, "Warning LostTaintRemoved") {
+		if said := strings.Join(f.Said(), "\n"); mend != strings.Contains(said, "Warning StaleTaintRemoved") {
 			t.Errorf("mend %v: said %s", mend, said)
 		}
 	}

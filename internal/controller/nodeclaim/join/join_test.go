@@ -136,14 +136,14 @@ func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	for n := range 10 {
 		o.found = []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("not authorized, encoded message: %d", n)}}
-		if result := f.Reconcile(r, "a"); result.RequeueAfter != lookAgain {
-			t.Fatalf("comes back after %v, want %v", result.RequeueAfter, lookAgain)
+		if result := f.Reconcile(r, "a"); result.RequeueAfter != recheckInterval {
+			t.Fatalf("comes back after %v, want %v", result.RequeueAfter, recheckInterval)
 		}
 	}
 	if o.asked != 1 {
 		t.Errorf("looked into %d times within a moment, want once", o.asked)
 	}
-	f.Clock = f.Clock.Add(lookAgain)
+	f.Clock = f.Clock.Add(recheckInterval)
 	if f.Reconcile(r, "a"); o.asked != 2 {
 		t.Errorf("looked into %d times, want once more", o.asked)
 	}
@@ -157,7 +157,7 @@ func TestJoined(t *testing.T) {
 	r := reconciler(f, &oracle{})
 	r.Breakers.Report(untrust)
 	f.Reconcile(r, "a")
-	if got := r.Times.Usual("default"); got != 50*time.Second {
+	if got := r.Times.GracePeriod("default"); got != 50*time.Second {
 		t.Errorf("usual time %v, want twice 25 s", got)
 	}
 	if len(r.Breakers.Open()) > 0 {

@@ -95,7 +95,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// lifecycle row 2: what was bought is asked for again, which buys nothing more, and is written down then.
+// what was bought is asked for again, which buys nothing more, and is written down then.
 func TestLostStatusWrite(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{}
@@ -211,7 +211,7 @@ func TestLeftAlone(t *testing.T) {
 		name   string
 		change func(*karpv1.NodeClaim)
 	}{
-		{"lifecycle row 1: another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
+		{"another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
 		{"being deleted", controllertest.Deleting},
 		{"launched", controllertest.Launched},
 	}
@@ -244,20 +244,20 @@ func TestFailures(t *testing.T) {
 		event           string
 		bought          int
 	}{
-		{"lifecycle row 3: no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
-		{"lifecycle row 4: class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
-		{"lifecycle row 5: reason and message", ready, &cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
-		{"lifecycle row 6: anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
+		{"no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
+		{"class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
+		{"reason and message", ready, &cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
+		{"anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
 		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
-		{"aws row 74: class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"aws row 74: class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
+		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
+		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"aws row 75: class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
+		{"class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"aws row 75: class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
-		{"aws row 76: class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
+		{"class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
+		{"class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// lifecycle row 6: conditions keep the time since which they are Unknown, whatever the words.
+// conditions keep the time since which they are Unknown, whatever the words.
 func TestFailingLaunchCountsFromCreation(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{}
@@ -355,7 +355,7 @@ func TestWakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			after := unlaunched.DeepCopy()
 			tt.change(after)
-			if got := wakes().Update(event.UpdateEvent{ObjectOld: unlaunched, ObjectNew: after}); got != tt.want {
+			if got := predicates().Update(event.UpdateEvent{ObjectOld: unlaunched, ObjectNew: after}); got != tt.want {
 				t.Errorf("wakes: %v, want %v", got, tt.want)
 			}
 		})

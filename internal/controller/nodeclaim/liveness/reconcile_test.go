@@ -34,14 +34,14 @@ func TestLateClaims(t *testing.T) {
 		wait   time.Duration
 		reason string
 	}{
-		{"lifecycle row 6: four minutes without instance", controllertest.Claim("a"), 4 * time.Minute, time.Minute, ""},
-		{"lifecycle row 7: six minutes without instance", controllertest.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
-		{"lifecycle row 9: the condition's time decides, not the claim's", controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		{"four minutes without instance", controllertest.Claim("a"), 4 * time.Minute, time.Minute, ""},
+		{"six minutes without instance", controllertest.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
+		{"the condition's time decides, not the claim's", controllertest.Claim("a", func(c *karpv1.NodeClaim) {
 			condition.SetFalse(c, karpv1.ConditionLaunched, "X", "", controllertest.Start.Add(time.Hour))
 		}), time.Hour, LaunchTimeout, ""},
-		{"lifecycle row 10: twenty minutes without Node", controllertest.Claim("a", controllertest.Launched), 20 * time.Minute, 0, "registration_timeout"},
-		{"lifecycle row 11: registered, never initialized", controllertest.Claim("a", controllertest.Registered), 20 * time.Minute, 0, ""},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
+		{"twenty minutes without Node", controllertest.Claim("a", controllertest.Launched), 20 * time.Minute, 0, "registration_timeout"},
+		{"registered, never initialized", controllertest.Claim("a", controllertest.Registered), 20 * time.Minute, 0, ""},
+		{"another provider's", controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLaunchedAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// lifecycle row 8: another time to launch.
+// another time to launch.
 func TestLaunchTimeout(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a"))
 	r := reconciler(f)
@@ -107,13 +107,13 @@ func TestPoolsHearOfFailures(t *testing.T) {
 		f.Reconcile(r, name)
 		f.Get(pool)
 		if unhealthy := condition.IsFalse(pool, karpv1.ConditionNodeRegistrationHealthy); unhealthy != (n == 1) {
-			t.Errorf("lifecycle row 12: after %d failures the pool is unhealthy: %v", n+1, unhealthy)
+			t.Errorf("after %d failures the pool is unhealthy: %v", n+1, unhealthy)
 		}
 	}
 }
 
 func TestPoolOfThatNameIsAnother(t *testing.T) {
-	t.Run("lifecycle row 15: late claims go, and a pool that has the name of their own is not judged", func(t *testing.T) {
+	t.Run("late claims go, and a pool that has the name of their own is not judged", func(t *testing.T) {
 		pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
 		orphaned := func(c *karpv1.NodeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}
@@ -160,10 +160,10 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 		{name: "in time", node: silent, age: 10 * time.Minute, wait: 5 * time.Minute},
 		{name: "nothing uses it", node: silent, age: ReadinessTimeout, ended: true},
 		{name: "daemons and what is finished do not use it", node: silent, pods: daemons, age: ReadinessTimeout, ended: true},
-		{name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout, wait: useAgain},
-		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: useAgain},
-		{name: "somebody looks at it", node: watched, age: ReadinessTimeout, wait: useAgain},
-		{name: "somebody wants the claim to stay", claim: wanted, node: silent, age: time.Hour, wait: useAgain},
+		{name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "somebody looks at it", node: watched, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "somebody wants the claim to stay", claim: wanted, node: silent, age: time.Hour, wait: inUseRecheckInterval},
 		{name: "the Node is gone", age: ReadinessTimeout, ended: true},
 		{name: "it waits for something else", claim: controllertest.Claim("a", controllertest.Registered), node: silent, age: time.Hour},
 	} {

@@ -40,7 +40,7 @@ func TestHook(t *testing.T) {
 	}{
 		{"in no partition", nil, told{}, true, "", 0},
 		{"the partition was asked for", new("2"), told{partition: "3"}, true, "2", 0},
-		{"aws row 162: EC2 has not assigned one", new(""), told{}, false, "", 1},
+		{"EC2 has not assigned one", new(""), told{}, false, "", 1},
 		{"EC2 does not answer", new(""), told{err: errors.New("throttled")}, false, "", 1},
 		{"EC2 has chosen", new(""), told{partition: "3"}, true, "3", 1},
 	} {

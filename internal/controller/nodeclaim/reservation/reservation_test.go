@@ -48,8 +48,8 @@ func TestEndOfAReservation(t *testing.T) {
 		deleted  bool
 		want     string // capacity type of claim and Node
 	}{
-		{"aws row 125: in a reservation that is not a block, or does not end soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
-		{"aws row 125: a capacity block that ends soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
+		{"in a reservation that is not a block, or does not end soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
+		{"a capacity block that ends soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
 		{"over, and the instance runs on", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "on-demand"},
 		{"no longer selected, but used", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
 		{"gone", "", cloudprovider.Instance{ProviderID: "other", Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "reserved"},

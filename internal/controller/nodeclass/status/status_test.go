@@ -133,7 +133,7 @@ func TestStamp(t *testing.T) {
 		a := f.Claim(name).Annotations
 		got[name] = a[awsv1.AnnotationNodeClassHash] + " " + a[awsv1.AnnotationNodeClassHashVersion]
 	}
-	t.Run("aws row 152: under a new version every claim is stamped, and one that has drifted keeps its hash", func(t *testing.T) {
+	t.Run("under a new version every claim is stamped, and one that has drifted keeps its hash", func(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("claims (-want +got):\n%s", diff)
 		}
@@ -152,7 +152,7 @@ func TestFinalize(t *testing.T) {
 		{"nothing refers to it", []client.Object{controllertest.Class(deleting)}, nil, true, true, ""},
 		{"a claim still does", []client.Object{controllertest.Class(deleting), controllertest.Claim("a")}, nil, false, false, "WaitingOnNodeClaimTermination"},
 		{"another class's claim", []client.Object{controllertest.Class(deleting), controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" })}, nil, true, true, ""},
-		{"aws row 185: what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
+		{"what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
 		{"not ours to finalize", []client.Object{controllertest.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })}, nil, false, false, ""},
 	}
 	for _, tt := range tests {

@@ -131,7 +131,7 @@ func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
 		{"still", cloudprovider.ShiftState{Err: failed}, nil},
 		{"failed once", cloudprovider.ShiftState{Read: f.Clock.Add(-time.Minute), Err: failed}, nil},
 		{"read long ago", cloudprovider.ShiftState{Read: f.Clock.Add(-2 * time.Minute), Err: failed}, []string{"Warning ZonalShiftsUnreadable The zonal shifts of the cluster cannot be read since " +
-			f.Clock.Add(-2*time.Minute).UTC().Format(time.RFC3339) + " (InternalServerException: try later). Those known hold until they end; nodes may be launched in a zone shifted away from since"}},
+			f.Clock.Add(-2*time.Minute).UTC().Format(time.RFC3339) + " (InternalServerException: try later). Known shifts stay in effect until they expire; nodes may be launched in a zone shifted away from since"}},
 	} {
 		service.state = tc.state
 		f.Do(teller.pass(f.Context()))

@@ -212,7 +212,7 @@ func TestClaimsThatAreGone(t *testing.T) {
 	if reason, _ := paused(f); reason != "Drifted" {
 		t.Errorf("condition %q", reason)
 	}
-	if len(r.left("general")) != 0 {
+	if len(r.deletedClaims("general")) != 0 {
 		t.Error("the claims are kept for ever")
 	}
 }

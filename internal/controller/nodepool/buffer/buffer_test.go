@@ -106,10 +106,10 @@ func TestResolve(t *testing.T) {
 			[]client.Object{&appsv1.ReplicaSet{ObjectMeta: meta1("old"), Spec: appsv1.ReplicaSetSpec{Template: template}}},
 			1, resolved, "",
 		},
-		{"row 250: of nothing", capacityBuffer(of("t"), fixed(0)), []client.Object{podTemplate("t")}, 0, resolved, empty},
-		{"row 250: a share of nothing", capacityBuffer(like("", "Deployment", "web"), percent(50)), []client.Object{deployment("web", number(0))}, 0, resolved, empty},
-		{"row 250: no such template", capacityBuffer(of("t"), fixed(2)), nil, -1, "False PodTemplateNotFound", "False NotReadyForProvisioning"},
-		{"row 250: no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound", "False NotReadyForProvisioning"},
+		{"of nothing", capacityBuffer(of("t"), fixed(0)), []client.Object{podTemplate("t")}, 0, resolved, empty},
+		{"a share of nothing", capacityBuffer(like("", "Deployment", "web"), percent(50)), []client.Object{deployment("web", number(0))}, 0, resolved, empty},
+		{"no such template", capacityBuffer(of("t"), fixed(2)), nil, -1, "False PodTemplateNotFound", "False NotReadyForProvisioning"},
+		{"no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound", "False NotReadyForProvisioning"},
 		{"no kind that scales", capacityBuffer(like("", "DaemonSet", "web"), fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
 		{"another group", capacityBuffer(like("example.com", "Deployment", "web"), fixed(2)), []client.Object{deployment("web", nil)}, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
 		{"of nobody", capacityBuffer(fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
@@ -119,8 +119,8 @@ func TestResolve(t *testing.T) {
 			var w woken
 			r := &Reconciler{Client: f.API, Batch: &w, Log: f.Log, Now: f.Now}
 			result, err := r.Reconcile(t.Context(), request)
-			if err != nil || result.RequeueAfter != again || w != 1 {
-				t.Errorf("next look in %v, woken %d times, error %v; want %v, once", result.RequeueAfter, w, err, again)
+			if err != nil || result.RequeueAfter != recheckInterval || w != 1 {
+				t.Errorf("next look in %v, woken %d times, error %v; want %v, once", result.RequeueAfter, w, err, recheckInterval)
 			}
 			b := capacityBuffer()
 			f.Get(b)
@@ -184,7 +184,7 @@ func TestRaces(t *testing.T) {
 	})
 	r := &Reconciler{Client: api, Batch: &w, Log: f.Log, Now: f.Now}
 	patch = apierrors.NewConflict(schema.GroupResource{}, "b", errors.New("changed"))
-	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != raced || w != 0 {
+	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != conflictRetry || w != 0 {
 		t.Errorf("after a conflict: %v, woken %d times, error %v", result, w, err)
 	}
 	get = errors.New("connection refused")

@@ -88,8 +88,8 @@ func TestVerdictsAreWrittenAndHold(t *testing.T) {
 	if got := w.price("general"); got != -1 {
 		t.Errorf("before the first judgement the pool is planned at %g", got)
 	}
-	if result := w.Fixture.Reconcile(w.Reconciler, "all"); result.RequeueAfter != again {
-		t.Errorf("next look in %v, want %v", result.RequeueAfter, again)
+	if result := w.Fixture.Reconcile(w.Reconciler, "all"); result.RequeueAfter != reevaluateInterval {
+		t.Errorf("next look in %v, want %v", result.RequeueAfter, reevaluateInterval)
 	}
 	for name, want := range map[string]string{
 		"a": "False Conflict, Ready False", "b": "True ValidationSucceeded, Ready True", "broken": "False RuntimeValidation, Ready False",

@@ -75,13 +75,13 @@ func TestScale(t *testing.T) {
 		want     int
 		wait     time.Duration
 	}{
-		{"to two", 2, 2, again},
-		{"again: nothing to do", 2, 2, again},
-		{"to five: the limit stops at three", 5, 3, full},
-		{"again: still three", 5, 3, full},
-		{"to one: two go", 1, 1, again},
-		{"again: one stays, though those that go are still there", 1, 1, again},
-		{"to two: those that go count against the limit", 2, 1, full},
+		{"to two", 2, 2, recheckInterval},
+		{"again: nothing to do", 2, 2, recheckInterval},
+		{"to five: the limit stops at three", 5, 3, limitedInterval},
+		{"again: still three", 5, 3, limitedInterval},
+		{"to one: two go", 1, 1, recheckInterval},
+		{"again: one stays, though those that go are still there", 1, 1, recheckInterval},
+		{"to two: those that go count against the limit", 2, 1, limitedInterval},
 	}
 	for _, s := range steps {
 		scale(t, f, s.replicas)
@@ -261,7 +261,7 @@ func TestInvalidPoolOfFixedSizeIsTriedOnceAMinute(t *testing.T) {
 		},
 	})
 	result := f.Reconcile(r, "general")
-	if tried != 1 || result.RequeueAfter != again {
+	if tried != 1 || result.RequeueAfter != recheckInterval {
 		t.Errorf("tried %d times, again after %v", tried, result.RequeueAfter)
 	}
 	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning NodeClaimInvalid") || !strings.Contains(said, "spec.requirements[1]") {

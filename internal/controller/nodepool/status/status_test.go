@@ -44,14 +44,14 @@ func TestReadiness(t *testing.T) {
 		reason string
 	}{
 		{"class ready", controllertest.Class(), true, karpv1.ConditionNodeClassReady},
-		{"lifecycle row 211: class missing", nil, false, "NodeClassNotFound"},
-		{"lifecycle row 211: class terminating, though ready", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+		{"class missing", nil, false, "NodeClassNotFound"},
+		{"class terminating, though ready", controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), false, "NodeClassTerminating"},
-		{"lifecycle row 211: class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+		{"class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", controllertest.Start)
 		}), false, condition.ReasonUnhealthyDependents},
-		{"lifecycle row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
+		{"class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,9 +121,9 @@ func TestHash(t *testing.T) {
 		claim       *karpv1.NodeClaim
 		hash        string
 	}{
-		{"lifecycle row 77: a new version re-stamps", "v2", controllertest.Claim("a", stamped("old", "v2")), want},
-		{"lifecycle row 78: one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
-		{"lifecycle row 79: one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
+		{"a new version re-stamps", "v2", controllertest.Claim("a", stamped("old", "v2")), want},
+		{"one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
+		{"one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
 		{"a change of the template under the same version is drift", current, controllertest.Claim("a", stamped("old", current)), "old"},
 		{"another pool's", "v2", controllertest.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
 	}

@@ -33,7 +33,7 @@ func instance(id string, owner cloudprovider.Ownership, age time.Duration) cloud
 	return cloudprovider.Instance{ID: id, ProviderID: "aws:///a/" + id, Owner: owner, State: cloudprovider.Running, LaunchedAt: now.Add(-age)}
 }
 
-func TestStrays(t *testing.T) {
+func TestOrphanedInstances(t *testing.T) {
 	launchedFor := func(name, uid string) cloudprovider.Instance {
 		i := instance("i-2", cloudprovider.Ours, time.Hour)
 		i.NodeClaim, i.NodeClaimUID = name, uid
@@ -59,13 +59,13 @@ func TestStrays(t *testing.T) {
 		claims   []karpv1.NodeClaim
 		stray    bool
 	}{
-		{"lifecycle row 54: ours, old, no claim", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
-		{"lifecycle row 55: younger than 30 s", instance("i-1", cloudprovider.Ours, 29*time.Second), nil, false},
-		{"lifecycle row 55: another cluster's", instance("i-1", cloudprovider.Foreign, time.Hour), nil, false},
-		{"lifecycle row 55: nobody's mark on it", instance("i-1", cloudprovider.Unknown, time.Hour), nil, false},
-		{"aws row 155: ours, without a claim, 20 s old", instance("i-1", cloudprovider.Ours, 20*time.Second), nil, false},
-		{"aws row 155: ours, without a claim, a minute old", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
-		{"aws row 157: young, and its claim does not know its provider ID", instance("i-1", cloudprovider.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
+		{"ours, old, no claim", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
+		{"younger than 30 s", instance("i-1", cloudprovider.Ours, 29*time.Second), nil, false},
+		{"another cluster's", instance("i-1", cloudprovider.Foreign, time.Hour), nil, false},
+		{"nobody's mark on it", instance("i-1", cloudprovider.Unknown, time.Hour), nil, false},
+		{"ours, without a claim, 20 s old", instance("i-1", cloudprovider.Ours, 20*time.Second), nil, false},
+		{"ours, without a claim, a minute old", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
+		{"young, and its claim does not know its provider ID", instance("i-1", cloudprovider.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
 		{"to be adopted first", instance("i-1", cloudprovider.Adoptable, time.Hour), nil, false},
 		{"its claim has its provider ID", instance("i-1", cloudprovider.Ours, time.Hour), []karpv1.NodeClaim{claim("a", "aws:///a/i-1")}, false},
 		{"its claim does not know yet that it has it", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
@@ -78,7 +78,7 @@ func TestStrays(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := strays([]cloudprovider.Instance{tt.instance}, tt.claims, now)
+			got := orphaned([]cloudprovider.Instance{tt.instance}, tt.claims, now)
 			if (len(got) == 1) != tt.stray {
 				t.Errorf("stray = %v, want %v", len(got) == 1, tt.stray)
 			}
@@ -92,8 +92,8 @@ type fakeFleet struct {
 	// launching are the UIDs of claims whose launch is in progress.
 	launching map[string]bool
 	// listed, if set, is called after EC2 has listed its instances.
-	listed func()
-	ended  []string
+	listed     func()
+	terminated []string
 	// unlisted are instances that EC2 describes and does not list; describes is the error of describing one.
 	unlisted  []cloudprovider.Instance
 	describes error
@@ -122,7 +122,7 @@ func (f *fakeFleet) List(context.Context) ([]cloudprovider.Instance, error) {
 }
 
 func (f *fakeFleet) Terminate(_ context.Context, providerID string) error {
-	f.ended = append(f.ended, providerID)
+	f.terminated = append(f.terminated, providerID)
 	return cloudprovider.ErrNotFound
 }
 
@@ -161,13 +161,13 @@ func TestManyStraysAtOnceAreAMistakeAndStay(t *testing.T) {
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
 			err := c.pass(t.Context())
 			if tt.collected {
-				if err != nil || len(fleet.ended) != tt.strays {
-					t.Errorf("%d were ended, %v", len(fleet.ended), err)
+				if err != nil || len(fleet.terminated) != tt.strays {
+					t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 				}
 				return
 			}
-			if err == nil || len(fleet.ended) > 0 {
-				t.Errorf("%d were ended, %v", len(fleet.ended), err)
+			if err == nil || len(fleet.terminated) > 0 {
+				t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 			}
 			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning CollectionStopped") || !strings.Contains(said[0], "nothing was deleted") {
 				t.Errorf("said %q", said)
@@ -189,8 +189,8 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			}
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
 			err := c.pass(t.Context())
-			if err == nil || len(fleet.ended) > 0 {
-				t.Fatalf("%d instances were terminated, %v", len(fleet.ended), err)
+			if err == nil || len(fleet.terminated) > 0 {
+				t.Fatalf("%d instances were terminated, %v", len(fleet.terminated), err)
 			}
 			if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "200 of this cluster's 200 instances have no NodeClaim") {
 				t.Errorf("events %q", said)
@@ -203,8 +203,8 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			fleet.instances[i].State = cloudprovider.ShuttingDown
 		}
 		c, _ := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
-		if err := c.pass(t.Context()); err == nil || len(fleet.ended) > 0 {
-			t.Errorf("%d instances were terminated, %v", len(fleet.ended), err)
+		if err := c.pass(t.Context()); err == nil || len(fleet.terminated) > 0 {
+			t.Errorf("%d instances were terminated, %v", len(fleet.terminated), err)
 		}
 	})
 }
@@ -214,22 +214,22 @@ func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {
 	fleet.instances[0].NodeClaimUID = "uid-a"
 	fleet.launching["uid-a"] = true
 	c, _ := collector(t, fleet)
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 	fleet.launching["uid-a"] = false
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }
 
 func TestNodeGoesWithItsInstance(t *testing.T) {
-	t.Run("aws row 155: the instance is ended, and its Node deleted", func(t *testing.T) {
+	t.Run("the instance is terminated, and its Node deleted", func(t *testing.T) {
 		fleet, _ := fleetOf(1, 1)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stray"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-0"}}
 		c, f := collector(t, fleet, node)
-		if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
-			t.Fatalf("ended %v, %v", fleet.ended, err)
+		if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+			t.Fatalf("terminated %v, %v", fleet.terminated, err)
 		}
 		err := f.API.Get(t.Context(), client.ObjectKeyFromObject(node), node)
 		if err == nil && node.DeletionTimestamp == nil {
@@ -246,7 +246,7 @@ func TestClaimsAreReadAfterInstances(t *testing.T) {
 		late := claim("late", "aws:///a/i-0")
 		f.Do(f.API.Create(t.Context(), &late))
 	}
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }

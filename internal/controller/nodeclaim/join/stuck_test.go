@@ -77,7 +77,7 @@ func TestTaintsThatGoLate(t *testing.T) {
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	up := f.Claim("up")
 	condition.SetTrue(up, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
-	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-atWork+time.Second))
+	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-progressWindow+time.Second))
 	f.Do(f.API.Status().Update(f.Context(), up))
 	for _, name := range []string{"up", "a", "b"} {
 		f.Reconcile(r, name)

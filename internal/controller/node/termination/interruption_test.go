@@ -33,7 +33,7 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 			r := nodeReconciler(f, &ec2{})
 			f.Reconcile(r, "node-a")
 			var got []string
-			for key := range r.Evictor.asked {
+			for key := range r.Evictor.requests {
 				got = append(got, key.name)
 			}
 			slices.Sort(got)
@@ -44,7 +44,7 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 	}
 	db, web := controllertest.Pod("z-db", "n", mounting("data")), controllertest.Pod("a-web", "n")
 	pods := []*corev1.Pod{web, db}
-	if got := names(hurry(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
+	if got := names(evictVolumesFirst(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
 		t.Errorf("asked in the order %v", got)
 	}
 }

@@ -16,7 +16,7 @@ func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 	s := &shop{mark: "-", err: &cloudprovider.CreateError{Reason: "LaunchFailed", Message: "You are not authorized"}}
 	r := reconciler(f, s)
 	attempts := 0
-	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, 16 * firstPause, longestPause, longestPause} {
+	for _, pause := range []time.Duration{initialBackoff, 2 * initialBackoff, 4 * initialBackoff, 8 * initialBackoff, 16 * initialBackoff, maxBackoff, maxBackoff} {
 		if _, err := f.Try(r, "a"); err == nil {
 			t.Fatal("the failure is not reported")
 		}
@@ -36,8 +36,8 @@ func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 	s.err = nil
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
-	if n := len(r.pauses.claims); n > 0 {
-		t.Errorf("%d pauses are kept of claims that have their instances", n)
+	if n := len(r.backoffs.claims); n > 0 {
+		t.Errorf("%d backoffs are kept of claims that have their instances", n)
 	}
 }
 
@@ -51,18 +51,18 @@ func TestPauseIsThatOfOneClaim(t *testing.T) {
 	}
 	other := f.Claim("a")
 	other.UID = "another"
-	if rest := r.pauses.rest(other, f.Clock); rest > 0 {
+	if rest := r.backoffs.remaining(other, f.Clock); rest > 0 {
 		t.Errorf("another claim of the name rests for %v", rest)
 	}
-	if rest := r.pauses.rest(f.Claim("a"), f.Clock); rest != firstPause {
-		t.Errorf("the claim rests for %v, want %v", rest, firstPause)
+	if rest := r.backoffs.remaining(f.Claim("a"), f.Clock); rest != initialBackoff {
+		t.Errorf("the claim rests for %v, want %v", rest, initialBackoff)
 	}
 	gone := f.Claim("a")
 	gone.Finalizers = nil
 	f.Do(f.API.Update(f.Context(), gone))
 	f.Do(f.API.Delete(f.Context(), gone))
 	f.Reconcile(r, "a")
-	if len(r.pauses.claims) > 0 {
+	if len(r.backoffs.claims) > 0 {
 		t.Error("the pause of a claim that is gone is kept")
 	}
 }

@@ -92,7 +92,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		},
 		{
 			"more pods than a plan takes", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
-			"stdin:1: Deployment d: with its 2000000000 pods there are more than the 1000000 that one plan takes",
+			"stdin:1: Deployment d: with its 2000000000 pods the inputs exceed the 1000000 pods of one plan",
 		},
 		{
 			"a quantity below zero", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
@@ -163,13 +163,13 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 		},
 		{
 			"a kind that makes pods", "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {containers: [{name: c}]}}}}",
-			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: how many pods become of its template is not known",
+			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: the number of its pods is unknown",
 		},
 		{
 			"an old version", "{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: b}}",
 			"stdin:1: Deployment a (extensions/v1beta1) and 1 more left out: this kind is read in apps/v1",
 		},
-		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind has no part in a plan"},
+		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind does not affect a plan"},
 		{
 			"a pod on a node that is not there", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: gone}}",
 			"pods bound to nodes that are not among the inputs: 1 left out, the first of them default/p on node gone; to count them, add the nodes",

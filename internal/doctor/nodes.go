@@ -21,6 +21,10 @@ import (
 // overdue is the age at which the checks report a node that waits for a taint, or an instance that is not a node yet.
 const overdue = time.Minute
 
+// counterpartAge is the age from which on a NodeClaim must have its instance, and an instance its NodeClaim: launches and garbage
+// collection take less.
+const counterpartAge = 5 * time.Minute
+
 func identityChecks() []Check {
 	return []Check{
 		{
@@ -228,7 +232,7 @@ func claimsWithoutInstance(f *Facts) (out []Finding) {
 	for i := range f.NodeClaims {
 		c := &f.NodeClaims[i]
 		id := c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:]
-		if id == "" || exists[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < 5*time.Minute {
+		if id == "" || exists[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < counterpartAge {
 			continue
 		}
 		out = append(out, Finding{
@@ -247,7 +251,7 @@ func instancesWithoutClaim(f *Facts) (out []Finding) {
 		claimed[f.NodeClaims[i].Name] = true
 	}
 	for _, i := range f.Instances {
-		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < 5*time.Minute {
+		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < counterpartAge {
 			continue
 		}
 		out = append(out, Finding{

@@ -131,7 +131,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("no more") }
 
-// What people and programs feed to a parser to bring it down ends in an error, and soon.
+// Hostile input causes an error, and soon.
 func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
 	for i := range 12 {

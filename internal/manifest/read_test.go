@@ -148,7 +148,7 @@ func TestNotes(t *testing.T) {
 `)
 	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "stdin:4: NodePool old (karpenter.sh/v1beta1) left out: this kind is read in karpenter.sh/v1"} {
 		if i >= len(w.Notes) || !strings.Contains(w.Notes[i], want) {
-			t.Errorf("notes %q: number %d does not say %q", w.Notes, i, want)
+			t.Errorf("notes %q: number %d lacks %q", w.Notes, i, want)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestFilesThatAreNotObjectsSayWhatToPlan(t *testing.T) {
 	}
 	_, err := manifest.Read([]string{"-"}, strings.NewReader("kind: Pod\nmetadata: {name: {{ .Values.name }}}\n"))
 	if err == nil || !strings.Contains(err.Error(), "helm template") {
-		t.Errorf("a template: error %v does not say that it has to be rendered", err)
+		t.Errorf("a template: error %v lacks the hint to render it", err)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestPodsOfWorkloads(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"one replica unless it says otherwise", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
+		{"one replica by default", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
 		{"no replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, template: {}}}", nil},
 		{
 			"a ReplicationController", "{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {replicas: 2, template: {}}}",

@@ -162,12 +162,14 @@ func selectorErrors(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
+// spreadKey is what must be unique among the topology spread constraints of a pod.
+type spreadKey struct {
+	topologyKey       string
+	whenUnsatisfiable corev1.UnsatisfiableConstraintAction
+}
+
 func spreadErrors(constraints []corev1.TopologySpreadConstraint, path *field.Path) (out field.ErrorList) {
-	type spread struct {
-		key  string
-		when corev1.UnsatisfiableConstraintAction
-	}
-	known := map[spread]bool{}
+	known := map[spreadKey]bool{}
 	for i := range constraints {
 		c, at := &constraints[i], path.Index(i)
 		if c.MaxSkew <= 0 {
@@ -175,8 +177,8 @@ func spreadErrors(constraints []corev1.TopologySpreadConstraint, path *field.Pat
 		}
 		out = append(out, keyErrors(c.TopologyKey, at.Child("topologyKey"))...)
 		out = append(out, oneOf(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		if s := (spread{c.TopologyKey, c.WhenUnsatisfiable}); known[s] {
-			out = append(out, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+s.key+", "+string(s.when)+"}"))
+		if s := (spreadKey{c.TopologyKey, c.WhenUnsatisfiable}); known[s] {
+			out = append(out, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+s.topologyKey+", "+string(s.whenUnsatisfiable)+"}"))
 		} else {
 			known[s] = true
 		}

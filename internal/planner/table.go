@@ -113,7 +113,7 @@ func (r *Report) launches(b *strings.Builder, width int) {
 		}
 		details = append(details, wrap(below, uses, width)+wrap(below, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
 	}
-	detailed(b, "Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details)
+	detailedTable{"Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details}.print(b)
 }
 
 // wrap joins items, and starts a new line where one would exceed the width.

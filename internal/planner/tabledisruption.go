@@ -69,7 +69,7 @@ func (r *Report) drift(b *strings.Builder, width int) {
 		}
 		details = append(details, detail)
 	}
-	detailed(b, "Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+	detailedTable{"Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
 	if replaced > 0 {
 		fmt.Fprintf(b, "What replaces them\n%s\n", destinations(&r.Drift.Plan, width))
 	}
@@ -108,14 +108,21 @@ func destinations(plan *schedule.Plan, width int) string {
 	return out.String()
 }
 
-// detailed prints a table with lines below each of its rows.
-func detailed(b *strings.Builder, title string, columns []string, rows [][]string, details []string) {
+// detailedTable is a table with lines below each of its rows.
+type detailedTable struct {
+	title   string
+	columns []string
+	rows    [][]string
+	details []string // by row
+}
+
+func (t detailedTable) print(b *strings.Builder) {
 	var table strings.Builder
-	section(&table, title, columns, rows)
+	section(&table, t.title, t.columns, t.rows)
 	for i, line := range strings.SplitAfter(table.String(), "\n") {
 		b.WriteString(line)
-		if row := i - 2; row >= 0 && row < len(details) { // after the title and the columns
-			b.WriteString(details[row])
+		if row := i - 2; row >= 0 && row < len(t.details) { // after the title and the columns
+			b.WriteString(t.details[row])
 		}
 	}
 }
@@ -136,7 +143,7 @@ func (r *Report) consolidation(b *strings.Builder, width int) {
 		saves := fmt.Sprintf("saves $%s/h ($%.2f a month)\n", dollars(cmd.Savings), hoursPerMonth*cmd.Savings)
 		details[len(rows)-1] = destinations(&cmd.Plan, width) + below + saves
 		title := fmt.Sprintf("Consolidation %d (%s): remove %s", i+1, cmd.Reason, plural(len(rows), "node"))
-		detailed(b, title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+		detailedTable{title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
 		saved, removed, launched = saved+cmd.Savings, removed+len(rows), launched+len(cmd.Plan.Launches)
 	}
 	if len(r.Consolidation.Kept) > 0 {

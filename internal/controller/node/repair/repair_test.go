@@ -82,15 +82,15 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		{name: "not managed", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour), func(n *corev1.Node) { n.Labels = nil }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The pool allows no disruption at all (row 210), which is nothing to a repair.
+			// The pool's budget allows no disruption, which does not apply to a repair.
 			pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })
 			f := controllertest.New(t, pool, controllertest.Up("a", tt.node...), controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
 				controllertest.Pod("web", "node-a"))
 			r := reconciler(t, f)
 			got := f.Reconcile(r, "node-a")
 			claim := f.Claim("a")
-			if ended := claim.DeletionTimestamp != nil; ended != tt.ends || got.RequeueAfter != tt.again {
-				t.Fatalf("repaired %v, looks again after %v; want %v, %v", ended, got.RequeueAfter, tt.ends, tt.again)
+			if terminated := claim.DeletionTimestamp != nil; terminated != tt.ends || got.RequeueAfter != tt.again {
+				t.Fatalf("repaired %v, is requeued after %v; want %v, %v", terminated, got.RequeueAfter, tt.ends, tt.again)
 			}
 			if !tt.ends {
 				if at := claim.Annotations[karpv1.AnnotationTerminationTimestamp]; at != "" {
@@ -156,15 +156,15 @@ func TestBreaker(t *testing.T) {
 				return
 			}
 			if got.RequeueAfter != 5*time.Minute {
-				t.Errorf("looks again after %v", got.RequeueAfter)
+				t.Errorf("is requeued after %v", got.RequeueAfter)
 			}
-			said := f.Said()
-			if len(said) != tt.events || said[0] != "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the "+tt.place {
-				t.Errorf("events %q", said)
+			events := f.Said()
+			if len(events) != tt.events || events[0] != "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the "+tt.place {
+				t.Errorf("events %q", events)
 			}
 			f.Reconcile(reconciler(t, f), "node-n0")
-			if said := f.Said(); len(said) != 0 {
-				t.Errorf("said again: %q", said)
+			if events := f.Said(); len(events) != 0 {
+				t.Errorf("events again: %q", events)
 			}
 		})
 	}
@@ -189,7 +189,7 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	}
 	sick(corev1.ConditionFalse, "node-n0", "node-n1")
 	if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != SettleTime {
-		t.Errorf("looks again after %v", got.RequeueAfter)
+		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(SettleTime)
 	sick(corev1.ConditionFalse, "node-n2")
@@ -199,7 +199,7 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	sick(corev1.ConditionTrue, "node-n2")
 	for _, wait := range []time.Duration{SettleTime, 0} { // what was decided before does not count any more
 		if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != wait {
-			t.Errorf("looks again after %v, want %v", got.RequeueAfter, wait)
+			t.Errorf("is requeued after %v, want %v", got.RequeueAfter, wait)
 		}
 		f.Clock = f.Clock.Add(SettleTime)
 	}
@@ -262,9 +262,9 @@ func TestWhatIsWorthALook(t *testing.T) {
 func TestWhatPeopleSee(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", has(ready, corev1.ConditionUnknown, time.Hour)))
 	f.Reconcile(reconciler(t, f), "node-a")
-	said := f.Said()
-	if len(said) != 2 || !strings.HasPrefix(said[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
-		t.Errorf("events %q", said)
+	events := f.Said()
+	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
+		t.Errorf("events %q", events)
 	}
 	for typ, want := range map[string]string{"Ready": "ready", "ContainerRuntimeReady": "container_runtime_ready"} {
 		if got := snake(typ); got != want {

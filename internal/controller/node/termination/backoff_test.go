@@ -9,7 +9,7 @@ import (
 )
 
 // A cloud that is called too often is not called ten times more within a few seconds; and after it has failed for an hour, what
-// was to end does not wait for long.
+// is to be terminated does not wait for long.
 func TestFailuresAreRepeatedInMeasure(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

@@ -36,6 +36,9 @@ import (
 // instancePoll is the time between two calls for a terminating instance.
 const instancePoll = 5 * time.Second
 
+// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API server.
+const concurrency = 100
+
 // terminator terminates instances. Terminate returns cloudprovider.ErrNotFound once the instance is gone for good, and nil while
 // it is shutting down.
 type terminator interface {
@@ -65,7 +68,7 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 }
 
 func (r *ClaimReconciler) options() controller.Options {
-	return eventfilter.Options(100, time.Second, time.Minute)
+	return eventfilter.Options(concurrency, time.Second, time.Minute)
 }
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.

@@ -11,7 +11,7 @@ import (
 
 var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// pod describes a pod in as many words as a drain looks at.
+// pod describes the properties of a pod that matter to a drain.
 type pod struct {
 	name       string
 	daemon     bool
@@ -79,12 +79,12 @@ func TestNextDrain(t *testing.T) {
 		{"then critical pods", []pod{{name: "dns", critical: critical}, {name: "proxy", daemon: true, critical: critical}}, nil, []string{"dns"}, nil, 2},
 		{"critical daemons last", []pod{{name: "proxy", daemon: true, critical: critical}}, nil, []string{"proxy"}, nil, 1},
 		{
-			"pods that tolerate the taint, by Equal or Exists, are neither evicted nor in the way; nor are static and ended pods",
+			"pods that tolerate the taint, by Equal or Exists, are neither evicted nor in the way; nor are static and terminated pods",
 			[]pod{
 				{name: "equal", toleration: &corev1.Toleration{Key: "karpenter.sh/disrupted", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoSchedule}},
 				{name: "exists", toleration: &corev1.Toleration{Operator: corev1.TolerationOpExists}},
 				{name: "static", mirror: true},
-				{name: "ended", terminal: true},
+				{name: "terminated", terminal: true},
 			},
 			nil, nil, nil, 0,
 		},
@@ -110,7 +110,7 @@ func TestNextDrain(t *testing.T) {
 		{"a grace period of 300 s as the drain begins, and 300 s left: now", []pod{{name: "app", grace: 300 * time.Second}}, at(300 * time.Second), nil, []string{"app"}, 1},
 		{"a grace period of 60 s and 60 s left: now", []pod{{name: "app", grace: 60 * time.Second}}, at(60 * time.Second), nil, []string{"app"}, 1},
 		{"a grace period of 60 s and 210 s left: alive", []pod{{name: "app", grace: 60 * time.Second}}, at(210 * time.Second), []string{"app"}, nil, 1},
-		{"terminating, but its grace ends after the deadline: shortened", []pod{{name: "slow", grace: 6000 * time.Second, deleted: 5900 * time.Second}}, at(210 * time.Second), nil, []string{"slow"}, 1},
+		{"terminating, but its grace period lasts beyond the deadline: shortened", []pod{{name: "slow", grace: 6000 * time.Second, deleted: 5900 * time.Second}}, at(210 * time.Second), nil, []string{"slow"}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

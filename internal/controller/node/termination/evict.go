@@ -39,6 +39,10 @@ type Evictor struct {
 	requests map[podKey]eviction
 }
 
+// The backoff of a pod's eviction. A PodDisruptionBudget may allow it as soon as a replacement is ready, which takes seconds; a budget
+// that never does costs one call per maxBackoff.
+const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
+
 // podKey identifies a pod; the UID distinguishes pods that reuse a name.
 type podKey struct {
 	namespace, name string
@@ -56,7 +60,7 @@ type eviction struct {
 
 func (e *Evictor) init() {
 	e.once.Do(func() {
-		e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](100*time.Millisecond, 10*time.Second))
+		e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](minBackoff, maxBackoff))
 		e.requests = map[podKey]eviction{}
 	})
 }

@@ -34,13 +34,13 @@ func protected(p *corev1.Pod) {
 	p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 }
 
-// calls are what an API server was asked for about pods.
+// calls are the API server calls about pods.
 type calls struct {
 	evictions int
 	deletions []int64 // granted seconds
 }
 
-// refusing returns a client that counts, and whose evictions are refused with err if it is not nil.
+// refusing returns a client that counts evictions, and rejects them with err if it is not nil.
 func refusing(f *controllertest.Fixture, c *calls, err error) client.Client {
 	return interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
@@ -89,7 +89,7 @@ func TestEvict(t *testing.T) {
 		{name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
 		{name: "gone meanwhile", pod: controllertest.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
 		{name: "another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
-		{name: "held by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
+		{name: "protected by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
 		{name: "under several budgets", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
 		{name: "any other answer", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
 		{name: "do-not-disrupt, no deadline", pod: controllertest.Pod("web", "node-a", protected), event: "Warning FailedDraining Failed to drain node, a pod may not be disrupted (Pod=shop/web)"},
@@ -108,20 +108,20 @@ func TestEvict(t *testing.T) {
 			var c calls
 			e := evictor(f)
 			e.Client = refusing(f, &c, tt.refusal)
-			asked := controllertest.Pod("web", "node-a")
-			e.Request(asked, f.Node("node-a"), "Empty", tt.deadline)
+			requested := controllertest.Pod("web", "node-a")
+			e.Request(requested, f.Node("node-a"), "Empty", tt.deadline)
 			e.work(t.Context())
-			if _, kept := e.requests[podKey{"shop", "web", asked.UID}]; kept == tt.done {
+			if _, kept := e.requests[podKey{"shop", "web", requested.UID}]; kept == tt.done {
 				t.Errorf("kept %v, want %v", kept, !tt.done)
 			}
-			if gone := !f.Get(asked); gone != tt.gone || c.evictions != tt.evictions {
+			if gone := !f.Get(requested); gone != tt.gone || c.evictions != tt.evictions {
 				t.Errorf("gone %v, %d evictions; want %v, %d", gone, c.evictions, tt.gone, tt.evictions)
 			}
 			if len(c.deletions) != len(tt.granted) || len(tt.granted) > 0 && c.deletions[0] != tt.granted[0] {
 				t.Errorf("deleted with %v s, want %v", c.deletions, tt.granted)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
@@ -182,9 +182,9 @@ func differs(p *metav1.Preconditions, o client.Object) bool {
 func TestDeadlinesOnlyTighten(t *testing.T) {
 	tight, loose := controllertest.Start.Add(time.Minute), controllertest.Start.Add(time.Hour)
 	for _, tt := range []struct {
-		name  string
-		asked []*time.Time
-		want  *time.Time
+		name      string
+		requested []*time.Time
+		want      *time.Time
 	}{
 		{"none, then one: taken", []*time.Time{nil, &loose}, &loose},
 		{"an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
@@ -194,7 +194,7 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Up("a"))
 			e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
-			for _, deadline := range tt.asked {
+			for _, deadline := range tt.requested {
 				e.Request(pod, node, "", deadline)
 			}
 			if got := e.requests[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
@@ -204,7 +204,7 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 	}
 }
 
-// A deadline that is set while the pod is being evicted, and refused, must not be lost nor end the process.
+// A deadline that is set while the pod is being evicted, and rejected, must not be lost nor crash the process.
 func TestDeadlineDuringAnEviction(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pod("web", "node-a"), controllertest.Up("a"))
 	e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
@@ -218,15 +218,15 @@ func TestDeadlineDuringAnEviction(t *testing.T) {
 	e.Request(pod, node, "Empty", nil)
 	e.work(t.Context())
 	if got := e.requests[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
-		t.Fatalf("asked %+v, want the new deadline", got)
+		t.Fatalf("requested %+v, want the new deadline", got)
 	}
 	e.work(t.Context())
 	if len(e.requests) > 0 {
-		t.Errorf("asked %v: nothing is left to ask", e.requests)
+		t.Errorf("requests %v: none must be left", e.requests)
 	}
 }
 
-// A pod that its budget holds back is deleted when its time has come, not when it would have been asked again.
+// A pod that its budget protects is deleted at its deadline, not when its next attempt is due.
 func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), controllertest.Up("a"))
@@ -269,7 +269,7 @@ func TestEvictorWorksAndStops(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if f.Get(controllertest.Pod("a", "")) || !f.Get(held) {
-			t.Error("a pod that may not go held up one that may, or went")
+			t.Error("a pod that may not be evicted delayed one that may, or was evicted")
 		}
 		held.Annotations = nil
 		f.Do(f.API.Update(ctx, held))
@@ -279,7 +279,7 @@ func TestEvictorWorksAndStops(t *testing.T) {
 		}
 		stop()
 		if err := <-done; err != nil || len(e.requests) > 0 {
-			t.Errorf("error %v, still asked %v", err, e.requests)
+			t.Errorf("error %v, still requested %v", err, e.requests)
 		}
 	})
 }

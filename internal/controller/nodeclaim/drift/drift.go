@@ -43,7 +43,6 @@ const (
 // provider compares instances with their node class and lists what can be launched.
 type provider interface {
 	// Drift returns why the instance differs from its node class; empty if it does not. With an error nothing is known.
-	// Drift returns why the instance is not what the class asks for; empty if it is. After an error nothing is known.
 	Drift(ctx context.Context, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) (reason string, err error)
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }

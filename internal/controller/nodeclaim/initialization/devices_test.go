@@ -68,7 +68,7 @@ func TestDriversPublishFirst(t *testing.T) {
 		{"the other of two drivers", "a.example.com,b.example.com", false, []client.Object{published("1", "a.example.com", 1, 1)}, "b.example.com"},
 		{"ignored", "a.example.com", true, nil, ""},
 		{"nothing published", "a.example.com", false, nil, "a.example.com"},
-		{"nothing asked for", "", false, nil, ""},
+		{"nothing requested", "", false, nil, ""},
 		{"published for another node", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, elsewhere)}, "a.example.com"},
 		{"owned by the node", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, owned)}, ""},
 		{"owned by the node, for all nodes", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, forAll)}, "a.example.com"},

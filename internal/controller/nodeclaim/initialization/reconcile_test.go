@@ -35,7 +35,7 @@ func TestInitialize(t *testing.T) {
 		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
 		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"on its way out", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// What a node waited for arrives or goes, and nothing else holds it up.
+// What a node waited for arrives or goes, and nothing else is missing.
 func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	gpu := func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
@@ -97,7 +97,7 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// What others remove from a node is noted as it happens, without a request for anybody.
+// What others remove from a node is recorded as it happens, without a request.
 func TestRemovedTaintsAreNoticed(t *testing.T) {
 	f := controllertest.New(t)
 	r := &Reconciler{Now: f.Now, Removals: cluster.NewTaintRemovals()}

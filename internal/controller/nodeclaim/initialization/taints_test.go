@@ -185,7 +185,7 @@ func TestStuckTaint(t *testing.T) {
 			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true}
 			f.Clock = controllertest.Start.Add(50 * time.Second)
 			if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Second || len(f.Said()) > 0 {
-				t.Fatalf("in time: comes back after %v", result.RequeueAfter)
+				t.Fatalf("in time: is requeued after %v", result.RequeueAfter)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
 			f.Reconcile(r, "a")
@@ -193,11 +193,11 @@ func TestStuckTaint(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "TaintStuck" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, tt.taint.ToString()) {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning TaintStuck") || !strings.Contains(said, tt.names) {
-				t.Errorf("said: %s", said)
+			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning TaintStuck") || !strings.Contains(events, tt.names) {
+				t.Errorf("events: %s", events)
 			}
 			if len(f.Node("node-a").Spec.Taints) != 1 {
-				t.Error("a taint of somebody else was removed")
+				t.Error("a taint of another owner was removed")
 			}
 		})
 	}
@@ -226,8 +226,8 @@ func TestStaleTaintIsRemoved(t *testing.T) {
 		if condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized) != mend {
 			t.Errorf("mend %v: initialized %v", mend, !mend)
 		}
-		if said := strings.Join(f.Said(), "\n"); mend != strings.Contains(said, "Warning StaleTaintRemoved") {
-			t.Errorf("mend %v: said %s", mend, said)
+		if events := strings.Join(f.Said(), "\n"); mend != strings.Contains(events, "Warning StaleTaintRemoved") {
+			t.Errorf("mend %v: events %s", mend, events)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			result := f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
 			if result.RequeueAfter != time.Second || got.Reason != "NodeNotReady" || len(f.Said()) > 0 {
-				t.Fatalf("in time: looked at again after %v, says %s", result.RequeueAfter, got.Reason)
+				t.Fatalf("in time: requeued after %v, reason %s", result.RequeueAfter, got.Reason)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
 			f.Reconcile(r, "a")
@@ -265,8 +265,8 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, "kubectl get pods") {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning NodeNeverReady") || !strings.Contains(said[0], tt.names) {
-				t.Errorf("events: %q", said)
+			if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") || !strings.Contains(events[0], tt.names) {
+				t.Errorf("events: %q", events)
 			}
 			ready := f.Node("node-a")
 			ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -299,7 +299,7 @@ func TestNodeThatBecomesReadyLateIsNotStuckAtOnce(t *testing.T) {
 	}
 }
 
-// While the owner of a taint removes it from other nodes, a node that still has it is late, and says so; its pods wait for it. When
+// While the owner of a taint removes it from other nodes, a node that still has it is late, and reports it; its pods wait for it. When
 // the owner has stopped, or has left the node out, the taint is stuck.
 func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -331,11 +331,11 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 			result := f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
 			if got.Reason != tt.reason || result.RequeueAfter != tt.again || !strings.Contains(got.Message, "cloud controller manager") {
-				t.Errorf("looked at again after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
+				t.Errorf("requeued after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
 			}
-			said := strings.Join(f.Said(), "\n")
-			if late := tt.reason != "TaintStuck"; late != strings.Contains(said, "Normal TaintLate") || late == strings.Contains(said, "Warning TaintStuck") {
-				t.Errorf("events: %s", said)
+			events := strings.Join(f.Said(), "\n")
+			if late := tt.reason != "TaintStuck"; late != strings.Contains(events, "Normal TaintLate") || late == strings.Contains(events, "Warning TaintStuck") {
+				t.Errorf("events: %s", events)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 	}
 }
 
-// A probe of which nobody hears again, be it that its node has joined and never becomes ready, does not hold the others for ever.
+// A probe without a result, for example because its node has joined and never becomes ready, does not block the others forever.
 func TestProbeEndsByItself(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)
@@ -66,7 +66,7 @@ func TestProbeEndsByItself(t *testing.T) {
 	}
 	w.clock = w.clock.Add(2 * firstProbe)
 	if w.held() {
-		t.Error("held by a probe of which nobody has heard")
+		t.Error("held by a probe without a result")
 	}
 	if _, admitted := w.Admit(scopes, "b"); !admitted {
 		t.Error("the next probe is not admitted")
@@ -118,7 +118,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A claim that goes before anything is known of it frees its place.
+// A claim that is deleted before it has a result ends its probe.
 func TestProbeThatGoes(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)

@@ -58,7 +58,7 @@ func newJoiners(t *testing.T, n int) *joiners {
 	return j
 }
 
-// look has both reconcilers look at a claim.
+// look reconciles a claim with both reconcilers.
 func (j *joiners) look(claim string) {
 	j.t.Helper()
 	delete(j.due, claim)
@@ -143,7 +143,7 @@ func TestTaintsAreNamedSoonAfterTheirOwnerStops(t *testing.T) {
 	}
 	j.second()
 	if got := j.reason(nodes - 1); got != cluster.ReasonTaintStuck {
-		t.Errorf("the owner of the taint has done nothing for %v, and the node says %s", cluster.RemoverAtWork, got)
+		t.Errorf("the owner of the taint has done nothing for %v, and the node reports %s", cluster.RemoverAtWork, got)
 	}
 	if len(j.join.Breakers.Open()) != 1 {
 		t.Error("launches are not held back")

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// What an attempt writes on its claim wakes the reconciler. That must not repeat within the same second what EC2 has just refused:
-// the pause holds, and is twice as long after each further failure.
+// What an attempt writes to its claim triggers the reconciler. That must not repeat within the same second what EC2 has just refused:
+// the backoff holds, and doubles with each further failure.
 func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{mark: "-", err: &cloudprovider.CreateError{Reason: "LaunchFailed", Message: "You are not authorized"}}
@@ -20,15 +20,15 @@ func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil {
 			t.Fatal("the failure is not reported")
 		}
-		if attempts++; s.bought != attempts {
-			t.Fatalf("EC2 was called %d times, want %d", s.bought, attempts)
+		if attempts++; s.launched != attempts {
+			t.Fatalf("EC2 was called %d times, want %d", s.launched, attempts)
 		}
 		left := pause
 		for _, rest := range []time.Duration{pause, time.Second} {
 			f.Clock = f.Clock.Add(left - rest)
 			left = rest
-			if result := f.Reconcile(r, "a"); s.bought != attempts || result.RequeueAfter != rest {
-				t.Fatalf("after failure %d, with %v to wait: EC2 was called %d times, and the claim is looked at again after %v", attempts, rest, s.bought, result.RequeueAfter)
+			if result := f.Reconcile(r, "a"); s.launched != attempts || result.RequeueAfter != rest {
+				t.Fatalf("after failure %d, with %v to wait: EC2 was called %d times, and the claim is requeued after %v", attempts, rest, s.launched, result.RequeueAfter)
 			}
 		}
 		f.Clock = f.Clock.Add(left)

@@ -32,6 +32,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
+// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together share a call.
+const concurrency = 100
+
 // launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether calls
 // enroll before the launch to annotate the claim with how it is launched.
 // Terminate terminates an instance and returns cloudprovider.ErrNotFound when it is already gone.
@@ -61,7 +64,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.launch").
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicates())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 100, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
 		Complete(patch.Retry(r))
 }
 

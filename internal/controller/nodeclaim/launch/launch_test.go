@@ -23,14 +23,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// shop sells one instance, or says why not.
+// shop launches one instance, or returns why not.
 type shop struct {
 	err    error
 	during func()
-	// mark is written on the claim before anything is bought; "-" stands for none.
-	mark   string
-	bought int
-	ended  []string
+	// mark is written on the claim before anything is launched; "-" stands for none.
+	mark       string
+	launched   int
+	terminated []string
 }
 
 func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
@@ -39,7 +39,7 @@ func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1
 			return cloudprovider.Launched{}, err
 		}
 	}
-	s.bought++
+	s.launched++
 	if s.during != nil {
 		s.during()
 	}
@@ -54,7 +54,7 @@ func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1
 }
 
 func (s *shop) Terminate(_ context.Context, providerID string) error {
-	s.ended = append(s.ended, providerID)
+	s.terminated = append(s.terminated, providerID)
 	return nil
 }
 
@@ -71,11 +71,11 @@ func TestLaunch(t *testing.T) {
 	s := &shop{}
 	r := reconciler(f, s)
 	f.Reconcile(r, "a")
-	if s.bought != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
-		t.Fatal("bought before the finalizer was there to give it back")
+	if s.launched != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
+		t.Fatal("launched before the finalizer was there to give it back")
 	}
 	if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != cloudprovider.Unlaunched {
-		t.Errorf("before the first launch the claim says %q", mark)
+		t.Errorf("before the first launch the claim has %q", mark)
 	}
 	s.mark = "-"
 	f.Reconcile(r, "a")
@@ -90,12 +90,12 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("annotations: the cloud's win over the claim's (-want +got):\n%s", diff)
 	}
 	f.Reconcile(r, "a")
-	if s.bought != 1 {
-		t.Errorf("bought %d times", s.bought)
+	if s.launched != 1 {
+		t.Errorf("launched %d times", s.launched)
 	}
 }
 
-// what was bought is asked for again, which buys nothing more, and is written down then.
+// the launch is repeated, which launches nothing more, and is recorded then.
 func TestLostStatusWrite(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{}
@@ -111,22 +111,22 @@ func TestLostStatusWrite(t *testing.T) {
 		},
 	})
 	if _, err := f.Try(r, "a"); err == nil {
-		t.Fatal("the write was lost, and nobody says so")
+		t.Fatal("the write was lost, without an error")
 	}
 	f.Reconcile(r, "a")
 	c := f.Claim("a")
-	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.ended) > 0 {
-		t.Errorf("status %+v, ended %v", c.Status, s.ended)
+	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.terminated) > 0 {
+		t.Errorf("status %+v, terminated %v", c.Status, s.terminated)
 	}
 }
 
-// What is written down before the call is there when it is made, and the launch goes on from there.
+// The annotation is written before the call, and the launch continues from it.
 func TestEnrolledBeforeItIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{mark: "x/1/2"}
 	s.during = func() {
 		if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != "x/1/2" {
-			t.Errorf("when the instance is bought, the claim says %q", mark)
+			t.Errorf("when the instance is launched, the claim has %q", mark)
 		}
 	}
 	f.Reconcile(reconciler(f, s), "a")
@@ -135,7 +135,7 @@ func TestEnrolledBeforeItIsBought(t *testing.T) {
 	}
 }
 
-// A claim that somebody has changed since it was read is not bought for: it might be on its way out.
+// A claim that has changed since it was read is not launched: it may be being deleted.
 func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &shop{mark: "x/1/2"}
@@ -155,8 +155,8 @@ func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	})
 	_, err := f.Try(r, "a")
 	got := f.Claim("a")
-	if !apierrors.IsConflict(err) || s.bought != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
-		t.Errorf("bought %d times, claim %+v", s.bought, got)
+	if !apierrors.IsConflict(err) || s.launched != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
+		t.Errorf("launched %d times, claim %+v", s.launched, got)
 	}
 }
 
@@ -174,8 +174,8 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 		},
 	})
 	f.Reconcile(r, "a")
-	if s.bought != 1 {
-		t.Errorf("bought %d times", s.bought)
+	if s.launched != 1 {
+		t.Errorf("launched %d times", s.launched)
 	}
 }
 
@@ -221,8 +221,8 @@ func TestLeftAlone(t *testing.T) {
 			before := f.Claim("a")
 			s := &shop{}
 			f.Reconcile(reconciler(f, s), "a")
-			if diff := cmp.Diff(before, f.Claim("a")); diff != "" || s.bought != 0 {
-				t.Errorf("bought %d, changed:\n%s", s.bought, diff)
+			if diff := cmp.Diff(before, f.Claim("a")); diff != "" || s.launched != 0 {
+				t.Errorf("launched %d, changed:\n%s", s.launched, diff)
 			}
 		})
 	}
@@ -238,11 +238,11 @@ func TestFailures(t *testing.T) {
 		name  string
 		class func() *awsv1.EC2NodeClass
 		err   error
-		// gone claims are deleted and counted for it; others say reason and message, and are tried again.
+		// gone claims are deleted and counted for it; others show reason and message, and are retried.
 		gone            string
 		reason, message string
 		event           string
-		bought          int
+		launched        int
 	}{
 		{"no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
 		{"class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
@@ -253,11 +253,11 @@ func TestFailures(t *testing.T) {
 		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
+		{"class is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
-		{"class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
+		{"class has not events yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
+		{"class has changed since its last reconcile", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -278,11 +278,11 @@ func TestFailures(t *testing.T) {
 			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
-			if s.bought != tt.bought {
-				t.Errorf("the cloud was asked %d times, want %d", s.bought, tt.bought)
+			if s.launched != tt.launched {
+				t.Errorf("the cloud was called %d times, want %d", s.launched, tt.launched)
 			}
 		})
 	}
@@ -314,8 +314,8 @@ func TestClaimGoesWhileItsInstanceIsBought(t *testing.T) {
 		f.Do(f.API.Delete(f.Context(), c))
 	}}
 	f.Reconcile(reconciler(f, s), "a")
-	if diff := cmp.Diff([]string{"aws:///us-east-1a/i-1"}, s.ended); diff != "" {
-		t.Errorf("nobody owns the instance, and it was not ended (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"aws:///us-east-1a/i-1"}, s.terminated); diff != "" {
+		t.Errorf("no claim owns the instance, and it was not terminated (-want +got):\n%s", diff)
 	}
 }
 
@@ -328,12 +328,12 @@ func TestClaimChangesWhileItsInstanceIsBought(t *testing.T) {
 	}}
 	r := reconciler(f, s)
 	if _, err := f.Try(r, "a"); err == nil {
-		t.Fatal("wrote over what somebody else has written")
+		t.Fatal("overwrote another writer's change")
 	}
 	s.during = nil
 	f.Reconcile(r, "a")
-	if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Labels["meanwhile"] != "yes" || len(s.ended) > 0 {
-		t.Errorf("claim %+v, ended %v", c, s.ended)
+	if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Labels["meanwhile"] != "yes" || len(s.terminated) > 0 {
+		t.Errorf("claim %+v, terminated %v", c, s.terminated)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestWakes(t *testing.T) {
 			after := unlaunched.DeepCopy()
 			tt.change(after)
 			if got := predicates().Update(event.UpdateEvent{ObjectOld: unlaunched, ObjectNew: after}); got != tt.want {
-				t.Errorf("wakes: %v, want %v", got, tt.want)
+				t.Errorf("triggers: %v, want %v", got, tt.want)
 			}
 		})
 	}

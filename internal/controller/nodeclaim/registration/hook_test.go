@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// hook says what it is told to.
+// hook returns a given result.
 type hook struct {
 	name   string
 	answer HookResult
@@ -60,7 +60,7 @@ func TestHooks(t *testing.T) {
 			r.Hooks = tt.hooks
 			result, err := f.Try(r, "a")
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) || result.RequeueAfter != tt.wait {
-				t.Errorf("comes back after %v, error %v", result.RequeueAfter, err)
+				t.Errorf("is requeued after %v, error %v", result.RequeueAfter, err)
 			}
 			n, c := f.Node("node-a"), f.Claim("a")
 			registered, _ := condition.Get(c, karpv1.ConditionRegistered)
@@ -109,7 +109,7 @@ func TestHookIsSatisfiedLater(t *testing.T) {
 	}
 }
 
-// A person, or an agent, takes a taint of the NodePool off the node while a hook is pending: it does not come back.
+// A person, or an agent, removes a taint of the NodePool from the node while a hook is pending: it does not come back.
 func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
 	f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
 	network := waits("network", time.Second)

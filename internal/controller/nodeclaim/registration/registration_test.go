@@ -60,8 +60,8 @@ func TestRegister(t *testing.T) {
 	if !condition.IsTrue(c, karpv1.ConditionRegistered) || c.Status.NodeName != "node-a" {
 		t.Errorf("status %+v", c.Status)
 	}
-	if said := f.Said(); len(said) > 0 {
-		t.Errorf("events %v", said)
+	if events := f.Said(); len(events) > 0 {
+		t.Errorf("events %v", events)
 	}
 }
 
@@ -100,8 +100,8 @@ func TestRegistration(t *testing.T) {
 			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
 				t.Errorf("not registered: owners %v, labels %v", n.OwnerReferences, n.Labels)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}

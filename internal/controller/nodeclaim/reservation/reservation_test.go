@@ -34,7 +34,7 @@ func inReservation(change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *corev
 	return claim, controllertest.Up("a", func(n *corev1.Node) { n.Labels = labels() })
 }
 
-// counted is how many reserved claims were counted as ended with their block.
+// counted is how many reserved claims were counted as terminated with their block.
 func counted(f *controllertest.Fixture) int {
 	return int(testutil.ToFloat64(f.Metrics.ClaimsDisrupted.WithLabelValues(reasonExpiring, "general", "reserved", "", "graceful")))
 }
@@ -48,12 +48,12 @@ func TestEndOfAReservation(t *testing.T) {
 		deleted  bool
 		want     string // capacity type of claim and Node
 	}{
-		{"in a reservation that is not a block, or does not end soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
-		{"a capacity block that ends soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
+		{"in a reservation that is not a block, or does not expire soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
+		{"a capacity block that expires soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
 		{"over, and the instance runs on", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "on-demand"},
 		{"no longer selected, but used", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
 		{"gone", "", cloudprovider.Instance{ProviderID: "other", Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "reserved"},
-		{"somebody else's", "", cloudprovider.Instance{Owner: cloudprovider.Foreign, CapacityType: "on-demand"}, nil, false, "reserved"},
+		{"another owner's", "", cloudprovider.Instance{Owner: cloudprovider.Foreign, CapacityType: "on-demand"}, nil, false, "reserved"},
 		{"not EC2's", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, false, "reserved"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

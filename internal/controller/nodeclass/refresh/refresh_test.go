@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// shop notes when it was read, and fails as long as it is told to.
+// shop records when it was read, and fails as configured.
 type shop struct {
 	began  time.Time
 	read   []time.Duration
@@ -41,7 +41,7 @@ func (s *shop) PriceState() []cloudprovider.PriceState {
 	return []cloudprovider.PriceState{{CapacityType: "on-demand"}}
 }
 
-// Prices that could not be read are asked for again soon, from the start on; others last half a day.
+// Prices that could not be read are read again soon, from the start on; others last half a day.
 func TestCatalogIsRenewed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

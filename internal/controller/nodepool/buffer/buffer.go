@@ -76,8 +76,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	b.Status.ProvisioningStrategy = b.Spec.ProvisioningStrategy
 	b.Status.PodTemplateRef, b.Status.PodTemplateGeneration, b.Status.Replicas = nil, nil, nil
 	if unresolved != nil {
-		r.setCondition(b, bufferv1.ConditionReadyForProvisioning, metav1.ConditionFalse, unresolved.Reason, unresolved.Message)
-		r.setCondition(b, bufferv1.ConditionProvisioning, metav1.ConditionFalse, bufferv1.ReasonNotReadyForProvisioning, unresolved.Message)
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionFalse, Reason: unresolved.Reason, Message: unresolved.Message,
+		})
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,
+			Reason: bufferv1.ReasonNotReadyForProvisioning, Message: unresolved.Message,
+		})
 	} else {
 		r.setResolved(b, shape)
 	}
@@ -99,14 +104,16 @@ func (r *Reconciler) setResolved(b *bufferv1.CapacityBuffer, shape cluster.Shape
 	if b.Spec.PodTemplateRef != nil {
 		b.Status.PodTemplateRef, b.Status.PodTemplateGeneration = b.Spec.PodTemplateRef, shape.Generation
 	}
-	r.setCondition(b, bufferv1.ConditionReadyForProvisioning, metav1.ConditionTrue, bufferv1.ReasonResolved, "")
+	r.setCondition(b, metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved})
 	if chunks == 0 {
-		r.setCondition(b, bufferv1.ConditionProvisioning, metav1.ConditionFalse, bufferv1.ReasonBufferEmpty, "the buffer has no replicas to keep capacity for")
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,
+			Reason: bufferv1.ReasonBufferEmpty, Message: "the buffer has no replicas to keep capacity for",
+		})
 	}
 }
 
-func (r *Reconciler) setCondition(b *bufferv1.CapacityBuffer, typ string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-		Type: typ, Status: status, Reason: reason, Message: message, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(r.Now()),
-	})
+func (r *Reconciler) setCondition(b *bufferv1.CapacityBuffer, c metav1.Condition) {
+	c.ObservedGeneration, c.LastTransitionTime = b.Generation, metav1.NewTime(r.Now())
+	meta.SetStatusCondition(&b.Status.Conditions, c)
 }

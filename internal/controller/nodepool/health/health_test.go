@@ -116,7 +116,7 @@ func TestCauseOfUnhealthiness(t *testing.T) {
 	}
 }
 
-// lifecycle row 15, and claims of no pool: the pool of that name is not theirs.
+// Claims of a deleted pool with the same name, and claims of no pool, do not count.
 func TestOnlyThePoolsOwnClaimsCount(t *testing.T) {
 	for name, claim := range map[string]*karpv1.NodeClaim{
 		"of a pool that had the name before": controllertest.Claim("a", of("uid-of-the-old-pool"), controllertest.Launched),
@@ -166,7 +166,7 @@ func TestChangesBeginAnew(t *testing.T) {
 		name string
 		pool *karpv1.NodePool
 		want metav1.ConditionStatus
-		// next is the state after one more success, which tells what is window.
+		// next is the state after one more success, which shows what the window holds.
 		next metav1.ConditionStatus
 	}{
 		{"the pool has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Generation = 3 }), unknown, healthy},

@@ -72,7 +72,7 @@ func (w *world) price(pool string) float64 {
 	return types[0].Offerings[0].Price
 }
 
-// verdict is what an overlay's status says.
+// verdict is the status of an overlay.
 func (w *world) verdict(name string) string {
 	o := priced(name, "")
 	w.Get(o)
@@ -89,7 +89,7 @@ func TestVerdictsAreWrittenAndHold(t *testing.T) {
 		t.Errorf("before the first judgement the pool is planned at %g", got)
 	}
 	if result := w.Fixture.Reconcile(w.Reconciler, "all"); result.RequeueAfter != reevaluateInterval {
-		t.Errorf("next look in %v, want %v", result.RequeueAfter, reevaluateInterval)
+		t.Errorf("requeued after %v, want %v", result.RequeueAfter, reevaluateInterval)
 	}
 	for name, want := range map[string]string{
 		"a": "False Conflict, Ready False", "b": "True ValidationSucceeded, Ready True", "broken": "False RuntimeValidation, Ready False",
@@ -108,7 +108,7 @@ func TestVerdictsAreWrittenAndHold(t *testing.T) {
 	}
 }
 
-// A pool that cannot be looked at is not planned; the others are. Only what may pass by itself is an error.
+// A pool that cannot be evaluated is not planned; the others are. Only what may pass by itself is an error.
 func TestPoolsThatCannotBeJudged(t *testing.T) {
 	other := func(name string) func(*karpv1.NodePool) {
 		return func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = name }
@@ -136,7 +136,7 @@ func TestPoolsThatCannotBeJudged(t *testing.T) {
 	delete(w.cloud.fails, "failing")
 	w.Fixture.Reconcile(w.Reconciler, "all")
 	if got := w.price("failing"); got != 1 {
-		t.Errorf("once it can be looked at: price %g", got)
+		t.Errorf("once it can be evaluated: price %g", got)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestOverlayChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// Nothing is written when nothing has changed: else each writing would wake the next.
+// Nothing is written when nothing has changed: else each write would trigger the next.
 func TestQuiet(t *testing.T) {
 	w := newWorld(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"))
 	w.Fixture.Reconcile(w.Reconciler, "all")

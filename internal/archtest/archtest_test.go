@@ -26,8 +26,9 @@ type layer struct {
 	inTests []string
 }
 
-// importRules is policy, not a record: when it stops a build, change the import, not the table. Widen it in a change of its
-// own that explains why. It is sorted bottom up. The standard library is allowed everywhere except where banned forbids it.
+// importRules is policy, not a record: when it stops a build, change the import, not the table. Widen it in a change of
+// its own that explains why. It is sorted bottom up. The standard library is allowed everywhere except where banned
+// forbids it.
 var importRules = []layer{
 	{dir: "api", theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/mitchellh/hashstructure/v2"}},
 	{dir: "api/crds", ours: []string{"api"}, theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},

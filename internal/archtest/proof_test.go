@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A function may call an AWS action that deletes or changes a resource only if it takes a proof of the resource's ownership, and
-// reads the resource's ID from the proof. See internal/aws/identity.
+// A function may call an AWS action that deletes or changes a resource only if it takes a proof of the resource's
+// ownership, and reads the resource's ID from the proof. See internal/aws/identity.
 
 const (
 	awsServices = "github.com/aws/aws-sdk-go-v2/service/"
@@ -27,8 +27,8 @@ var destructive = []string{
 	"Revoke", "Stop", "Tag", "Terminate", "Unassign", "Untag", "Update", "CreateTags",
 }
 
-// actions are recognized even where their input is not named, as when a call is passed on. The verbs alone are not enough: other
-// types have methods that begin like this.
+// actions are recognized even where their input is not named, as when a call is passed on. The verbs alone are not
+// enough: other types have methods that begin like this.
 var actions = []string{
 	"CreateTags", "DeleteFleets", "DeleteInstanceProfile", "DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteNetworkInterface",
 	"DeleteTags", "DeleteVolume", "DetachVolume", "ModifyInstanceAttribute", "RebootInstances", "RemoveRoleFromInstanceProfile", "StopInstances",

@@ -1,7 +1,8 @@
 // Package doctor checks a cluster for what fails, may fail, or costs money, before it causes an incident.
 //
-// A check has a stable ID and is pure: it evaluates the Facts that were gathered. If it lacks a fact, it reports that it could not
-// run. The command line and the controller, at its start and on a timer, run the same checks. Nothing here changes anything.
+// A check has a stable ID and is pure: it evaluates the Facts that were gathered. If it lacks a fact, it reports that
+// it could not run. The command line and the controller, at its start and on a timer, run the same checks. Nothing here
+// changes anything.
 package doctor
 
 import (
@@ -35,8 +36,8 @@ type Finding struct {
 	Seen   string `json:"seen"`
 	Why    string `json:"why"`
 	Remedy string `json:"remedy"`
-	// Command is the line of the remedy to run unchanged in a shell, once the condition that the remedy states is met. It is empty
-	// where a person must complete it, and where it could delete what belongs to others.
+	// Command is the line of the remedy to run unchanged in a shell, once the condition that the remedy states is met.
+	// It is empty where a person must complete it, and where it could delete what belongs to others.
 	Command string `json:"command,omitempty"`
 	// Manifest is the remedy as YAML to apply, if it is a manifest.
 	Manifest string `json:"manifest,omitempty"`

@@ -275,7 +275,8 @@ func TestStuckTaints(t *testing.T) {
 	}
 }
 
-// A node that never becomes Ready is named with what its kubelet reports, and not a second time by the taint that it has meanwhile.
+// A node that never becomes Ready is named with what its kubelet reports, and not a second time by the taint that it
+// has meanwhile.
 func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		age    time.Duration

@@ -55,7 +55,8 @@ type Facts struct {
 	VolumeClaims      []corev1.PersistentVolumeClaim
 	VolumeAttachments []storagev1.VolumeAttachment
 
-	// ClusterName is the name that the controller uses. Mismatch is why it is not the name of this API server's cluster; empty if it is.
+	// ClusterName is the name that the controller uses. Mismatch is why it is not the name of this API server's
+	// cluster; empty if it is.
 	ClusterName, Mismatch string
 	// Instances are those with the cluster's name in their tags, whoever owns them.
 	Instances []cloudprovider.Instance

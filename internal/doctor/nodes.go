@@ -21,8 +21,8 @@ import (
 // overdue is the age at which the checks report a node that waits for a taint, or an instance that is not a node yet.
 const overdue = time.Minute
 
-// counterpartAge is the age from which on a NodeClaim must have its instance, and an instance its NodeClaim: launches and garbage
-// collection take less.
+// counterpartAge is the age from which on a NodeClaim must have its instance, and an instance its NodeClaim: launches
+// and garbage collection take less.
 const counterpartAge = 5 * time.Minute
 
 func identityChecks() []Check {
@@ -199,14 +199,16 @@ func claimsByProvider(f *Facts) map[string]*karpv1.NodeClaim {
 	return claims
 }
 
-// reportedStuck reports whether the controller, which knows how long taints usually stay, reports a stuck taint on the claim.
+// reportedStuck reports whether the controller, which knows how long taints usually stay, reports a stuck taint on the
+// claim.
 func reportedStuck(claim *karpv1.NodeClaim) bool {
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	return initialized.Reason == "TaintStuck"
 }
 
-// removeTaint returns the command that removes the taint at an index of the node's list, and fails if another taint is at that
-// index by then. kubectl taint would write the whole list, and put back what another writer has removed meanwhile.
+// removeTaint returns the command that removes the taint at an index of the node's list, and fails if another taint is
+// at that index by then. kubectl taint would write the whole list, and put back what another writer has removed
+// meanwhile.
 func removeTaint(node string, index int, t *corev1.Taint) string {
 	at := fmt.Sprintf("/spec/taints/%d", index)
 	return fmt.Sprintf(`kubectl patch node %s --type json -p '[{"op":"test","path":"%s/key","value":"%s"},{"op":"test","path":"%s/effect","value":"%s"},{"op":"remove","path":"%s"}]'`,

@@ -1,5 +1,5 @@
-// Package instancetypelist filters, sorts and prints the instance types that a node class can launch: it shows what a node pool
-// could launch, and why it does not launch another type.
+// Package instancetypelist filters, sorts and prints the instance types that a node class can launch: it shows what a
+// node pool could launch, and why it does not launch another type.
 package instancetypelist
 
 import (
@@ -29,8 +29,8 @@ type Query struct {
 	Requests corev1.ResourceList
 	// Available omits types that are unavailable now.
 	Available bool
-	// Pool is the requirements of a node pool. Types and offerings that it excludes are omitted, unless Excluded is true: then they
-	// are listed as unavailable.
+	// Pool is the requirements of a node pool. Types and offerings that it excludes are omitted, unless Excluded is
+	// true: then they are listed as unavailable.
 	Pool     requirement.Set
 	Excluded bool
 	Sort     Order
@@ -209,8 +209,8 @@ var short = map[string]string{
 	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable, "nitro-sandbox": awsv1.LabelNitroSandbox,
 }
 
-// ParseLabels parses a selector in the syntax of kubectl's -l. A key without a domain is a label of instance types: cpu is
-// karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
+// ParseLabels parses a selector in the syntax of kubectl's -l. A key without a domain is a label of instance types: cpu
+// is karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
 func ParseLabels(text string, known requirement.Labels) (requirement.Set, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {

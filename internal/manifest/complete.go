@@ -22,15 +22,15 @@ func (r *reader) taken(kind, namespace, name string) bool {
 	return o != nil && o.document.taken
 }
 
-// takenPod reports whether a pod comes from a snapshot. A pod that replaces one of the snapshot may have the same name, as those
-// of StatefulSets.
+// takenPod reports whether a pod comes from a snapshot. A pod that replaces one of the snapshot may have the same name,
+// as those of StatefulSets.
 func (r *reader) takenPod(pod *corev1.Pod) bool {
 	o := r.objects[identity{"Pod", pod.Namespace, pod.Name}]
 	return o != nil && o.document.taken && o.Object == client.Object(pod)
 }
 
-// completeNodes completes Nodes like the API server, and makes missing NodeClaims for the Nodes of NodePools: without a claim a
-// Node would take no pods and count against no limit.
+// completeNodes completes Nodes like the API server, and makes missing NodeClaims for the Nodes of NodePools: without a
+// claim a Node would take no pods and count against no limit.
 func (r *reader) completeNodes() {
 	claimed := map[string]bool{}
 	for _, claim := range r.world.NodeClaims {
@@ -112,7 +112,8 @@ func (r *reader) completeVolumes() {
 	}
 }
 
-// defaultClass returns the name of the default storage class: the newest, on a tie the first by name; empty if there is none.
+// defaultClass returns the name of the default storage class: the newest, on a tie the first by name; empty if there is
+// none.
 func defaultClass(classes []*storagev1.StorageClass) string {
 	var marked []*storagev1.StorageClass
 	for _, class := range classes {
@@ -128,8 +129,8 @@ func defaultClass(classes []*storagev1.StorageClass) string {
 	}).Name
 }
 
-// completePods completes pods like the API server and the scheduler: requests default to limits, priorities come from the class,
-// and a pod without a node is marked unschedulable.
+// completePods completes pods like the API server and the scheduler: requests default to limits, priorities come from
+// the class, and a pod without a node is marked unschedulable.
 func (r *reader) completePods() {
 	priorities := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 	for _, class := range all[*schedulingv1.PriorityClass](r) {

@@ -56,7 +56,8 @@ func prototypes() map[kind]client.Object {
 	}
 }
 
-// decode decodes the document into an object of the prototype's type. The error names the field; notes are about unknown fields.
+// decode decodes the document into an object of the prototype's type. The error names the field; notes are about
+// unknown fields.
 func (d document) decode(prototype client.Object) (_ client.Object, notes []string, err error) {
 	into, strict, err := unmarshal(d.raw, prototype)
 	if err != nil {
@@ -110,8 +111,8 @@ func (d document) locate(prototype client.Object, err error) error {
 	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(found.Error(), "json: "))
 }
 
-// culprit returns the path of the smallest part of a document that is invalid alone. It is a bisection: a list of a million items
-// takes twenty attempts.
+// culprit returns the path of the smallest part of a document that is invalid alone. It is a bisection: a list of a
+// million items takes twenty attempts.
 func culprit(tree any, invalid func() bool) string {
 	switch node := tree.(type) {
 	case map[string]any:
@@ -148,8 +149,8 @@ func culprit(tree any, invalid func() bool) string {
 	return ""
 }
 
-// bisect finds the first part that is invalid alone, if there is one, and leaves only that in place. Invariant: if any part is
-// invalid alone, one of the remaining parts is.
+// bisect finds the first part that is invalid alone, if there is one, and leaves only that in place. Invariant: if any
+// part is invalid alone, one of the remaining parts is.
 func bisect[T any](parts []T, invalid func([]T) bool) (first T, found bool) {
 	for len(parts) > 1 {
 		if half := parts[:len(parts)/2]; invalid(half) {

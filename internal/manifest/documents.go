@@ -23,8 +23,8 @@ type text struct {
 	err  error
 }
 
-// texts returns the documents of a file, as JSON: separated by --- in YAML, concatenated in JSON. A syntax error in one document
-// does not hide the others: each has its own error.
+// texts returns the documents of a file, as JSON: separated by --- in YAML, concatenated in JSON. A syntax error in one
+// document does not hide the others: each has its own error.
 func texts(data []byte) []text {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
@@ -55,7 +55,8 @@ func jsonTexts(data []byte) (out []text, err error) {
 	}
 }
 
-// yamlTexts splits a stream of YAML at the lines that begin or end a document: YAML reserves --- and ... in the first column.
+// yamlTexts splits a stream of YAML at the lines that begin or end a document: YAML reserves --- and ... in the first
+// column.
 func yamlTexts(data []byte) (out []text) {
 	current := text{line: 1}
 	begin, line := 0, 1
@@ -124,7 +125,8 @@ func convert(texts []text) {
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// inFile converts line numbers in an error from the document's to the file's, in which the document begins at line first.
+// inFile converts line numbers in an error from the document's to the file's, in which the document begins at line
+// first.
 func inFile(err error, first int) error {
 	if err == nil || first == 1 {
 		return err

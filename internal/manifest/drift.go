@@ -108,8 +108,8 @@ func (r *reader) current(id identity) client.Object {
 	return nil
 }
 
-// poolEdit is a pool with its hash, and what differs from the snapshot's pool. Requirements are excluded: they are compared with
-// each node.
+// poolEdit is a pool with its hash, and what differs from the snapshot's pool. Requirements are excluded: they are
+// compared with each node.
 type poolEdit struct {
 	*karpv1.NodePool
 	changed bool
@@ -142,8 +142,8 @@ func (r *reader) poolEdit(pool *karpv1.NodePool) (poolEdit, error) {
 	return out, nil
 }
 
-// drift compares a claim with the pool. The hash on the claim is Dovetail's or Karpenter's; Karpenter's cannot be compared, so the
-// old and new pools are compared instead.
+// drift compares a claim with the pool. The hash on the claim is Dovetail's or Karpenter's; Karpenter's cannot be
+// compared, so the old and new pools are compared instead.
 func (p poolEdit) drift(claim *karpv1.NodeClaim, labels requirement.Labels) (Drift, error) {
 	reason, err := disrupt.OutOfDate(claim, p.NodePool, labels)
 	if err != nil {
@@ -206,8 +206,8 @@ func bySelector(path string) bool {
 	return slices.ContainsFunc(selected, func(s string) bool { return strings.HasPrefix(path, s) })
 }
 
-// classes returns a node class of the snapshot and the one that overrides it, both without user data, which no snapshot has. They
-// are nil unless both exist.
+// classes returns a node class of the snapshot and the one that overrides it, both without user data, which no snapshot
+// has. They are nil unless both exist.
 func (r *reader) classes(id identity) (old, class *awsv1.EC2NodeClass) {
 	if r.overridden[id] == nil {
 		return nil, nil

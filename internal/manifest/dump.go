@@ -24,8 +24,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Dump writes what a plan of the cluster depends on, as one file for Read, without secrets: see scrub. It writes the pods
-// themselves, and each workload's template and selector.
+// Dump writes what a plan of the cluster depends on, as one file for Read, without secrets: see scrub. It writes the
+// pods themselves, and each workload's template and selector.
 func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Writer) error {
 	return dump(ctx, cluster, takenAt, func(o any) error {
 		data, err := sigsyaml.Marshal(o)
@@ -78,8 +78,8 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	return nil
 }
 
-// page is how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most of a pod,
-// and a controller that takes a snapshot of a large cluster must not run out of memory.
+// page is how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most
+// of a pod, and a controller that takes a snapshot of a large cluster must not run out of memory.
 const page = 500
 
 // scrubbed reads all objects of a kind, scrubbed. A cluster without the kind has none.

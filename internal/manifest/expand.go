@@ -22,7 +22,8 @@ type workload struct {
 	kind     kind
 	template *corev1.PodTemplateSpec
 	replicas int
-	// replicasUnset is true if the manifest leaves the number of replicas to the cluster, for example to a HorizontalPodAutoscaler.
+	// replicasUnset is true if the manifest leaves the number of replicas to the cluster, for example to a
+	// HorizontalPodAutoscaler.
 	replicasUnset bool
 	volumes       []corev1.PersistentVolumeClaim
 	firstIndex    int
@@ -33,8 +34,8 @@ type workload struct {
 // maxPods keeps a typing mistake from using all memory. Kubernetes supports clusters of 150,000 pods.
 const maxPods = 1_000_000
 
-// expand makes the pods of workloads. A workload makes none if another workload owns it, or if the inputs have its pods already.
-// A workload supplied beside a snapshot overrides the snapshot's.
+// expand makes the pods of workloads. A workload makes none if another workload owns it, or if the inputs have its pods
+// already. A workload supplied beside a snapshot overrides the snapshot's.
 func (r *reader) expand() error {
 	owners := map[identity]bool{}
 	for _, id := range r.order {
@@ -87,8 +88,8 @@ func (r *reader) expand() error {
 	return nil
 }
 
-// podNames are the names that pods have or will have, with their namespaces. Workloads of different kinds may have the same name,
-// and a plan identifies pods by name.
+// podNames are the names that pods have or will have, with their namespaces. Workloads of different kinds may have the
+// same name, and a plan identifies pods by name.
 type podNames map[string]bool
 
 // podNames returns the names of the pods in the inputs, and of the pods that StatefulSets make.
@@ -107,7 +108,8 @@ func (r *reader) podNames() podNames {
 	return out
 }
 
-// free reserves the first unused name from an ordinal on, and returns its ordinal. The names of a StatefulSet's pods are fixed.
+// free reserves the first unused name from an ordinal on, and returns its ordinal. The names of a StatefulSet's pods
+// are fixed.
 func (n podNames) free(w *workload, ordinal int) int {
 	if w.kind.kind == "StatefulSet" {
 		return ordinal

@@ -78,8 +78,8 @@ func (r *reader) ownersOf(pod *corev1.Pod) []identity {
 	return out
 }
 
-// replace overrides a workload of the snapshot: pods of the same template stay on their nodes, up to the number of replicas, and
-// new pods replace the others.
+// replace overrides a workload of the snapshot: pods of the same template stay on their nodes, up to the number of
+// replicas, and new pods replace the others.
 func (s *overrides) replace(id identity, w workload, names podNames) {
 	pods := s.pods[id]
 	if w.replicasUnset { // applied to the cluster, the manifest would not change their number
@@ -129,9 +129,9 @@ func (s *overrides) replace(id identity, w workload, names podNames) {
 	}
 }
 
-// wanted yields all pods with whether they stay at the workload's number of replicas: of a StatefulSet those of the first
-// ordinals, of others those of the right template, and then those that controllers delete last: bound ones, those with the higher
-// deletion cost, the older.
+// wanted yields all pods with whether they stay at the workload's number of replicas: of a StatefulSet those of the
+// first ordinals, of others those of the right template, and then those that controllers delete last: bound ones, those
+// with the higher deletion cost, the older.
 func (w *workload) wanted(pods []*corev1.Pod, fields map[*corev1.Pod][]string) iter.Seq2[*corev1.Pod, bool] {
 	unbound := func(p *corev1.Pod) int {
 		if p.Spec.NodeName == "" {
@@ -203,8 +203,8 @@ func (s *overrides) replaceDaemons(id identity, set *appsv1.DaemonSet) {
 	}
 }
 
-// differs returns the fields that plans read and in which a pod's template differs from the given one. If the pod's owner is in
-// the snapshot, its template is compared; otherwise the pod, to which admission may have added.
+// differs returns the fields that plans read and in which a pod's template differs from the given one. If the pod's
+// owner is in the snapshot, its template is compared; otherwise the pod, to which admission may have added.
 func (s *overrides) differs(pod *corev1.Pod, template *corev1.PodTemplateSpec) []string {
 	owner := metav1.GetControllerOf(pod)
 	id := identity{owner.Kind, pod.Namespace, owner.Name}

@@ -1,6 +1,6 @@
-// Package manifest reads the state of a cluster from files, as if they had been applied: it defaults and validates objects, and
-// expands workloads to the pods that their controllers would make. It also writes the state of a live cluster to such a file,
-// without secrets.
+// Package manifest reads the state of a cluster from files, as if they had been applied: it defaults and validates
+// objects, and expands workloads to the pods that their controllers would make. It also writes the state of a live
+// cluster to such a file, without secrets.
 package manifest
 
 import (
@@ -180,7 +180,8 @@ func (d document) withKind(item []byte) []byte {
 	return item
 }
 
-// displayName returns the namespace and name of an object. Errors in the metadata are reported when all of it is decoded.
+// displayName returns the namespace and name of an object. Errors in the metadata are reported when all of it is
+// decoded.
 func displayName(metadata []byte) string {
 	var m struct{ Namespace, Name any }
 	_ = json.Unmarshal(metadata, &m)

@@ -9,8 +9,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 )
 
-// completeRuntimes does what the API server does on admission of a pod with a RuntimeClass: it adds the overhead and the node
-// selector. It does the same for templates of DaemonSets, and sets the host ports of pods in the host network.
+// completeRuntimes does what the API server does on admission of a pod with a RuntimeClass: it adds the overhead and
+// the node selector. It does the same for templates of DaemonSets, and sets the host ports of pods in the host network.
 func (r *reader) completeRuntimes() error {
 	classes := map[string]*nodev1.RuntimeClass{}
 	for _, class := range all[*nodev1.RuntimeClass](r) {

@@ -15,8 +15,8 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// scrub reduces an object to what plans depend on. Pods may contain secrets, so it keeps only the fields listed here: no
-// environment, commands, probes, or sources of configuration.
+// scrub reduces an object to what plans depend on. Pods may contain secrets, so it keeps only the fields listed here:
+// no environment, commands, probes, or sources of configuration.
 func scrub(o client.Object) {
 	scrubMeta(o)
 	switch t := o.(type) {

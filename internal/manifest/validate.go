@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// validate returns the errors with which the API server would reject an object, for the fields that plans read. The schema
-// validates NodePools and node classes.
+// validate returns the errors with which the API server would reject an object, for the fields that plans read. The
+// schema validates NodePools and node classes.
 func validate(o client.Object) field.ErrorList {
 	out := metaErrors(o)
 	spec, template := field.NewPath("spec"), field.NewPath("spec", "template")
@@ -134,7 +134,8 @@ func effectErrors(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
 	return oneOf(effect, path, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
-// podErrors returns the errors in a pod's spec. Fields that only matter once a pod runs are not validated, and may be missing.
+// podErrors returns the errors in a pod's spec. Fields that only matter once a pod runs are not validated, and may be
+// missing.
 func podErrors(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	out := labelErrors(s.NodeSelector, path.Child("nodeSelector"))
 	out = append(out, containerErrors(s, path)...)

@@ -32,8 +32,8 @@ type World struct {
 	NodeClasses map[string]*awsv1.EC2NodeClass
 	// Now is the time of the snapshot; for manifests, the creation time of the newest object.
 	Now time.Time
-	// Changes are how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a supplied NodePool
-	// or node class, by NodeClaim.
+	// Changes are how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a
+	// supplied NodePool or node class, by NodeClaim.
 	Changes []Change
 	Drifted map[string]Drift
 	// Notes are for people: what was ignored, and what looks like a mistake.
@@ -257,8 +257,8 @@ func (r *reader) header(d document) error {
 	return nil
 }
 
-// applyDefinition defaults and validates objects of our own API. A node class may have placeholders for resources in an account,
-// which no plan reads: its errors become notes.
+// applyDefinition defaults and validates objects of our own API. A node class may have placeholders for resources in an
+// account, which no plan reads: its errors become notes.
 func (r *reader) applyDefinition(d *document) error {
 	k := d.kind
 	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {

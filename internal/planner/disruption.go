@@ -33,8 +33,8 @@ type Drifted struct {
 	Stays string
 }
 
-// FindDrift finds the replacements of the nodes that drift, by NodeClaim; nil if none does. It is the final state: it ignores the
-// budgets of NodePools, which limit how many nodes go at a time, and no pod moves to another drifted node.
+// FindDrift finds the replacements of the nodes that drift, by NodeClaim; nil if none does. It is the final state: it
+// ignores the budgets of NodePools, which limit how many nodes go at a time, and no pod moves to another drifted node.
 func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	if len(drifted) == 0 {
 		return nil
@@ -103,7 +103,8 @@ func (d *Drift) list(s *snapshot.Snapshot, drifted map[string]manifest.Drift) (g
 	return going
 }
 
-// simulation is the state in which replacements are simulated. guests are the pending pods that are planned for each node.
+// simulation is the state in which replacements are simulated. guests are the pending pods that are planned for each
+// node.
 type simulation struct {
 	*schedule.Problem
 	snapshot *snapshot.Snapshot
@@ -170,9 +171,9 @@ type Consolidation struct {
 // Kept is a node that consolidation does not change.
 type Kept struct{ Node, NodePool, Why string }
 
-// Consolidate runs one pass of consolidation over a snapshot, as the controller would: first empty nodes, then nodes that cost more
-// than their replacement, as far as the budgets of NodePools allow at once. Nodes that get pods by the plan remain, as they would
-// after it.
+// Consolidate runs one pass of consolidation over a snapshot, as the controller would: first empty nodes, then nodes
+// that cost more than their replacement, as far as the budgets of NodePools allow at once. Nodes that get pods by the
+// plan remain, as they would after it.
 func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	s = nominated(s, plan)
 	view := disrupt.Look(s)

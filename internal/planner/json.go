@@ -16,7 +16,8 @@ import (
 // Report is a plan, with the effort to make it.
 type Report struct {
 	Plan schedule.Plan
-	// Changes are the workloads supplied beside a snapshot, Drift the nodes that drift by what was supplied; nil if there are none.
+	// Changes are the workloads supplied beside a snapshot, Drift the nodes that drift by what was supplied; nil if
+	// there are none.
 	Changes []manifest.Change
 	Drift   *Drift
 	// Consolidation is nil if it was not requested.

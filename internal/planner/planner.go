@@ -1,5 +1,5 @@
-// Package planner plans for a cluster state that was read from files: which nodes would be launched for its pods, and why some
-// pods would get none. It calls no cluster and no cloud.
+// Package planner plans for a cluster state that was read from files: which nodes would be launched for its pods, and
+// why some pods would get none. It calls no cluster and no cloud.
 package planner
 
 import (
@@ -37,8 +37,8 @@ type Config struct {
 // Labels returns the meaning of label keys to the planner.
 func Labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }
 
-// Cut makes a Snapshot of a cluster state as the controller would. A NodePool with a class that is not part of it may launch the
-// whole catalog. Notes report which pools launch nothing.
+// Cut makes a Snapshot of a cluster state as the controller would. A NodePool with a class that is not part of it may
+// launch the whole catalog. Notes report which pools launch nothing.
 func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ error) {
 	objects := w.Objects
 	known := map[string][]*catalog.InstanceType{}
@@ -116,8 +116,8 @@ func RegionOf(w *manifest.World) string {
 // file is a catalog from a file.
 type file struct{ types []*catalog.InstanceType }
 
-// NewFile reads a catalog file. Its types are the same for every node class, except that a class with resolved subnets launches
-// only in their zones.
+// NewFile reads a catalog file. Its types are the same for every node class, except that a class with resolved subnets
+// launches only in their zones.
 func NewFile(data []byte) (Catalog, error) {
 	types, err := catalogfile.Decode(data, Labels())
 	if err != nil {

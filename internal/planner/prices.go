@@ -18,7 +18,8 @@ type priceLister interface {
 	Currency() string
 }
 
-// PriceNotes returns what a reader must know about the prices of a plan: which are in no price list, and their currency.
+// PriceNotes returns what a reader must know about the prices of a plan: which are in no price list, and their
+// currency.
 func PriceNotes(plan schedule.Plan, c Catalog) []string {
 	prices, ok := c.(priceLister)
 	if !ok || len(plan.Launches) == 0 {

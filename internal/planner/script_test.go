@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write what is printed into the scripts;
 // defaultCatalog is the catalog of scripts without one.
 const defaultCatalog = "testdata/catalog.json"
 
-// Each script is a user's input with the expected output: the table, and if the script has them, the wide table, the JSON and
-// the notes.
+// Each script is a user's input with the expected output: the table, and if the script has them, the wide table, the
+// JSON and the notes.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scripts) == 0 {

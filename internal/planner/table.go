@@ -135,7 +135,8 @@ func wrap(indent string, items []string, width int) string {
 	return out + line + "\n"
 }
 
-// fold breaks text into lines of at most the width, all with the indent, and with two more columns after the first line.
+// fold breaks text into lines of at most the width, all with the indent, and with two more columns after the first
+// line.
 func fold(indent, text string, width int) string {
 	out, line := "", indent
 	for word := range strings.FieldsSeq(text) {

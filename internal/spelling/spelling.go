@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word with the smallest edit distance to a word, ignoring case, if it is at most maxEdits; empty if
-// there is none. A distance of the word's whole length does not count.
+// Nearest returns the known word with the smallest edit distance to a word, ignoring case, if it is at most maxEdits;
+// empty if there is none. A distance of the word's whole length does not count.
 func Nearest(word string, known []string, maxEdits int) string {
 	best, least := "", min(maxEdits+1, len(word))
 	for _, k := range slices.Sorted(slices.Values(known)) {
@@ -18,8 +18,8 @@ func Nearest(word string, known []string, maxEdits int) string {
 	return best
 }
 
-// edits returns the Levenshtein distance of a and b: Wagner and Fischer's algorithm with one row, in O(len(a)·len(b)) time. Before
-// step i the row holds the distances of a[:i] to all prefixes of b.
+// edits returns the Levenshtein distance of a and b: Wagner and Fischer's algorithm with one row, in O(len(a)·len(b))
+// time. Before step i the row holds the distances of a[:i] to all prefixes of b.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

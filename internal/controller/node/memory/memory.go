@@ -1,5 +1,5 @@
-// Package memory reports how much memory nodes really have, so that further nodes of their instance type and image are planned
-// with the real value instead of an estimate.
+// Package memory reports how much memory nodes really have, so that further nodes of their instance type and image are
+// planned with the real value instead of an estimate.
 package memory
 
 import (

@@ -1,5 +1,5 @@
-// Package repair replaces nodes that have been unhealthy for too long, unless so many are unhealthy that the cause is likely
-// a common one.
+// Package repair replaces nodes that have been unhealthy for too long, unless so many are unhealthy that the cause is
+// likely a common one.
 package repair
 
 import (
@@ -37,8 +37,8 @@ const (
 	blockedRecheckInterval = 5 * time.Minute
 	// blockedEventWindow is the dedupe window of the event that nothing is repaired.
 	blockedEventWindow = 15 * time.Minute
-	// SettleTime is the stabilization window of a repair: the decision must hold for so long. When many nodes fail at once, the
-	// reports of some arrive first, and the limit on unhealthy nodes must see them all.
+	// SettleTime is the stabilization window of a repair: the decision must hold for so long. When many nodes fail at
+	// once, the reports of some arrive first, and the limit on unhealthy nodes must see them all.
 	SettleTime = 10 * time.Second
 	// reason is the reason of the deletion in metrics; reasonUnhealthy is the one in conditions.
 	reason, reasonUnhealthy = "unhealthy", "Unhealthy"
@@ -77,8 +77,8 @@ type conditionFacts struct {
 	since  time.Time
 }
 
-// conditionsChanged reports whether two versions of a Node differ in what a repair depends on: kubelets write a heartbeat
-// every few seconds.
+// conditionsChanged reports whether two versions of a Node differ in what a repair depends on: kubelets write a
+// heartbeat every few seconds.
 func conditionsChanged(before, after client.Object) bool {
 	facts := func(o client.Object) []conditionFacts {
 		var out []conditionFacts
@@ -92,7 +92,8 @@ func conditionsChanged(before, after client.Object) bool {
 	return !slices.Equal(facts(before), facts(after))
 }
 
-// Reconcile deletes the claim of a node that is unhealthy beyond toleration, or requeues it for the time when it would be.
+// Reconcile deletes the claim of a node that is unhealthy beyond toleration, or requeues it for the time when it would
+// be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
@@ -206,7 +207,8 @@ func (r *Reconciler) reportBlocked(ctx context.Context, node *corev1.Node, claim
 		"unhealthy", count.Unhealthy, "nodes", count.Total)
 }
 
-// repair deletes the claim, without a grace period for its pods: the kubelet of a node unhealthy for so long does not stop them.
+// repair deletes the claim, without a grace period for its pods: the kubelet of a node unhealthy for so long does not
+// stop them.
 func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, unhealthy corev1.NodeCondition) error {
 	now := r.Now()
 	if !expired(claim, now) {

@@ -1,7 +1,8 @@
-// Package termination terminates deleted NodeClaims and their Nodes: drain, volumes, instance, and only then the finalizers.
+// Package termination terminates deleted NodeClaims and their Nodes: drain, volumes, instance, and only then the
+// finalizers.
 //
-// The deletion of either object starts it. The Node object outlives its instance, and the NodeClaim its Node, so everything
-// that still exists stays visible.
+// The deletion of either object starts it. The Node object outlives its instance, and the NodeClaim its Node, so
+// everything that still exists stays visible.
 package termination
 
 import (
@@ -36,11 +37,12 @@ import (
 // instancePoll is the time between two calls for a terminating instance.
 const instancePoll = 5 * time.Second
 
-// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API server.
+// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
+// server.
 const concurrency = 100
 
-// terminator terminates instances. Terminate returns cloudprovider.ErrNotFound once the instance is gone for good, and nil while
-// it is shutting down.
+// terminator terminates instances. Terminate returns cloudprovider.ErrNotFound once the instance is gone for good, and
+// nil while it is shutting down.
 type terminator interface {
 	Terminate(ctx context.Context, providerID string) error
 	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
@@ -120,9 +122,9 @@ func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeCla
 	return true, nil
 }
 
-// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered lacks our finalizer
-// and is left to the cloud controller manager. One that has it is drained, even if the claim was deleted before its status
-// could show that it is registered.
+// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered lacks our
+// finalizer and is left to the cloud controller manager. One that has it is drained, even if the claim was deleted
+// before its status could show that it is registered.
 func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {
@@ -142,8 +144,8 @@ func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeCla
 	return len(nodes) > 0, nil
 }
 
-// terminate terminates the claim's instance and reports whether it is gone for good. A claim without a provider ID may have an
-// instance, too: the controller may have stopped after the launch and before it recorded the ID.
+// terminate terminates the claim's instance and reports whether it is gone for good. A claim without a provider ID may
+// have an instance, too: the controller may have stopped after the launch and before it recorded the ID.
 func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
 		return r.terminateStray(ctx, claim)
@@ -178,11 +180,12 @@ func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.Node
 	return gone, nil
 }
 
-// reasonTerminationFailed is the reason of InstanceTerminating=Unknown on a claim with an instance that cannot be terminated.
+// reasonTerminationFailed is the reason of InstanceTerminating=Unknown on a claim with an instance that cannot be
+// terminated.
 const reasonTerminationFailed = "FailedTermination"
 
-// recordFailure sets on a claim that its instance could not be terminated, unless it is shutting down already. It returns the
-// message.
+// recordFailure sets on a claim that its instance could not be terminated, unless it is shutting down already. It
+// returns the message.
 func recordFailure(claim *karpv1.NodeClaim, err error, now time.Time) string {
 	message := fmt.Sprintf("Terminating instance %s failed: %v", claim.Status.ProviderID, err)
 	if !condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {

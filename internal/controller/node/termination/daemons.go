@@ -16,8 +16,8 @@ const (
 	cniBinaries     = "/opt/cni/bin"
 )
 
-// servesNode reports whether a pod is a daemon that other pods on its node need for their shutdown: a CSI driver, which unmounts
-// volumes, the network, or kube-proxy. Its tolerations are no evidence.
+// servesNode reports whether a pod is a daemon that other pods on its node need for their shutdown: a CSI driver, which
+// unmounts volumes, the network, or kube-proxy. Its tolerations are no evidence.
 func servesNode(pod *corev1.Pod) bool {
 	if !snapshot.DaemonOwned(pod) {
 		return false

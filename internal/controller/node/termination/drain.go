@@ -18,8 +18,8 @@ type drain struct {
 	Waiting int
 }
 
-// nextDrain decides which pods leave now. Pods leave in four tiers, and each tier waits for the one before: applications,
-// daemons, critical applications, critical daemons. A nil deadline means no limit on the drain.
+// nextDrain decides which pods leave now. Pods leave in four tiers, and each tier waits for the one before:
+// applications, daemons, critical applications, critical daemons. A nil deadline means no limit on the drain.
 func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 	var out drain
 	var tiers [4][]*corev1.Pod
@@ -44,7 +44,8 @@ func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 	return out
 }
 
-// volumesFirst moves the pods with volumes to the front: unmounting and detaching then overlap with the other pods' shutdown.
+// volumesFirst moves the pods with volumes to the front: unmounting and detaching then overlap with the other pods'
+// shutdown.
 func volumesFirst(pods []*corev1.Pod) []*corev1.Pod {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return rank(a) - rank(b) })
 	return pods
@@ -69,12 +70,12 @@ func tier(pod *corev1.Pod) int {
 	return t
 }
 
-// stuckPodTimeout is how long after its grace period a terminating pod still counts. After that its kubelet will not report
-// any more.
+// stuckPodTimeout is how long after its grace period a terminating pod still counts. After that its kubelet will not
+// report any more.
 const stuckPodTimeout = time.Minute
 
-// drainable reports whether the node waits for the pod. Static pods cannot leave; pods that tolerate the disruption taint stay
-// to the end.
+// drainable reports whether the node waits for the pod. Static pods cannot leave; pods that tolerate the disruption
+// taint stay to the end.
 func drainable(pod *corev1.Pod, now time.Time) bool {
 	if snapshot.ToleratesDisruption(pod) || snapshot.Mirror(pod) {
 		return false
@@ -85,9 +86,9 @@ func drainable(pod *corev1.Pod, now time.Time) bool {
 // longestGrace is the longest grace period in seconds that fits a time.Duration; the API server admits longer ones.
 const longestGrace = int64(math.MaxInt64 / time.Second)
 
-// overdue reports whether a pod must be deleted now so that its own grace period is over by the deadline. If its grace period is
-// as long as the node's, that is at the start of the drain. A pod that is already terminating is overdue when its grace period
-// would last beyond the deadline.
+// overdue reports whether a pod must be deleted now so that its own grace period is over by the deadline. If its grace
+// period is as long as the node's, that is at the start of the drain. A pod that is already terminating is overdue when
+// its grace period would last beyond the deadline.
 func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 	if deadline == nil {
 		return false
@@ -99,8 +100,8 @@ func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 	return grace != nil && !now.Before(deadline.Add(-time.Duration(min(*grace, longestGrace))*time.Second))
 }
 
-// grantedSeconds is the grace period of a forced deletion: the time left until the deadline, at least one second, since zero
-// would let a successor start while the pod still runs.
+// grantedSeconds is the grace period of a forced deletion: the time left until the deadline, at least one second, since
+// zero would let a successor start while the pod still runs.
 func grantedSeconds(deadline, now time.Time) int64 {
 	return max(int64(deadline.Sub(now)/time.Second), 1)
 }

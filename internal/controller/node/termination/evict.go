@@ -23,7 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Evictor evicts pods from nodes, each with its own backoff: a pod that a PodDisruptionBudget protects does not delay the others.
+// Evictor evicts pods from nodes, each with its own backoff: a pod that a PodDisruptionBudget protects does not delay
+// the others.
 type Evictor struct {
 	Client  client.Client
 	Events  *event.Recorder
@@ -39,8 +40,8 @@ type Evictor struct {
 	requests map[podKey]eviction
 }
 
-// The backoff of a pod's eviction. A PodDisruptionBudget may allow it as soon as a replacement is ready, which takes seconds; a budget
-// that never does costs one call per maxBackoff.
+// The backoff of a pod's eviction. A PodDisruptionBudget may allow it as soon as a replacement is ready, which takes
+// seconds; a budget that never does costs one call per maxBackoff.
 const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
 
 // podKey identifies a pod; the UID distinguishes pods that reuse a name.
@@ -84,8 +85,8 @@ func (e *Evictor) Start(ctx context.Context) error {
 // NeedLeaderElection makes sure that only one replica evicts.
 func (e *Evictor) NeedLeaderElection() bool { return true }
 
-// Request requests the eviction of a pod from its node. A repeated request keeps the earlier deadline; no deadline is the latest.
-// A pod that has become due since the last request skips its backoff.
+// Request requests the eviction of a pod from its node. A repeated request keeps the earlier deadline; no deadline is
+// the latest. A pod that has become due since the last request skips its backoff.
 func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, deadline *time.Time) {
 	e.init()
 	key := podKey{pod.Namespace, pod.Name, pod.UID}

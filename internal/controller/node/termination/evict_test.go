@@ -127,8 +127,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// A pod of a StatefulSet is replaced by one of its name between the read of the cache and the call: the API server has the successor,
-// on another node, and reads in the call which pod is meant.
+// A pod of a StatefulSet is replaced by one of its name between the read of the cache and the call: the API server has
+// the successor, on another node, and reads in the call which pod is meant.
 func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 	past := controllertest.Start.Add(-time.Hour)
 	for name, deadline := range map[string]*time.Time{"evicted": nil, "deleted past its deadline": &past} {

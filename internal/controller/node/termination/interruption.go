@@ -21,8 +21,8 @@ func interrupted(claim *karpv1.NodeClaim) bool {
 	return c.Status == metav1.ConditionTrue && (c.Reason == karpv1.ReasonSpotInterrupted || c.Reason == karpv1.ReasonReservationInterrupted)
 }
 
-// evictVolumesFirst changes the drain of an interrupted instance: pods with volumes are evicted first and at once, in any tier. A
-// volume that is still attached when the instance goes keeps the pod's successor waiting for minutes.
+// evictVolumesFirst changes the drain of an interrupted instance: pods with volumes are evicted first and at once, in
+// any tier. A volume that is still attached when the instance goes keeps the pod's successor waiting for minutes.
 func evictVolumesFirst(d drain, pods []*corev1.Pod, now time.Time) drain {
 	var first []*corev1.Pod
 	for _, p := range pods {

@@ -161,12 +161,12 @@ func (r *NodeReconciler) instanceGone(ctx context.Context, t *termination) (bool
 	return false, err
 }
 
-// proceed runs the steps in order and stops at the first that is not done. It writes what they found out about the claim once, at
-// the end.
+// proceed runs the steps in order and stops at the first that is not done. It writes what they found out about the
+// claim once, at the end.
 func (r *NodeReconciler) proceed(ctx context.Context, t *termination) (wait time.Duration, err error) {
 	if written, err := r.cordon(ctx, t); written || err != nil {
-		// The taint must come back through the watch before the first eviction: a read of the pods before that may miss one that is
-		// being bound.
+		// The taint must come back through the watch before the first eviction: a read of the pods before that may miss
+		// one that is being bound.
 		return watchDelay, err
 	}
 	var before *karpv1.NodeClaim

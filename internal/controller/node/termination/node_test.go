@@ -264,8 +264,8 @@ func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
 	}
 }
 
-// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been drained by
-// that.
+// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been
+// drained by that.
 func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
 	f := controllertest.New(t, append(leaving(), controllertest.Pod("web", "node-a"))...)
 	r := nodeReconciler(f, &ec2{})
@@ -289,8 +289,8 @@ func TestCloudDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of long ago
-// or far away is one.
+// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of
+// long ago or far away is one.
 func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
 	endless := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64)) }

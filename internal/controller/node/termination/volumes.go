@@ -35,8 +35,8 @@ func (r *NodeReconciler) attachments(ctx context.Context, node string) ([]*stora
 	return out, nil
 }
 
-// blockingAttachments returns the node's attachments that must go before the instance may: not those of pods that stay to the end
-// and of daemons that leave after the other volumes.
+// blockingAttachments returns the node's attachments that must go before the instance may: not those of pods that stay
+// to the end and of daemons that leave after the other volumes.
 func (r *NodeReconciler) blockingAttachments(ctx context.Context, t *termination) ([]*storagev1.VolumeAttachment, error) {
 	all, err := r.attachments(ctx, t.node.Name)
 	if err != nil || len(all) == 0 {
@@ -106,8 +106,8 @@ func (r *NodeReconciler) holders(ctx context.Context, t *termination, attachment
 	return out, nil
 }
 
-// holder describes who has to act before an attachment goes. In the order of the steps: a pod, the driver's daemon on the node,
-// the attach-detach controller, the driver's controller.
+// holder describes who has to act before an attachment goes. In the order of the steps: a pod, the driver's daemon on
+// the node, the attach-detach controller, the driver's controller.
 func holder(t *termination, a *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, user *corev1.Pod) string {
 	switch csi := pv.Spec.CSI; {
 	case user != nil:
@@ -126,12 +126,12 @@ func holder(t *termination, a *storagev1.VolumeAttachment, pv *corev1.Persistent
 	}
 }
 
-// forceDetachTimeout bounds the wait for attachments of an instance that is gone. Without the taint Kubernetes detaches by force
-// after six minutes.
+// forceDetachTimeout bounds the wait for attachments of an instance that is gone. Without the taint Kubernetes detaches
+// by force after six minutes.
 const forceDetachTimeout = 6 * time.Minute
 
-// forceDetach detaches the volumes that are still attached to an instance that has certainly stopped: the out-of-service taint
-// declares that nothing there can write to them, so that Kubernetes does not wait for an unmount.
+// forceDetach detaches the volumes that are still attached to an instance that has certainly stopped: the
+// out-of-service taint declares that nothing there can write to them, so that Kubernetes does not wait for an unmount.
 func (r *NodeReconciler) forceDetach(ctx context.Context, t *termination) (time.Duration, error) {
 	left, err := r.attachments(ctx, t.node.Name)
 	if err != nil || len(left) == 0 {
@@ -161,9 +161,9 @@ func (r *NodeReconciler) forceDetach(ctx context.Context, t *termination) (time.
 	return 0, nil
 }
 
-// awaitSilence returns how long to wait for the kubelet of an instance that EC2 reports as gone to stop reporting. An instance
-// that EC2 does not know may run all the same, and a volume that is detached from it loses unwritten data. The same timeout
-// bounds this wait.
+// awaitSilence returns how long to wait for the kubelet of an instance that EC2 reports as gone to stop reporting. An
+// instance that EC2 does not know may run all the same, and a volume that is detached from it loses unwritten data. The
+// same timeout bounds this wait.
 func (r *NodeReconciler) awaitSilence(t *termination, now time.Time) time.Duration {
 	since := t.node.DeletionTimestamp.Time
 	if t.claim != nil {

@@ -110,7 +110,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// The daemon that unmounts volumes goes after the last of them, whatever it tolerates and however critical the others are.
+// The daemon that unmounts volumes goes after the last of them, whatever it tolerates and however critical the others
+// are.
 func TestDriverGoesAfterTheVolumes(t *testing.T) {
 	plugin := controllertest.Pod("ebs-csi-node", "node-a", controllertest.Daemon, hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"))
 	f := controllertest.New(t, append(append(leaving(drainedBefore), disk()...), plugin)...)

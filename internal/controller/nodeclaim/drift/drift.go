@@ -1,5 +1,5 @@
-// Package drift sets the condition Drifted on NodeClaims that differ from what their NodePool and node class would launch
-// now. It deletes nothing: the disruption controller replaces drifted nodes, within budgets.
+// Package drift sets the condition Drifted on NodeClaims that differ from what their NodePool and node class would
+// launch now. It deletes nothing: the disruption controller replaces drifted nodes, within budgets.
 package drift
 
 import (
@@ -30,13 +30,14 @@ import (
 )
 
 const (
-	// recheckInterval is the time between two checks of a claim when none of its objects changes: AMIs, subnets and offerings
-	// change without an event.
+	// recheckInterval is the time between two checks of a claim when none of its objects changes: AMIs, subnets and
+	// offerings change without an event.
 	recheckInterval = 5 * time.Minute
-	// offeredMinAge is the age at which the check of a claim's instance type begins: it was offered when the claim launched.
+	// offeredMinAge is the age at which the check of a claim's instance type begins: it was offered when the claim
+	// launched.
 	offeredMinAge = time.Hour
-	// offeredTTL is how long a found instance type needs no further check. AWS withdraws types from a zone rarely, and each
-	// check evaluates the whole catalog.
+	// offeredTTL is how long a found instance type needs no further check. AWS withdraws types from a zone rarely, and
+	// each check evaluates the whole catalog.
 	offeredTTL = 30 * time.Minute
 )
 

@@ -22,18 +22,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
-// heldBackInterval is the time until the next pass after one that held claims back: long enough for a person to notice the
-// event, short enough that a large loss of instances is cleaned up within minutes.
+// heldBackInterval is the time until the next pass after one that held claims back: long enough for a person to notice
+// the event, short enough that a large loss of instances is cleaned up within minutes.
 const heldBackInterval = 30 * time.Second
 
-// maxDescribes is how many instances a pass reads from EC2 one by one: a listing that lacks a whole fleet must not use up
-// the account's rate of DescribeInstances.
+// maxDescribes is how many instances a pass reads from EC2 one by one: a listing that lacks a whole fleet must not use
+// up the account's rate of DescribeInstances.
 const maxDescribes = 200
 
 // heldBackEventWindow is the dedupe window of the event about a claim that is held back.
 const heldBackEventWindow = 15 * time.Minute
 
-// describer lists instances and reads single ones. It returns cloudprovider.ErrNotFound for an instance that is gone for good.
+// describer lists instances and reads single ones. It returns cloudprovider.ErrNotFound for an instance that is gone
+// for good.
 type describer interface {
 	lister
 	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
@@ -72,8 +73,8 @@ func (c *Claims) Start(ctx context.Context) error {
 	return nil
 }
 
-// pass deletes claims that have no instance, and returns how many it holds back for a later pass. It lists claims before
-// instances, so that a claim launched in between finds its instance. Three rules protect claims:
+// pass deletes claims that have no instance, and returns how many it holds back for a later pass. It lists claims
+// before instances, so that a claim launched in between finds its instance. Three rules protect claims:
 //   - A claim with a node that is Ready stays, whatever the cloud reports.
 //   - A listing that lacks an instance proves nothing: EC2 must confirm for that instance ID that it is gone.
 //   - Only a few claims are deleted in one pass.
@@ -113,8 +114,8 @@ func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	return 0, errors.Join(errs...)
 }
 
-// candidates returns the claims that have no listed instance and no Ready node, by name from where the last pass stopped,
-// and the number of claims that count for the limit.
+// candidates returns the claims that have no listed instance and no Ready node, by name from where the last pass
+// stopped, and the number of claims that count for the limit.
 func (c *Claims) candidates(
 	ctx context.Context, claims []karpv1.NodeClaim, listed map[string]bool,
 ) (out []*karpv1.NodeClaim, total int, err error) {

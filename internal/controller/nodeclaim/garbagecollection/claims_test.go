@@ -82,8 +82,8 @@ func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *controll
 	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
 }
 
-// The instances of a hundred claims are gone at once. The claims are deleted a few at a time, the others have an event that they
-// are held back, and all are deleted in the end.
+// The instances of a hundred claims are gone at once. The claims are deleted a few at a time, the others have an event
+// that they are held back, and all are deleted in the end.
 func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
 	const n = 100
 	c, _, f := aWorldWithoutInstances(t, n)
@@ -168,7 +168,8 @@ func TestAnEmptyListingOfALargeFleetDoesNotFloodEC2(t *testing.T) {
 	}
 }
 
-// Hundreds of instances lost the tags by which EC2 lists them, and run. A claim that comes after theirs by name lost its instance.
+// Hundreds of instances lost the tags by which EC2 lists them, and run. A claim that comes after theirs by name lost
+// its instance.
 func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
 	c, fleet, f := aWorldWithoutInstances(t, maxDescribes+10)
 	for i := range maxDescribes + 9 {

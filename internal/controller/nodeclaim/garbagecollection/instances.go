@@ -1,5 +1,5 @@
-// Package garbagecollection deletes objects that have lost their counterpart: instances without a NodeClaim, and NodeClaims
-// without an instance.
+// Package garbagecollection deletes objects that have lost their counterpart: instances without a NodeClaim, and
+// NodeClaims without an instance.
 package garbagecollection
 
 import (
@@ -77,8 +77,8 @@ func (c *Instances) Start(ctx context.Context) error {
 	return nil
 }
 
-// pass lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the API
-// server, which answers with a quorum.
+// pass lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the
+// API server, which answers with a quorum.
 func (c *Instances) pass(ctx context.Context) error {
 	instances, err := c.Cloud.List(ctx)
 	if err != nil {
@@ -106,8 +106,8 @@ func (c *Instances) pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// owned counts the running instances that are certainly ours. Instances of others must not raise the limit on how many of
-// ours are terminated in one pass.
+// owned counts the running instances that are certainly ours. Instances of others must not raise the limit on how many
+// of ours are terminated in one pass.
 func owned(instances []cloudprovider.Instance) int {
 	n := 0
 	for i := range instances {
@@ -130,8 +130,8 @@ func (c *Instances) warnPools(ctx context.Context, message string) error {
 	return nil
 }
 
-// orphaned returns the instances that are ours, old enough, and belong to no claim: neither by provider ID nor, while their
-// launch is not recorded, by the claim that they were launched for.
+// orphaned returns the instances that are ours, old enough, and belong to no claim: neither by provider ID nor, while
+// their launch is not recorded, by the claim that they were launched for.
 func orphaned(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now time.Time) []cloudprovider.Instance {
 	byProviderID, launchingUID, launchingName, launches := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range claims {

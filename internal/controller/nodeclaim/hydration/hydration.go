@@ -1,5 +1,5 @@
-// Package hydration completes NodeClaims and Nodes that an earlier version or another autoscaler wrote: the label of their
-// node class, and the observed generation of conditions that do not change any more.
+// Package hydration completes NodeClaims and Nodes that an earlier version or another autoscaler wrote: the label of
+// their node class, and the observed generation of conditions that do not change any more.
 package hydration
 
 import (
@@ -74,8 +74,8 @@ func (r *Reconciler) labelNode(ctx context.Context, claim *karpv1.NodeClaim) err
 	return r.Client.Patch(ctx, node, client.MergeFrom(before))
 }
 
-// updateObservedGeneration moves decided conditions to the claim's generation: Launched, Registered and Initialized hold
-// whatever the spec says now. It reports whether it changed something.
+// updateObservedGeneration moves decided conditions to the claim's generation: Launched, Registered and Initialized
+// hold whatever the spec says now. It reports whether it changed something.
 func updateObservedGeneration(claim *karpv1.NodeClaim, now time.Time) (changed bool) {
 	for _, typ := range claim.ConditionTypes().Dependents {
 		c, _ := condition.Get(claim, typ)

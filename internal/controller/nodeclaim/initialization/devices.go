@@ -32,7 +32,8 @@ func (r *Reconciler) waitsForDrivers(ctx context.Context, claim *karpv1.NodeClai
 	return "", "", nil
 }
 
-// unpublished returns the first of the comma-separated drivers that has no complete pool on the node; empty if all have one.
+// unpublished returns the first of the comma-separated drivers that has no complete pool on the node; empty if all have
+// one.
 func unpublished(drivers, node string, published []resourcev1.ResourceSlice) string {
 	complete := map[string]bool{}
 	for _, p := range poolsOn(node, published) {

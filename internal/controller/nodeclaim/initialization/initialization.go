@@ -122,8 +122,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.Node
 	return client.IgnoreNotFound(err)
 }
 
-// waitsFor returns the first requirement that a claim's node does not meet, as reason and message; empty if it meets them
-// all. Taints match by key and effect, whatever their value.
+// waitsFor returns the first requirement that a claim's node does not meet, as reason and message; empty if it meets
+// them all. Taints match by key and effect, whatever their value.
 func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message string) {
 	if len(nodes) != 1 {
 		return "NodeNotFound", fmt.Sprintf("%d nodes have provider ID %s", len(nodes), claim.Status.ProviderID)

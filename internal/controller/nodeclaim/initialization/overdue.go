@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// taintLateEventWindow is the dedupe window of the event about a late taint. There may be a thousand such nodes, each checked
-// again every two minutes.
+// taintLateEventWindow is the dedupe window of the event about a late taint. There may be a thousand such nodes, each
+// checked again every two minutes.
 const taintLateEventWindow = 15 * time.Minute
 
 // waiting is what keeps a node from being initialized.
@@ -47,15 +47,16 @@ func stuckMessage(node *corev1.Node, t *corev1.Taint, owner string, after time.D
 	return message + "; to use the node at once, run the command that `dovetail doctor` prints for it"
 }
 
-// cloudControllerDone reports whether the cloud controller manager has written everything that it writes onto the node. It
-// removes its taint in the same step: a taint that is still there was put back by a writer with a stale list. Nobody else
-// writes the labels checked here.
+// cloudControllerDone reports whether the cloud controller manager has written everything that it writes onto the node.
+// It removes its taint in the same step: a taint that is still there was put back by a writer with a stale list. Nobody
+// else writes the labels checked here.
 func cloudControllerDone(node *corev1.Node) bool {
 	named := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalDNS })
 	return named && node.Spec.ProviderID != "" && node.Labels[corev1.LabelFailureDomainBetaZone] != "" && node.Labels[corev1.LabelInstanceType] != ""
 }
 
-// removeTaint removes one taint from the node if the node has not changed since it was read. It never sends the whole list.
+// removeTaint removes one taint from the node if the node has not changed since it was read. It never sends the whole
+// list.
 func (r *Reconciler) removeTaint(ctx context.Context, node *corev1.Node, t *corev1.Taint) error {
 	at := slices.IndexFunc(node.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(t) })
 	if at < 0 {
@@ -75,8 +76,8 @@ func (r *Reconciler) removeTaint(ctx context.Context, node *corev1.Node, t *core
 }
 
 // overdue checks what a registered node waits for. After the grace period it reports a node that is not Ready with the
-// kubelet's reason, and a taint with its owner. It removes a taint again that its owner has removed and a stale write has put
-// back.
+// kubelet's reason, and a taint with its owner. It removes a taint again that its owner has removed and a stale write
+// has put back.
 func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, w waiting) (waiting, error) {
 	ready, taint := cluster.NodeReady(node), cluster.StartupTaint(claim, node)
 	if ready && taint == nil {
@@ -111,8 +112,8 @@ func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node 
 	return w, nil
 }
 
-// graceStart is when the grace period of a node begins: at its registration. The node lifecycle controller removes its taints
-// only after the node is Ready, so theirs begins then.
+// graceStart is when the grace period of a node begins: at its registration. The node lifecycle controller removes its
+// taints only after the node is Ready, so theirs begins then.
 func graceStart(claim *karpv1.NodeClaim, node *corev1.Node, taint *corev1.Taint) time.Time {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	since := registered.LastTransitionTime.Time

@@ -16,7 +16,7 @@ import (
 )
 
 func TestInitialize(t *testing.T) {
-	unlabelled := func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) }
+	unlabeled := func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) }
 	tests := []struct {
 		name   string
 		claim  *karpv1.NodeClaim
@@ -25,17 +25,17 @@ func TestInitialize(t *testing.T) {
 		reason string
 		label  bool
 	}{
-		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"labelled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"labeled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
 			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
-		}), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
-		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		}), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
 		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -232,7 +232,8 @@ func TestStaleTaintIsRemoved(t *testing.T) {
 	}
 }
 
-// A node that is not Ready a minute after it has registered is named with what its kubelet reports, once, whatever taints it has.
+// A node that is not Ready a minute after it has registered is named with what its kubelet reports, once, whatever
+// taints it has.
 func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 	const why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 	for name, tt := range map[string]struct {
@@ -299,8 +300,8 @@ func TestNodeThatBecomesReadyLateIsNotStuckAtOnce(t *testing.T) {
 	}
 }
 
-// While the owner of a taint removes it from other nodes, a node that still has it is late, and reports it; its pods wait for it. When
-// the owner has stopped, or has left the node out, the taint is stuck.
+// While the owner of a taint removes it from other nodes, a node that still has it is late, and reports it; its pods
+// wait for it. When the owner has stopped, or has left the node out, the taint is stuck.
 func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 	for name, tt := range map[string]struct {
 		removed time.Duration // when the taint was removed from another node, after the start

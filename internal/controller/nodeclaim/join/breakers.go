@@ -10,21 +10,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// The time from a failure to the next probe: at first, and at most. A minute gives an operator's fix a chance to take effect;
-// at the maximum a lasting fault costs two instances per hour and scope.
+// The time from a failure to the next probe: at first, and at most. A minute gives an operator's fix a chance to take
+// effect; at the maximum a lasting fault costs two instances per hour and scope.
 const (
 	firstProbe = time.Minute
 	lastProbe  = 30 * time.Minute
 )
 
-// probeTime is how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has joined and
-// is not ready by then has failed, too.
+// probeTime is how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
+// joined and is not ready by then has failed, too.
 const probeTime = 20 * time.Minute
 
-// Breakers are circuit breakers for launches: they hold back instances that would fail to join for the same certain cause as an
-// earlier one. Each breaker has a scope, which is what those instances share: a role, an image, a node class. While a breaker
-// is open, it admits one instance at a time as a probe, with growing intervals; it closes when one joins. Breakers are lost with
-// the process: the next process learns from one instance. They are safe for concurrent use.
+// Breakers are circuit breakers for launches: they hold back instances that would fail to join for the same certain
+// cause as an earlier one. Each breaker has a scope, which is what those instances share: a role, an image, a node
+// class. While a breaker is open, it admits one instance at a time as a probe, with growing intervals; it closes when
+// one joins. Breakers are lost with the process: the next process learns from one instance. They are safe for
+// concurrent use.
 type Breakers struct {
 	now func() time.Time
 	// changed is called, without the lock, when the result of Held has changed.
@@ -52,14 +53,14 @@ func (k *breaker) settle(now time.Time) {
 	}
 }
 
-// NewBreakers returns Breakers that are all closed. It calls changed whenever the result of Held may have changed; changed must
-// not block.
+// NewBreakers returns Breakers that are all closed. It calls changed whenever the result of Held may have changed;
+// changed must not block.
 func NewBreakers(now func() time.Time, changed func()) *Breakers {
 	return &Breakers{now: now, changed: changed, open: map[string]*breaker{}}
 }
 
-// Report opens the breaker of a finding that is certain and that other instances share. A standing fault needs no breaker: it
-// keeps the node class from being ready.
+// Report opens the breaker of a finding that is certain and that other instances share. A standing fault needs no
+// breaker: it keeps the node class from being ready.
 func (b *Breakers) Report(f cloudprovider.Finding) {
 	if f.Certainty != cloudprovider.Certain || f.Scope == "" || f.Standing {
 		return
@@ -76,8 +77,8 @@ func (b *Breakers) Report(f cloudprovider.Finding) {
 	b.changed()
 }
 
-// Failed records that the instance of a claim has not joined in time. If the claim was a probe, the interval to the next one
-// doubles.
+// Failed records that the instance of a claim has not joined in time. If the claim was a probe, the interval to the
+// next one doubles.
 func (b *Breakers) Failed(claim types.UID) { b.release(claim, true) }
 
 // Gone records that a claim is gone, whatever its result.
@@ -118,8 +119,8 @@ func (b *Breakers) Joined(scopes []string, at time.Time) {
 	}
 }
 
-// Held returns why no instance of these scopes may launch now, and until when at least; the time is zero while a probe is in
-// flight.
+// Held returns why no instance of these scopes may launch now, and until when at least; the time is zero while a probe
+// is in flight.
 func (b *Breakers) Held(scopes []string) (f cloudprovider.Finding, until time.Time, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -52,7 +52,8 @@ func TestWhatOpensABreaker(t *testing.T) {
 	}
 }
 
-// A probe without a result, for example because its node has joined and never becomes ready, does not block the others forever.
+// A probe without a result, for example because its node has joined and never becomes ready, does not block the others
+// forever.
 func TestProbeEndsByItself(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)
@@ -152,7 +153,7 @@ func TestJoinedBefore(t *testing.T) {
 func TestTimes(t *testing.T) {
 	times := NewTimes(time.Minute)
 	if got := times.GracePeriod("x"); got != time.Minute {
-		t.Errorf("before anything is learnt: %v", got)
+		t.Errorf("before anything is learned: %v", got)
 	}
 	for i, took := range []time.Duration{40 * time.Second, 20 * time.Second} {
 		times.Observe("x", uid2(i), took)

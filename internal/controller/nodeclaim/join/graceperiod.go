@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// samples is how many of the last joins of a class count: enough to include slow ones, few enough to forget an AMI that is
-	// no longer in use.
+	// samples is how many of the last joins of a class count: enough to include slow ones, few enough to forget an AMI
+	// that is no longer in use.
 	samples = 20
-	// minGracePeriod and maxGracePeriod bound the learned value: a shorter one would report nodes at random, a longer one would
-	// report nothing in time.
+	// minGracePeriod and maxGracePeriod bound the learned value: a shorter one would report nodes at random, a longer
+	// one would report nothing in time.
 	minGracePeriod, maxGracePeriod = 30 * time.Second, 10 * time.Minute
 )
 
@@ -51,8 +51,8 @@ func (t *Times) Forget(claim types.UID) {
 	delete(t.observed, claim)
 }
 
-// GracePeriod returns the time after which an instance of the class that has not joined is late: twice the longest of the last
-// samples, within bounds.
+// GracePeriod returns the time after which an instance of the class that has not joined is late: twice the longest of
+// the last samples, within bounds.
 func (t *Times) GracePeriod(class string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

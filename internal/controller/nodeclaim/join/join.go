@@ -1,6 +1,6 @@
-// Package join watches launched NodeClaims until their instances have become nodes. It diagnoses a claim that is late: the
-// cause and its remedy go to the claim's condition Registered, to an event and to a metric. A certain cause that keeps other
-// instances from joining, too, opens a circuit breaker, see Breakers.
+// Package join watches launched NodeClaims until their instances have become nodes. It diagnoses a claim that is late:
+// the cause and its remedy go to the claim's condition Registered, to an event and to a metric. A certain cause that
+// keeps other instances from joining, too, opens a circuit breaker, see Breakers.
 package join
 
 import (
@@ -31,7 +31,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// recheckInterval is the time between two diagnoses of a late claim: console output, which often has the cause, arrives late.
+// recheckInterval is the time between two diagnoses of a late claim: console output, which often has the cause, arrives
+// late.
 const recheckInterval = 20 * time.Second
 
 // podEventWindow is the dedupe window of the event on a pod that waits for a node that does not join.
@@ -55,7 +56,8 @@ type Reconciler struct {
 	Times    *Times
 	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
 	Removals *cluster.TaintRemovals
-	// Timeout is when liveness deletes a claim without a Node; a claim deleted for that reason counts as a failure to join.
+	// Timeout is when liveness deletes a claim without a Node; a claim deleted for that reason counts as a failure to
+	// join.
 	Timeout time.Duration
 	// Changed is called when the node classes need a reconcile.
 	Changed func()
@@ -122,8 +124,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// untilNextDiagnosis returns the time until the next diagnosis of a late claim is due. Writing a finding triggers a reconcile,
-// and AWS error texts may differ each time: without this limit the reconciler would diagnose in a loop.
+// untilNextDiagnosis returns the time until the next diagnosis of a late claim is due. Writing a finding triggers a
+// reconcile, and AWS error texts may differ each time: without this limit the reconciler would diagnose in a loop.
 func (r *Reconciler) untilNextDiagnosis(claim *karpv1.NodeClaim) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,8 +249,8 @@ func unexplained(found []cloudprovider.Finding, grace time.Duration) cloudprovid
 	return cloudprovider.Finding{Cause: cloudprovider.CauseUnknown, Certainty: cloudprovider.Unchecked, Message: message}
 }
 
-// terminated settles a claim that is deleted before it has joined. If its instance terminated by itself, the cause counts even
-// if the claim was never late.
+// terminated settles a claim that is deleted before it has joined. If its instance terminated by itself, the cause
+// counts even if the claim was never late.
 func (r *Reconciler) terminated(ctx context.Context, claim *karpv1.NodeClaim, launched time.Time) error {
 	r.mu.Lock()
 	cause, done := r.claims[claim.UID].cause, r.claims[claim.UID].terminated

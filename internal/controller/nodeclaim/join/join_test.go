@@ -223,7 +223,8 @@ func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	}
 }
 
-// A probe for which nothing could be launched has ended, whether or not a reconcile has seen the claim before its deletion.
+// A probe for which nothing could be launched has ended, whether or not a reconcile has seen the claim before its
+// deletion.
 func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error

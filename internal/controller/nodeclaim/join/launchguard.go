@@ -63,8 +63,8 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 	return out
 }
 
-// PoolHeld returns why no instance may launch for this pool and class now, regardless of other pools of the class, and until
-// when at least; the time is zero while a probe is in flight.
+// PoolHeld returns why no instance may launch for this pool and class now, regardless of other pools of the class, and
+// until when at least; the time is zero while a probe is in flight.
 func (g *Guard) PoolHeld(pool, class string) (f cloudprovider.Finding, until time.Time, held bool) {
 	return g.breakers.Held(poolScopes(pool, class))
 }

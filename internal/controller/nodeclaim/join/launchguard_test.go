@@ -44,8 +44,8 @@ func launches(t *testing.T, guard *Guard, pool string, names ...string) (admitte
 	return admitted
 }
 
-// One node that never becomes Ready is replaced. When its replacement does not either, one at a time is tried for that pool, ever
-// more seldom, until one is initialized; other pools go on.
+// One node that never becomes Ready is replaced. When its replacement does not either, one at a time is tried for that
+// pool, ever more seldom, until one is initialized; other pools go on.
 func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T) {
 	f := controllertest.New(t, class(), neverReady("a", "general"), neverReady("b", "general"), neverReady("z", "other"))
 	o := &oracle{}
@@ -95,7 +95,8 @@ func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T)
 	}
 }
 
-// probes expects that one claim of pool general after another is tried, each alone, and that the pause doubles when one has failed.
+// probes expects that one claim of pool general after another is tried, each alone, and that the pause doubles when one
+// has failed.
 func probes(t *testing.T, guard *Guard, f *controllertest.Fixture, fail func(probe string)) {
 	t.Helper()
 	pause := pauseOf(t, guard, f, "general")

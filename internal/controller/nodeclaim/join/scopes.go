@@ -7,15 +7,16 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// taintScope is the scope of nodes of a class that wait for a taint. An initialized node closes it; one that has only joined
-// proves nothing.
+// taintScope is the scope of nodes of a class that wait for a taint. An initialized node closes it; one that has only
+// joined proves nothing.
 func taintScope(class string) string { return "taint/" + class }
 
-// notReadyScope is the scope of nodes of a pool and class that register and never become Ready. An initialized node closes it.
+// notReadyScope is the scope of nodes of a pool and class that register and never become Ready. An initialized node
+// closes it.
 func notReadyScope(pool, class string) string { return "not-ready/" + class + "/" + pool }
 
-// joinScope is the scope of nodes of a pool and class that do not join, for a cause that is not certain. A node that joins
-// closes it.
+// joinScope is the scope of nodes of a pool and class that do not join, for a cause that is not certain. A node that
+// joins closes it.
 func joinScope(pool, class string) string { return "join/" + class + "/" + pool }
 
 // scoper knows what instances of a class share.

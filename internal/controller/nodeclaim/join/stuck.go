@@ -14,15 +14,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// minStuck is how many nodes of a scope must be stuck at once before its breaker opens. One node may have a fault of its own, so
-// the first is replaced without a delay.
+// minStuck is how many nodes of a scope must be stuck at once before its breaker opens. One node may have a fault of
+// its own, so the first is replaced without a delay.
 const minStuck = 2
 
 // causeNoneJoins is the cause that a pool shows while none of its nodes join and no check explains it.
 const causeNoneJoins = "NodesDoNotJoin"
 
-// progressWindow is how long an initialized node proves that others of its class and pool can be. With hundreds of nodes
-// at a time, a component may take longer over one node than its grace period, and fewer launches do not make it faster.
+// progressWindow is how long an initialized node proves that others of its class and pool can be. With hundreds of
+// nodes at a time, a component may take longer over one node than its grace period, and fewer launches do not make it
+// faster.
 const progressWindow = time.Minute
 
 // standstills are the claims that have joined and outlived their grace period, and the evidence that others do not. The
@@ -46,8 +47,8 @@ func (s *standstills) recordProgress(at time.Time, scopes ...string) {
 	}
 }
 
-// setStuck records the scope in which a claim is stuck, empty if it is not. It returns how many claims of the scope are stuck,
-// and whether this one was before.
+// setStuck records the scope in which a claim is stuck, empty if it is not. It returns how many claims of the scope are
+// stuck, and whether this one was before.
 func (s *standstills) setStuck(claim types.UID, scope string) (n int, was bool) {
 	if s.stuck == nil {
 		s.stuck = map[types.UID]string{}
@@ -66,8 +67,8 @@ func (s *standstills) setStuck(claim types.UID, scope string) (n int, was bool) 
 	return n, was
 }
 
-// checkUsable follows a claim that has joined until its node is initialized. Two stuck claims of a scope open its breaker, unless
-// the component that they wait for is at work.
+// checkUsable follows a claim that has joined until its node is initialized. Two stuck claims of a scope open its
+// breaker, unless the component that they wait for is at work.
 func (r *Reconciler) checkUsable(ctx context.Context, claim *karpv1.NodeClaim, class string) error {
 	taint, notReady := taintScope(class), notReadyScope(claim.Labels[karpv1.LabelNodePool], class)
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
@@ -108,7 +109,8 @@ func (r *Reconciler) checkUsable(ctx context.Context, claim *karpv1.NodeClaim, c
 	return nil
 }
 
-// removerAtWork reports whether the taint that the claim's node waits for has been removed from any node in the last minutes.
+// removerAtWork reports whether the taint that the claim's node waits for has been removed from any node in the last
+// minutes.
 func (r *Reconciler) removerAtWork(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil || len(nodes) != 1 || !cluster.NodeReady(&nodes[0]) {
@@ -117,8 +119,8 @@ func (r *Reconciler) removerAtWork(ctx context.Context, claim *karpv1.NodeClaim)
 	return r.Removals.AtWork(claim, &nodes[0], r.Now()), nil
 }
 
-// timedOut opens the breaker of a pool and class after the registration timeout of a claim, if its cause holds back nothing
-// else. Nodes that have joined since its launch show that the cause is its own.
+// timedOut opens the breaker of a pool and class after the registration timeout of a claim, if its cause holds back
+// nothing else. Nodes that have joined since its launch show that the cause is its own.
 func (r *Reconciler) timedOut(claim *karpv1.NodeClaim, cause string, launched time.Time) {
 	pool, class := claim.Labels[karpv1.LabelNodePool], claim.Spec.NodeClassRef.Name
 	scope := joinScope(pool, class)

@@ -9,13 +9,13 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// The backoff of a failed launch: at first, and at most. EC2 repeats a refusal within the same second, and the cache may not
-// show yet what the attempt has written to the claim.
+// The backoff of a failed launch: at first, and at most. EC2 repeats a refusal within the same second, and the cache
+// may not show yet what the attempt has written to the claim.
 const initialBackoff, maxBackoff = 2 * time.Second, time.Minute
 
-// backoffs hold when claims with a failed launch may be tried again. They are apart from the workqueue's rate limiter, because
-// an update of the claim, by the attempt itself or by others, enqueues the claim at once. They are lost with the process. The
-// zero value is ready for use, and safe for concurrent use.
+// backoffs hold when claims with a failed launch may be tried again. They are apart from the workqueue's rate limiter,
+// because an update of the claim, by the attempt itself or by others, enqueues the claim at once. They are lost with
+// the process. The zero value is ready for use, and safe for concurrent use.
 type backoffs struct {
 	mu     sync.Mutex
 	claims map[string]backoff // by name

@@ -9,11 +9,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// What an attempt writes to its claim triggers the reconciler. That must not repeat within the same second what EC2 has just refused:
-// the backoff holds, and doubles with each further failure.
+// What an attempt writes to its claim triggers the reconciler. That must not repeat within the same second what EC2 has
+// just refused: the backoff holds, and doubles with each further failure.
 func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{mark: "-", err: &cloudprovider.CreateError{Reason: "LaunchFailed", Message: "You are not authorized"}}
+	s := &fakeCloud{mark: "-", err: &cloudprovider.CreateError{Reason: "LaunchFailed", Message: "You are not authorized"}}
 	r := reconciler(f, s)
 	attempts := 0
 	for _, pause := range []time.Duration{initialBackoff, 2 * initialBackoff, 4 * initialBackoff, 8 * initialBackoff, 16 * initialBackoff, maxBackoff, maxBackoff} {
@@ -44,7 +44,7 @@ func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 // A claim of the same name is another one, and a conflict is no failure.
 func TestPauseIsThatOfOneClaim(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{err: errors.New("boom")}
+	s := &fakeCloud{err: errors.New("boom")}
 	r := reconciler(f, s)
 	if _, err := f.Try(r, "a"); err == nil {
 		t.Fatal("the failure is not reported")

@@ -32,19 +32,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together share a call.
+// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
+// share a call.
 const concurrency = 100
 
-// launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether calls
-// enroll before the launch to annotate the claim with how it is launched.
-// Terminate terminates an instance and returns cloudprovider.ErrNotFound when it is already gone.
+// launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether
+// calls enroll before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
+// returns cloudprovider.ErrNotFound when it is already gone.
 type launcher interface {
 	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
-// Reconciler launches NodeClaims. If the process is killed between two of its steps, the next run finds the instance that the
-// last one launched.
+// Reconciler launches NodeClaims. If the process is killed between two of its steps, the next run finds the instance
+// that the last one launched.
 type Reconciler struct {
 	Client  client.Client
 	Cloud   launcher
@@ -53,7 +54,8 @@ type Reconciler struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// launched holds the claims with a recorded launch until the cache shows it. A reconcile of a stale claim has nothing to do.
+	// launched holds the claims with a recorded launch until the cache shows it. A reconcile of a stale claim has
+	// nothing to do.
 	launched sync.Map
 	// backoffs limit how soon a failed launch is repeated.
 	backoffs backoffs
@@ -68,8 +70,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// predicates accept a claim when its spec or metadata change, and when its launch is recorded. A failed attempt is written to
-// the status, too, and must not cut the backoff short.
+// predicates accept a claim when its spec or metadata change, and when its launch is recorded. A failed attempt is
+// written to the status, too, and must not cut the backoff short.
 func predicates() predicate.Predicate {
 	launched := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return condition.IsTrue(o.(*karpv1.NodeClaim), karpv1.ConditionLaunched)
@@ -157,8 +159,8 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 	return launched, annotated, err
 }
 
-// annotate records how a claim is launched. It sends the patch even if the annotation does not change: the lock in it proves that
-// the claim is not stale, without which nothing may launch.
+// annotate records how a claim is launched. It sends the patch even if the annotation does not change: the lock in it
+// proves that the claim is not stale, without which nothing may launch.
 func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
 	before := claim.DeepCopy()
 	if mark == "" {
@@ -190,8 +192,8 @@ func launchable(class *awsv1.EC2NodeClass) error {
 	return nil
 }
 
-// record writes the launched instance to the claim: labels and annotations first, since Launched promises that they are present.
-// The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
+// record writes the launched instance to the claim: labels and annotations first, since Launched promises that they are
+// present. The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
 func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launched cloudprovider.Launched) error {
 	before := claim.DeepCopy()
 	labels := map[string]string{}

@@ -23,8 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// shop launches one instance, or returns why not.
-type shop struct {
+// fakeCloud launches one instance, or returns why not.
+type fakeCloud struct {
 	err    error
 	during func()
 	// mark is written on the claim before anything is launched; "-" stands for none.
@@ -33,7 +33,7 @@ type shop struct {
 	terminated []string
 }
 
-func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (s *fakeCloud) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
 	if s.mark != "" {
 		if err := enroll(ctx, strings.Trim(s.mark, "-")); err != nil {
 			return cloudprovider.Launched{}, err
@@ -53,12 +53,12 @@ func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1
 	}, nil
 }
 
-func (s *shop) Terminate(_ context.Context, providerID string) error {
+func (s *fakeCloud) Terminate(_ context.Context, providerID string) error {
 	s.terminated = append(s.terminated, providerID)
 	return nil
 }
 
-func reconciler(f *controllertest.Fixture, s *shop) *Reconciler {
+func reconciler(f *controllertest.Fixture, s *fakeCloud) *Reconciler {
 	return &Reconciler{Client: f.API, Cloud: s, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
@@ -68,7 +68,7 @@ func TestLaunch(t *testing.T) {
 		c.Labels["team"] = "claim"
 		c.Annotations = map[string]string{"both": "claim", "claim": "1"}
 	}))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	f.Reconcile(r, "a")
 	if s.launched != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
@@ -98,7 +98,7 @@ func TestLaunch(t *testing.T) {
 // the launch is repeated, which launches nothing more, and is recorded then.
 func TestLostStatusWrite(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	lost := true
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -123,7 +123,7 @@ func TestLostStatusWrite(t *testing.T) {
 // The annotation is written before the call, and the launch continues from it.
 func TestEnrolledBeforeItIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{mark: "x/1/2"}
+	s := &fakeCloud{mark: "x/1/2"}
 	s.during = func() {
 		if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != "x/1/2" {
 			t.Errorf("when the instance is launched, the claim has %q", mark)
@@ -138,7 +138,7 @@ func TestEnrolledBeforeItIsBought(t *testing.T) {
 // A claim that has changed since it was read is not launched: it may be being deleted.
 func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{mark: "x/1/2"}
+	s := &fakeCloud{mark: "x/1/2"}
 	r := reconciler(f, s)
 	stale := f.Claim("a")
 	c := f.Claim("a")
@@ -163,7 +163,7 @@ func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 // The cache may show a claim as it was before its launch was written down.
 func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	stale := f.Claim("a")
 	f.Reconcile(r, "a")
@@ -179,14 +179,14 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 	}
 }
 
-// A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes of
-// that, the claim has its instance, and stays.
+// A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes
+// of that, the claim has its instance, and stays.
 func TestStaleClaimIsNotGivenUp(t *testing.T) {
 	notReady := func(c *awsv1.EC2NodeClass) {
 		condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 	}
 	f := controllertest.New(t, controllertest.Class(notReady), controllertest.Claim("a", controllertest.Initialized))
-	r := reconciler(f, &shop{})
+	r := reconciler(f, &fakeCloud{})
 	stale := controllertest.Claim("a")
 	stale.ResourceVersion = "1"
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -219,7 +219,7 @@ func TestLeftAlone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", tt.change))
 			before := f.Claim("a")
-			s := &shop{}
+			s := &fakeCloud{}
 			f.Reconcile(reconciler(f, s), "a")
 			if diff := cmp.Diff(before, f.Claim("a")); diff != "" || s.launched != 0 {
 				t.Errorf("launched %d, changed:\n%s", s.launched, diff)
@@ -266,7 +266,7 @@ func TestFailures(t *testing.T) {
 				objects = append(objects, tt.class())
 			}
 			f := controllertest.New(t, objects...)
-			s := &shop{err: tt.err}
+			s := &fakeCloud{err: tt.err}
 			_, err := f.Try(reconciler(f, s), "a")
 			c := f.Claim("a")
 			if gone := c.DeletionTimestamp != nil; gone != (tt.gone != "") || (err != nil) == gone {
@@ -291,7 +291,7 @@ func TestFailures(t *testing.T) {
 // conditions keep the time since which they are Unknown, whatever the words.
 func TestFailingLaunchCountsFromCreation(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	for _, words := range []string{"one", "two"} {
 		f.Clock = f.Clock.Add(time.Minute)
@@ -307,7 +307,7 @@ func TestFailingLaunchCountsFromCreation(t *testing.T) {
 
 func TestClaimGoesWhileItsInstanceIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{during: func() {
+	s := &fakeCloud{during: func() {
 		c := f.Claim("a")
 		c.Finalizers = nil
 		f.Do(f.API.Update(f.Context(), c))
@@ -321,7 +321,7 @@ func TestClaimGoesWhileItsInstanceIsBought(t *testing.T) {
 
 func TestClaimChangesWhileItsInstanceIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{during: func() {
+	s := &fakeCloud{during: func() {
 		c := f.Claim("a")
 		c.Labels["meanwhile"] = "yes"
 		f.Do(f.API.Update(f.Context(), c))

@@ -28,8 +28,8 @@ import (
 const (
 	LaunchTimeout       = 5 * time.Minute
 	RegistrationTimeout = 15 * time.Minute
-	// ReadinessTimeout is how long a node may stay not Ready after its registration. It is as long as the registration timeout:
-	// an instance that is of no use for so long most likely has a fault of its own, and costs money.
+	// ReadinessTimeout is how long a node may stay not Ready after its registration. It is as long as the registration
+	// timeout: an instance that is of no use for so long most likely has a fault of its own, and costs money.
 	ReadinessTimeout = 15 * time.Minute
 )
 
@@ -96,8 +96,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, r.Health.Failed(ctx, claim)
 }
 
-// inUse reports whether the claim's node is of use after all: it is Ready by now, runs pods other than daemons, or has the
-// annotation do-not-disrupt.
+// inUse reports whether the claim's node is of use after all: it is Ready by now, runs pods other than daemons, or has
+// the annotation do-not-disrupt.
 func (r *Reconciler) inUse(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	if claim.Annotations[karpv1.AnnotationDoNotDisrupt] == "true" {
 		return true, nil

@@ -1,8 +1,8 @@
 // Package placementgroup completes the partition label of claims in placement groups.
 //
-// Where EC2 chooses the partition of an instance, it reports the partition only once the instance exists. Until then the
-// claim's label is empty, and its node does not count as registered: pods that spread over partitions must not be scheduled
-// to a node in an unknown one.
+// Where EC2 chooses the partition of an instance, it reports the partition only once the instance exists. Until then
+// the claim's label is empty, and its node does not count as registered: pods that spread over partitions must not be
+// scheduled to a node in an unknown one.
 package placementgroup
 
 import (

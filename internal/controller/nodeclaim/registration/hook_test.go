@@ -35,7 +35,7 @@ func waits(name string, wait time.Duration) *hook {
 }
 
 func TestHooks(t *testing.T) {
-	labelled := &hook{name: "labels", answer: HookResult{Labels: map[string]string{"example.com/rack": "7"}}}
+	labeled := &hook{name: "labels", answer: HookResult{Labels: map[string]string{"example.com/rack": "7"}}}
 	for _, tt := range []struct {
 		name  string
 		hooks []Hook
@@ -49,8 +49,8 @@ func TestHooks(t *testing.T) {
 		{name: "both are pending, the shorter wait decides", hooks: []Hook{waits("A", 10*time.Second), waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second},
 		{name: "one fails", hooks: []Hook{&hook{name: "network", err: errors.New("no answer")}}, pending: "network", err: `registration hook "network" failed, no answer`},
 		{name: "one fails, another is pending", hooks: []Hook{&hook{name: "A", err: errors.New("no answer")}, waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second, err: "no answer"},
-		{name: "labels reach claim and node", hooks: []Hook{labelled}, label: "7"},
-		{name: "labels of a hook while another is pending", hooks: []Hook{labelled, waits("network", time.Second)}, pending: "network", wait: time.Second, label: "7"},
+		{name: "labels reach claim and node", hooks: []Hook{labeled}, label: "7"},
+		{name: "labels of a hook while another is pending", hooks: []Hook{labeled, waits("network", time.Second)}, pending: "network", wait: time.Second, label: "7"},
 		{name: "no list", hooks: nil},
 		{name: "an empty list", hooks: []Hook{}},
 	} {

@@ -108,10 +108,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: hooks.requeueAfter}, hooks.err
 }
 
-// register writes the claim's metadata and taints onto the node, in one patch that fails if the node has changed since it was
-// read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back. They write at the
-// same time, so the cache is often stale; after a conflict the node is read from the API server.
-// While a hook is not satisfied the node keeps the taint that keeps pods away.
+// register writes the claim's metadata and taints onto the node, in one patch that fails if the node has changed since
+// it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back. They
+// write at the same time, so the cache is often stale; after a conflict the node is read from the API server. While a
+// hook is not satisfied the node keeps the taint that keeps pods away.
 func (r *Reconciler) register(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (hookResults, error) {
 	if node.Labels[karpv1.LabelRegistered] == "true" {
 		// The status write after an earlier patch was lost. The node is complete, and taints removed since stay removed.
@@ -181,9 +181,9 @@ func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
 	}
 }
 
-// joinedWithUserData reports whether our user data configured the node's kubelet, by a label and the taint that are in it.
-// Such a node joins with its startup taints; one that is missing was removed by its owner, and stays removed. The check must
-// run before the node gets the claim's labels.
+// joinedWithUserData reports whether our user data configured the node's kubelet, by a label and the taint that are in
+// it. Such a node joins with its startup taints; one that is missing was removed by its owner, and stays removed. The
+// check must run before the node gets the claim's labels.
 func joinedWithUserData(claim *karpv1.NodeClaim, node *corev1.Node) bool {
 	pool := claim.Labels[karpv1.LabelNodePool]
 	return pool != "" && node.Labels[karpv1.LabelNodePool] == pool && slices.ContainsFunc(node.Spec.Taints, unregistered)

@@ -142,8 +142,8 @@ func TestNotRegistered(t *testing.T) {
 	}
 }
 
-// Others change the Node between our read and our write: the cloud controller manager takes its taint off, the kubelet writes what
-// it likes. The taint must not come back, and nothing of theirs be lost.
+// Others change the Node between our read and our write: the cloud controller manager takes its taint off, the kubelet
+// writes what it likes. The taint must not come back, and nothing of theirs be lost.
 func TestNodeChangesMeanwhile(t *testing.T) {
 	const theirs = "node.cloudprovider.kubernetes.io/uninitialized"
 	tests := []struct {

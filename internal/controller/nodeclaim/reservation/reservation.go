@@ -1,5 +1,6 @@
-// Package reservation handles the expiration of capacity reservations: it deletes the NodeClaims of a capacity block while
-// there is time to drain them, and relabels an instance that has outlived its reservation as on-demand, as EC2 bills it.
+// Package reservation handles the expiration of capacity reservations: it deletes the NodeClaims of a capacity block
+// while there is time to drain them, and relabels an instance that has outlived its reservation as on-demand, as EC2
+// bills it.
 package reservation
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// interval is the time between two comparisons of claims with their reservations. EC2 terminates the instances of a capacity
-// block half an hour before its end, so a minute is precise enough.
+// interval is the time between two comparisons of claims with their reservations. EC2 terminates the instances of a
+// capacity block half an hour before its end, so a minute is precise enough.
 const interval = time.Minute
 
 // reasonExpiring is the reason, in metrics, of a claim that is deleted with its capacity block.
@@ -112,8 +113,8 @@ func (l *Loop) expiringReservations(ctx context.Context) (map[string]bool, error
 	return out, nil
 }
 
-// outlivesReservation reports whether a reserved claim's instance is one of ours that is in no reservation any more. The reverse
-// does not happen: an on-demand instance stays on-demand.
+// outlivesReservation reports whether a reserved claim's instance is one of ours that is in no reservation any more.
+// The reverse does not happen: an on-demand instance stays on-demand.
 func outlivesReservation(claim *karpv1.NodeClaim, i cloudprovider.Instance) bool {
 	return i.ProviderID != "" && i.ProviderID == claim.Status.ProviderID && i.Owner == cloudprovider.Ours && i.CapacityType == karpv1.CapacityTypeOnDemand
 }

@@ -94,7 +94,7 @@ func TestEndOfAReservation(t *testing.T) {
 }
 
 // A kill between the two patches leaves what the next pass finds.
-func TestNodeIsRelabelledBeforeItsClaim(t *testing.T) {
+func TestNodeIsRelabeledBeforeItsClaim(t *testing.T) {
 	claim, node := inReservation()
 	f := controllertest.New(t, controllertest.Class(), claim, node)
 	fails := true
@@ -106,7 +106,7 @@ func TestNodeIsRelabelledBeforeItsClaim(t *testing.T) {
 	}})
 	l := &Loop{Client: api, Cloud: fleet{{ProviderID: claim.Status.ProviderID, Owner: cloudprovider.Ours, CapacityType: "on-demand"}}, Metrics: f.Metrics, Log: f.Log}
 	if err := l.pass(t.Context()); err == nil || f.Claim("a").Labels[karpv1.LabelCapacityType] != "reserved" {
-		t.Errorf("the claim is relabelled although its Node is not: %v", err)
+		t.Errorf("the claim is relabeled although its Node is not: %v", err)
 	}
 	fails = false
 	f.Do(l.pass(t.Context()))

@@ -23,8 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// namer tags an instance of ours with the names of its node, claim and cluster, as far as the tags are missing. The error is
-// cloudprovider.ErrNotFound when the instance is gone.
+// namer tags an instance of ours with the names of its node, claim and cluster, as far as the tags are missing. The
+// error is cloudprovider.ErrNotFound when the instance is gone.
 type namer interface {
 	Name(ctx context.Context, providerID, node, claim string) error
 }
@@ -42,7 +42,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.tagging").
 		For(&karpv1.NodeClaim{}).
 		WithOptions(controller.Options{
-			// Most reconciles wait for others, so that one call describes many instances; EC2 admits 10 tagging calls per second.
+			// Most reconciles wait for others, so that one call describes many instances; EC2 admits 10 tagging calls
+			// per second.
 			MaxConcurrentReconciles: 50,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
 		}).

@@ -1,4 +1,5 @@
-// Package instanceprofile deletes instance profiles that are no longer in use: those of roles that a node class had before.
+// Package instanceprofile deletes instance profiles that are no longer in use: those of roles that a node class had
+// before.
 package instanceprofile
 
 import (
@@ -50,7 +51,8 @@ func (l *Loop) pass(ctx context.Context) {
 	}
 }
 
-// errNoClasses keeps all profiles when NodeClaims remain of node classes that are gone: what was read cannot be complete.
+// errNoClasses keeps all profiles when NodeClaims remain of node classes that are gone: what was read cannot be
+// complete.
 var errNoClasses = errors.New("there are NodeClaims of node classes that do not exist; no instance profile is deleted")
 
 // use returns what needs a profile: the current node classes, and every instance until it is gone.

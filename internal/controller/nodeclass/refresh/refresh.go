@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// catalogInterval is the time between two reads of instance types and prices, which change a few times a month; catalogRetry
-	// is the time after a failure.
+	// catalogInterval is the time between two reads of instance types and prices, which change a few times a month;
+	// catalogRetry is the time after a failure.
 	catalogInterval, catalogRetry = 12 * time.Hour, 5 * time.Minute
 	versionInterval               = 5 * time.Minute
 	templatesInterval             = 10 * time.Minute
@@ -41,9 +41,11 @@ type Catalog struct {
 func (*Catalog) NeedLeaderElection() bool { return false }
 
 // Start refreshes until ctx is canceled. The caller has read everything once already. The error is
-// cloudprovider.ErrIdentityMismatch when the cluster's name belongs to another cluster by now: the controller must stop.
+// cloudprovider.ErrIdentityMismatch when the cluster's name belongs to another cluster by now: the controller must
+// stop.
 //
-// Two timers share one goroutine, since a check of the version may make the prices due; wait has no loop over two timers.
+// Two timers share one goroutine, since a check of the version may make the prices due; wait has no loop over two
+// timers.
 func (c *Catalog) Start(ctx context.Context) error {
 	types := time.NewTimer(c.untilNext(nil))
 	defer types.Stop()

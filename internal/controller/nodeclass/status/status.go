@@ -1,5 +1,5 @@
-// Package status keeps the status of each EC2NodeClass: what its selectors match, and whether nodes can launch from it. When a
-// class is deleted, it deletes what was created in the cloud for it.
+// Package status keeps the status of each EC2NodeClass: what its selectors match, and whether nodes can launch from it.
+// When a class is deleted, it deletes what was created in the cloud for it.
 package status
 
 import (
@@ -133,8 +133,8 @@ func apply(class *awsv1.EC2NodeClass, resolved cloudprovider.Resolution, now tim
 	}
 }
 
-// updateHash sets finalizer and hash on the class. Under a new version of the hash the claims are updated first: nothing about
-// them has changed but the way it is hashed.
+// updateHash sets finalizer and hash on the class. Under a new version of the hash the claims are updated first:
+// nothing about them has changed but the way it is hashed.
 func (r *Reconciler) updateHash(ctx context.Context, class *awsv1.EC2NodeClass) (changed bool, err error) {
 	hash, version, err := r.Cloud.NodeClassHash(class)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package breaker is a circuit breaker for replacements: when too many of the nodes launched to replace others for one reason fail
-// to become ready, it pauses that reason in the NodePool. The condition DisruptionPaused and an event report it. The rules for
-// pausing and resuming are in engine/breaker.
+// Package breaker is a circuit breaker for replacements: when too many of the nodes launched to replace others for one
+// reason fail to become ready, it pauses that reason in the NodePool. The condition DisruptionPaused and an event
+// report it. The rules for pausing and resuming are in engine/breaker.
 package breaker
 
 import (
@@ -38,8 +38,9 @@ func New(c client.Reader, now func() time.Time) *Breaker {
 	return &Breaker{client: c, now: now, started: map[key]time.Time{}}
 }
 
-// Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement starts, for
-// each pool that loses or gets a node. A pool that does not exist, or with the breaker turned off, blocks nothing.
+// Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement
+// starts, for each pool that loses or gets a node. A pool that does not exist, or with the breaker turned off, blocks
+// nothing.
 func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool) {
 	p := &karpv1.NodePool{}
 	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
@@ -67,8 +68,8 @@ func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.Disruptio
 	}
 }
 
-// Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has been paused
-// since. While a pool cannot be read, nothing is canceled.
+// Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has
+// been paused since. While a pool cannot be read, nothing is canceled.
 func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.DisruptionReason, started time.Time) (why string, halted bool) {
 	p := &karpv1.NodePool{}
 	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
@@ -78,8 +79,8 @@ func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.Disrupt
 	return book.Why(reason), book.Halts(reason, started)
 }
 
-// Started records the start of a replacement: while the reason is paused, one is tried at a time, and the cache does not show a
-// new claim at once.
+// Started records the start of a replacement: while the reason is paused, one is tried at a time, and the cache does
+// not show a new claim at once.
 func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -107,7 +107,8 @@ func (r *Reconciler) forget(pool string, claims []*karpv1.NodeClaim) {
 	}
 }
 
-// Reconcile updates the pool's record of outcomes and its condition, and requeues it for the time when a claim would be late.
+// Reconcile updates the pool's record of outcomes and its condition, and requeues it for the time when a claim would be
+// late.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	deleted := r.deletedClaims(req.Name)
 	pool := &karpv1.NodePool{}
@@ -192,7 +193,8 @@ func images(class *awsv1.EC2NodeClass) []string {
 	return out
 }
 
-// write writes the record to the pool, then the condition derived from it: a repetition after a crash gives the same result.
+// write writes the record to the pool, then the condition derived from it: a repetition after a crash gives the same
+// result.
 func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) error {
 	before := pool.DeepCopy()
 	changed, err := v.book.Write(pool, v.inFlight)

@@ -1,5 +1,5 @@
-// Package buffer keeps the status of CapacityBuffers: their pod template and their number of replicas. Provisioning, which it
-// triggers, finds the capacity for them.
+// Package buffer keeps the status of CapacityBuffers: their pod template and their number of replicas. Provisioning,
+// which it triggers, finds the capacity for them.
 package buffer
 
 import (
@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// recheckInterval is the time between two reconciles of a buffer, and attempts to find capacity for it, when nothing changes.
+	// recheckInterval is the time between two reconciles of a buffer, and attempts to find capacity for it, when
+	// nothing changes.
 	recheckInterval = 30 * time.Second
 	// conflictRetry is the delay after another writer has changed the status.
 	conflictRetry = time.Second

@@ -165,8 +165,8 @@ func TestProvisioningIsKept(t *testing.T) {
 	}
 }
 
-// After a conflict over the status the buffer is reconciled again in a second; a deleted buffer triggers provisioning, since its
-// capacity is free; an object that cannot be read is an error.
+// After a conflict over the status the buffer is reconciled again in a second; a deleted buffer triggers provisioning,
+// since its capacity is free; an object that cannot be read is an error.
 func TestRaces(t *testing.T) {
 	f := controllertest.New(t, capacityBuffer(of("t"), fixed(2)), podTemplate("t"))
 	var w triggered

@@ -29,8 +29,8 @@ type watch struct {
 	when predicate.Predicate
 }
 
-// watches are all of them: the workloads and templates that buffers refer to, and the nodes that may have capacity for them. A
-// reconcile reads the workloads through the same cache, so it finds what triggered it.
+// watches are all of them: the workloads and templates that buffers refer to, and the nodes that may have capacity for
+// them. A reconcile reads the workloads through the same cache, so it finds what triggered it.
 func (r *Reconciler) watches() []watch {
 	out := []watch{
 		{&corev1.PodTemplate{}, r.buffersOf("PodTemplate"), predicate.GenerationChangedPredicate{}},
@@ -47,8 +47,8 @@ func (r *Reconciler) watches() []watch {
 	return out
 }
 
-// resolutionChanged accepts a change of whether a buffer is resolved, and of its replicas: a provisioning pass may have run before
-// the cache showed it.
+// resolutionChanged accepts a change of whether a buffer is resolved, and of its replicas: a provisioning pass may have
+// run before the cache showed it.
 func resolutionChanged() predicate.Predicate {
 	of := func(o client.Object) (resolved bool, replicas *int32) {
 		b := o.(*bufferv1.CapacityBuffer)

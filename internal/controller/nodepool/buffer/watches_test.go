@@ -102,7 +102,8 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 	}
 }
 
-// Provisioning reads a buffer from the cache: when the cache shows that the buffer is resolved, provisioning runs again.
+// Provisioning reads a buffer from the cache: when the cache shows that the buffer is resolved, provisioning runs
+// again.
 func TestOwnStatusOfABufferWakesProvisioning(t *testing.T) {
 	fresh, resolved, told := capacityBuffer(), capacityBuffer(), capacityBuffer()
 	for _, b := range []*bufferv1.CapacityBuffer{resolved, told} {

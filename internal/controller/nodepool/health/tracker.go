@@ -1,7 +1,8 @@
-// Package health keeps the condition NodeRegistrationHealthy of each NodePool: whether its nodes register, judged by its last four
-// NodeClaims with an outcome, of which at most one may have failed.
+// Package health keeps the condition NodeRegistrationHealthy of each NodePool: whether its nodes register, judged by
+// its last four NodeClaims with an outcome, of which at most one may have failed.
 //
-// The condition blocks no launches. It shows people, and tools that look for a working pool, that this one does not work.
+// The condition blocks no launches. It shows people, and tools that look for a working pool, that this one does not
+// work.
 package health
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// window is how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with fewer
-// outcomes is judged as if the others were successes. The values are Karpenter's.
+// window is how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
+// fewer outcomes is judged as if the others were successes. The values are Karpenter's.
 const window, tolerated = 4, 1
 
 // outcomes are the last outcomes of a pool's claims, oldest first: true for a registered node.
@@ -113,8 +114,8 @@ func cause(claim *karpv1.NodeClaim) (reason, message string) {
 // conflictBackoff gives the cache the time to show what another writer has written.
 var conflictBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Steps: 5}
 
-// writeStatus changes a pool's status, and repeats that on the current pool after a conflict: the outcome is counted already, and
-// no later reconcile of the claim would write it.
+// writeStatus changes a pool's status, and repeats that on the current pool after a conflict: the outcome is counted
+// already, and no later reconcile of the claim would write it.
 func (t *Tracker) writeStatus(ctx context.Context, pool *karpv1.NodePool, change func(*karpv1.NodePool)) error {
 	var conflict error
 	err := wait.ExponentialBackoffWithContext(ctx, conflictBackoff, func(ctx context.Context) (done bool, err error) {

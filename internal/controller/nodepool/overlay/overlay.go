@@ -1,5 +1,5 @@
-// Package overlay applies NodeOverlays: whenever an overlay, a pool or a node class changes, it evaluates all overlays together,
-// writes the verdict to each overlay's status, and passes the valid ones to the planning.
+// Package overlay applies NodeOverlays: whenever an overlay, a pool or a node class changes, it evaluates all overlays
+// together, writes the verdict to each overlay's status, and passes the valid ones to the planning.
 package overlay
 
 import (
@@ -30,7 +30,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 )
 
-// reevaluateInterval is the time between two evaluations when only the offerings of the cloud change, which happens rarely.
+// reevaluateInterval is the time between two evaluations when only the offerings of the cloud change, which happens
+// rarely.
 const reevaluateInterval = 6 * time.Hour
 
 // instanceTypes returns what can be launched for a node class, without overlays.
@@ -102,8 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: reevaluateInterval}, errors.Join(unread, unwritten)
 }
 
-// evaluable returns the pools of ours with what their node classes can launch. It leaves out pools with a node class that is not
-// ready, without an error: the readiness triggers a reconcile.
+// evaluable returns the pools of ours with what their node classes can launch. It leaves out pools with a node class
+// that is not ready, without an error: the readiness triggers a reconcile.
 func (r *Reconciler) evaluable(ctx context.Context, pools []karpv1.NodePool) (out []overlay.Pool, _ error) {
 	var errs []error
 	for i := range pools {

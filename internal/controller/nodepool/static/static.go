@@ -1,5 +1,5 @@
-// Package static keeps static NodePools at their number of replicas: it creates missing NodeClaims, as far as the pool's limit on
-// nodes allows, and deletes surplus ones. The engine decides which.
+// Package static keeps static NodePools at their number of replicas: it creates missing NodeClaims, as far as the
+// pool's limit on nodes allows, and deletes surplus ones. The engine decides which.
 package static
 
 import (
@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same while the
-	// limit on nodes keeps it from growing, which a terminating node ends.
+	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same
+	// while the limit on nodes keeps it from growing, which a terminating node ends.
 	recheckInterval, limitedInterval = time.Minute, 30 * time.Second
 	// parallelism bounds how many NodeClaims are created or deleted at once: the API server must
 	// stay responsive while one large pool changes.
@@ -128,8 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// create creates n NodeClaims. A failure of one does not delay the others. But they are alike: if the first is invalid, it tries no
-// other.
+// create creates n NodeClaims. A failure of one does not delay the others. But they are alike: if the first is invalid,
+// it tries no other.
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64) error {
 	if n == 0 {
 		return nil

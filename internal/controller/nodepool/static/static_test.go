@@ -158,8 +158,8 @@ func TestPoolsThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool that is not Ready shrinks nevertheless: terminating nodes needs no node class. Which node goes, the pods say that
-// are bound to it.
+// A pool that is not Ready shrinks nevertheless: terminating nodes needs no node class. Which node goes, the pods say
+// that are bound to it.
 func TestShrinkWhileNotReady(t *testing.T) {
 	pool := fixed(1, -1, func(p *karpv1.NodePool) {
 		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)

@@ -1,5 +1,5 @@
-// Package status keeps the conditions of each NodePool, whether it is valid and whether its node class is ready, and the usage in
-// its status.
+// Package status keeps the conditions of each NodePool, whether it is valid and whether its node class is ready, and
+// the usage in its status.
 package status
 
 import (
@@ -36,8 +36,8 @@ type Reconciler struct {
 	Now    func() time.Time
 	// StaticCapacity is the feature gate of that name.
 	StaticCapacity bool
-	// Held returns why no instance may be launched for a pool of this class now, and when to check again; zero if Wake announces
-	// the change. Nil holds back nothing.
+	// Held returns why no instance may be launched for a pool of this class now, and when to check again; zero if Wake
+	// announces the change. Nil holds back nothing.
 	Held func(pool, class string) (f cloudprovider.Finding, until time.Time, held bool)
 	// Wake, if set, enqueues every pool for each item.
 	Wake <-chan ctrlevent.GenericEvent
@@ -103,8 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, client.IgnoreNotFound(err)
 }
 
-// setNodesCanJoin sets on the pool whether its launches are held back, and returns when to check again; zero if Wake announces
-// the change.
+// setNodesCanJoin sets on the pool whether its launches are held back, and returns when to check again; zero if Wake
+// announces the change.
 func (r *Reconciler) setNodesCanJoin(pool *karpv1.NodePool) time.Duration {
 	if r.Held == nil {
 		return 0
@@ -146,8 +146,8 @@ func setConditions(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, now time.Ti
 	}
 }
 
-// updateHash writes the hash of the pool's template, with which drift compares the claims'. Under a new version of the hash the
-// claims are updated first: nothing about them has changed but the way it is hashed.
+// updateHash writes the hash of the pool's template, with which drift compares the claims'. Under a new version of the
+// hash the claims are updated first: nothing about them has changed but the way it is hashed.
 func (r *Reconciler) updateHash(ctx context.Context, pool *karpv1.NodePool) (*karpv1.NodePool, error) {
 	hash, err := pool.Hash()
 	if err != nil {

@@ -241,8 +241,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// A pool with nodes that do not become ready reports why nothing is launched for it, is reconciled when the next probe may launch, and
-// has no such condition any more when one has become ready.
+// A pool with nodes that do not become ready reports why nothing is launched for it, is reconciled when the next probe
+// may launch, and has no such condition any more when one has become ready.
 func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
 	f := controllertest.New(t, unjudged(), controllertest.Class())
 	held, until := true, controllertest.Start.Add(time.Minute)

@@ -45,7 +45,7 @@ func TestInstanceTypesMarkDerivedPrices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{" 0.1070 ", " ~0.1180 ", "~ is a derived price, which no list has (prices of May 2025;"} {
+	for _, want := range []string{" 0.1070 ", " ~0.1180 ", "~ marks a derived price, which is in no price list (prices of May 2025;"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in:\n%s", want, stdout)
 		}
@@ -220,11 +220,11 @@ func TestInstanceTypesRefuses(t *testing.T) {
 		code        exitCode
 		want        string
 	}{
-		{"a pattern that is none", "", []string{"m5.["}, 2, "is no pattern"},
-		{"an unknown label", "", []string{"-l", "colour=blue"}, 2, "colour is no label of instance types"},
+		{"a pattern that is none", "", []string{"m5.["}, 2, "is not a pattern"},
+		{"an unknown label", "", []string{"-l", "colour=blue"}, 2, "colour is not a label of instance types"},
 		{"a selector that is none", "", []string{"-l", "cpu in ("}, 2, "--selector"},
 		{"requests that are none", "", []string{"--requests", "cpu"}, 2, `"cpu" is not a resource and an amount`},
-		{"an unknown order", "", []string{"--sort", "beauty"}, 2, "name, price, cpu, memory are known"},
+		{"an unknown order", "", []string{"--sort", "beauty"}, 2, "use one of name, price, cpu, memory"},
 		{"an unknown output", "", []string{"-o", "xml"}, 2, `"xml" is none of table, wide, json, yaml, name`},
 		{"an unknown family", "", []string{"--ami-family", "Ubuntu"}, 2, "AL2023"},
 		{"a pool of nowhere", "", []string{"--nodepool", "general"}, 2, "need -f or --live"},

@@ -33,7 +33,7 @@ func TestPlanPrintsWhatToBuy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Nodes to buy", "shop/db", "Total: ", "Bound: $", "19 on new nodes, 0 on nodes that are there, 0 without a node", "Took: "} {
+	for _, want := range []string{"Nodes to launch", "shop/db", "Total: ", "Bound: $", "19 on new nodes, 0 on existing nodes, 0 without a node", "Took: "} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in:\n%s", want, stdout)
 		}
@@ -262,7 +262,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu", 1},
 		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json", 1},
 		{"overhead that is no number", []string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"}, "--vm-memory-overhead-percent NaN is not a share", 2},
-		{"more than is read", []string{"-f", examplePool, "--max-input", "10"}, examplePool + ": with it the inputs are larger than 10", 1},
+		{"more than is read", []string{"-f", examplePool, "--max-input", "10"}, examplePool + ": with it the inputs exceed 10", 1},
 		{"no amount", []string{"-f", examplePool, "--max-input", "-1"}, "--max-input", 2},
 		{"a catalog without end", []string{"-f", examplePool, "--catalog", "/dev/zero", "--max-input", "1Mi"}, "/dev/zero is larger than 1Mi", 1},
 		{"a device", []string{"-f", "/dev/zero"}, "/dev/zero: is not text", 1},

@@ -26,15 +26,16 @@ type layer struct {
 	inTests []string
 }
 
-// The lattice is policy, not a record: when it stops a build, change the import, not the table. Widen
-// it in a change of its own that says why. Bottom up; the standard library is allowed everywhere, but see banned.
-var lattice = []layer{
+// importRules is policy, not a record: when it stops a build, change the import, not the table. Widen it in a change of
+// its own that explains why. It is sorted bottom up. The standard library is allowed everywhere except where banned
+// forbids it.
+var importRules = []layer{
 	{dir: "api", theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/mitchellh/hashstructure/v2"}},
 	{dir: "api/crds", ours: []string{"api"}, theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 	{dir: "deploy", theirs: []string{"-"}},
 
 	{dir: "internal/engine", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/"}},
-	// Budgets of disruption are cron schedules.
+	// Disruption budgets are cron schedules.
 	{dir: "internal/engine/disrupt", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/robfig/cron/v3"}},
 	// Bulk data about EC2; reads its own file and nothing else.
 	{dir: "internal/engine/catalog/offline", theirs: []string{"-"}},
@@ -43,24 +44,24 @@ var lattice = []layer{
 	{dir: "internal/aws", ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog"}},
 	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
 	{dir: "internal/controller", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster"}, inTests: []string{"internal/controllertest"}},
-	// What tests of reconcilers stand on; nothing that ships does.
+	// Test support for reconcilers; nothing that ships imports it.
 	{dir: "internal/controllertest", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"}},
-	// Files hold what a cluster would: the same objects, cut to a Snapshot by the same code.
+	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
-	// Lists of what can be launched, for people and programs.
+	// Lists of what can be launched.
 	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
-	// Checks judge what was read of cluster and cloud; the causes of nodes that do not join are the cloud adapter's words.
+	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.
 	{dir: "internal/doctor", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling"}},
 	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},
-	// Words and their nearest: for whoever names a mistake.
+	// Suggestions for misspelled words.
 	{dir: "internal/spelling", theirs: []string{"-"}},
 	{dir: "internal/archtest"},
 	{dir: "cmd", ours: []string{"api", "internal"}},
 
-	// The lab sees the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
+	// The lab uses the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
 	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}},
-	// The cloud adapter is proven at the wire, against the lab's AWS; what AWS says by itself, as far as the claims that end for it.
+	// The cloud adapter is tested against the lab's AWS API simulator, up to the NodeClaims that AWS events terminate.
 	{dir: "lab/awstest", ours: []string{"api", "deploy", "internal/aws", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/controllertest", "internal/engine", "lab"}},
 
 	// Generators are modules of their own and may use what they like, but nothing of ours beyond the data format.
@@ -69,13 +70,13 @@ var lattice = []layer{
 	{dir: "tools/chart", ours: []string{"internal/settings"}},
 }
 
-// banned are imports that a layer's shipped code must do without, whoever they belong to.
+// banned are imports that a layer's shipped code must do without.
 var banned = map[string][]string{
 	"internal/engine": {"context", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os"},
 	"api":             {"context", "log", "log/slog", "net/http"},
 }
 
-func TestImportsPointDown(t *testing.T) {
+func TestImportsFollowTheRules(t *testing.T) {
 	root := "../.."
 	seen := 0
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -100,7 +101,7 @@ func TestImportsPointDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seen < 20 {
-		t.Fatalf("looked at %d files only: is the root of the repository still %s?", seen, root)
+		t.Fatalf("checked %d files only: is the root of the repository still %s?", seen, root)
 	}
 }
 
@@ -108,7 +109,7 @@ func checkFile(t *testing.T, file, rel string) {
 	dir := path.Dir(rel)
 	l, ok := layerOf(dir)
 	if !ok {
-		t.Errorf("%s: directory %s has no place in the lattice", rel, dir)
+		t.Errorf("%s: no import rule covers directory %s", rel, dir)
 		return
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
@@ -121,14 +122,14 @@ func checkFile(t *testing.T, file, rel string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := refusal(l, dir, imp, isTest); why != "" {
-			t.Errorf("%s imports %s: %s", rel, imp, why)
+		if reason := violation(l, dir, imp, isTest); reason != "" {
+			t.Errorf("%s imports %s: %s", rel, imp, reason)
 		}
 	}
 }
 
-// refusal says why a file of layer l in dir may not import imp; empty if it may.
-func refusal(l layer, dir, imp string, isTest bool) string {
+// violation returns why a file of layer l in dir must not import imp; empty if it may.
+func violation(l layer, dir, imp string, isTest bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		if within(own, l.dir) || slices.ContainsFunc(l.ours, func(d string) bool { return within(own, d) }) {
 			return ""
@@ -136,7 +137,7 @@ func refusal(l layer, dir, imp string, isTest bool) string {
 		if isTest && slices.ContainsFunc(l.inTests, func(d string) bool { return within(own, d) }) {
 			return ""
 		}
-		return l.dir + " may import of this repository only " + strings.Join(append([]string{l.dir}, l.ours...), ", ")
+		return l.dir + " may import only these directories of this repository: " + strings.Join(append([]string{l.dir}, l.ours...), ", ")
 	}
 	if strings.Contains(imp, "sigs.k8s.io/karpenter") || strings.Contains(imp, "karpenter-provider-aws") {
 		return "this is an independent implementation"
@@ -146,7 +147,7 @@ func refusal(l layer, dir, imp string, isTest bool) string {
 	}
 	for layerDir, imports := range banned {
 		if within(dir, layerDir) && slices.Contains(imports, imp) {
-			return layerDir + " is pure: what it needs from there comes in as data"
+			return layerDir + " is pure: its callers pass what it needs as data"
 		}
 	}
 	if !strings.Contains(strings.Split(imp, "/")[0], ".") || len(l.theirs) == 0 {
@@ -155,12 +156,12 @@ func refusal(l layer, dir, imp string, isTest bool) string {
 	if slices.ContainsFunc(l.theirs, func(p string) bool { return imp == p || strings.HasPrefix(imp, p) }) {
 		return ""
 	}
-	return l.dir + " may import of other modules only " + strings.Join(l.theirs, ", ")
+	return l.dir + " may import only these of other modules: " + strings.Join(l.theirs, ", ")
 }
 
 func layerOf(dir string) (layer, bool) {
 	best, found := layer{}, false
-	for _, l := range lattice {
+	for _, l := range importRules {
 		if within(dir, l.dir) && (!found || len(l.dir) > len(best.dir)) {
 			best, found = l, true
 		}
@@ -172,10 +173,10 @@ func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, parent+"/")
 }
 
-func TestRefusal(t *testing.T) {
+func TestViolation(t *testing.T) {
 	tests := []struct {
-		name, dir, imp string
-		test, refused  bool
+		name, dir, imp  string
+		test, forbidden bool
 	}{
 		{"engine reads the API types", "internal/engine/schedule", module + "/api/karpenter/v1", false, false},
 		{"engine knows no cloud", "internal/engine/schedule", module + "/internal/cloud", false, true},
@@ -186,8 +187,8 @@ func TestRefusal(t *testing.T) {
 		{"controllers do not know AWS", "internal/controller/nodeclaim/launch", module + "/internal/aws", false, true},
 		{"the product does not know the lab", "internal/aws/launch", module + "/lab/awsim", false, true},
 		{"tests of controllers use their test support", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", true, false},
-		{"what ships does not", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", false, true},
-		{"the lab does not look inside", "lab/scenario", module + "/internal/cluster", false, true},
+		{"code that ships does not use test support", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", false, true},
+		{"the lab does not use internals", "lab/scenario", module + "/internal/cluster", false, true},
 		{"the lab reads EC2's data", "lab/awsim/ec2", module + "/internal/engine/catalog/offline", false, false},
 		{"nobody imports Karpenter", "cmd/dovetail", "sigs.k8s.io/karpenter/pkg/apis", true, true},
 	}
@@ -197,8 +198,8 @@ func TestRefusal(t *testing.T) {
 			if !ok {
 				t.Fatalf("no layer for %s", tt.dir)
 			}
-			if got := refusal(l, tt.dir, tt.imp, tt.test); (got != "") != tt.refused {
-				t.Errorf("refusal = %q, want refused = %v", got, tt.refused)
+			if got := violation(l, tt.dir, tt.imp, tt.test); (got != "") != tt.forbidden {
+				t.Errorf("violation = %q, want forbidden = %v", got, tt.forbidden)
 			}
 		})
 	}

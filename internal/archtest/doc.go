@@ -1,2 +1,3 @@
-// Package archtest holds, as a test, the direction of imports in this repository.
+// Package archtest tests the package layout: the direction of imports, and that destructive AWS calls require proof of
+// ownership.
 package archtest

@@ -13,34 +13,34 @@ import (
 	"testing"
 )
 
-// What ends or changes a resource in AWS may only be called by a function that takes a proof of whose the
-// resource is, and reads the resource off the proof. See internal/aws/identity.
+// A function may call an AWS action that deletes or changes a resource only if it takes a proof of the resource's
+// ownership, and reads the resource's ID from the proof. See internal/aws/identity.
 
 const (
 	awsServices = "github.com/aws/aws-sdk-go-v2/service/"
 	identities  = module + "/internal/aws/identity"
 )
 
-// ending are verbs with which the names of actions begin that need a proof, in whatever service.
-var ending = []string{
+// destructive are verbs that begin the names of actions that need a proof, in any service.
+var destructive = []string{
 	"Cancel", "Delete", "Deregister", "Detach", "Disable", "Disassociate", "Modify", "Reboot", "Release", "Remove", "Replace", "Reset",
 	"Revoke", "Stop", "Tag", "Terminate", "Unassign", "Untag", "Update", "CreateTags",
 }
 
-// actions are those that are recognized even where their input is not named, as when a call is passed on. The
-// verbs alone would not do: other things have methods that begin like this.
+// actions are recognized even where their input is not named, as when a call is passed on. The verbs alone are not
+// enough: other types have methods that begin like this.
 var actions = []string{
 	"CreateTags", "DeleteFleets", "DeleteInstanceProfile", "DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteNetworkInterface",
 	"DeleteTags", "DeleteVolume", "DetachVolume", "ModifyInstanceAttribute", "RebootInstances", "RemoveRoleFromInstanceProfile", "StopInstances",
 	"TagInstanceProfile", "TerminateInstances", "UntagInstanceProfile",
 }
 
-// notOwned are actions on what belongs to nobody: they need no proof.
+// notOwned are actions on resources without an owner: they need no proof.
 var notOwned = []string{
 	"DeleteMessage", "DeleteMessageBatch", // of a queue, once read
 }
 
-func TestNothingIsEndedOrTaggedWithoutProof(t *testing.T) {
+func TestDestructiveAWSCallsRequireProofOfOwnership(t *testing.T) {
 	guarded := 0
 	for _, dir := range []string{"../../cmd", "../../internal", "../../api", "../../deploy"} {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -62,13 +62,13 @@ func TestNothingIsEndedOrTaggedWithoutProof(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Instances, launch templates and instance profiles are ended, instances and profiles tagged.
+	// Instances, launch templates and instance profiles are deleted, instances and profiles tagged.
 	if guarded < 5 {
-		t.Errorf("only %d functions were found that end or tag something: is the SDK still called as this test knows it?", guarded)
+		t.Errorf("found only %d functions that delete or tag something: is the SDK still called as this test expects?", guarded)
 	}
 }
 
-// unproven returns how many functions of a file call what needs a proof, and what is wrong with them.
+// unproven returns how many functions of a file call an action that needs a proof, and the problems with them.
 func unproven(f *ast.File) (seen int, problems []string) {
 	services, proofs := imports(f)
 	for _, decl := range f.Decls {
@@ -94,13 +94,13 @@ func unproven(f *ast.File) (seen int, problems []string) {
 		}
 		seen++
 		if !takesProof(params, body, proofs) {
-			problems = append(problems, fmt.Sprintf("%s calls %s without a proof of whose the resource is: take an identity.Owned (or identity.Adoption) and ask it for the ID", name, strings.Join(called, ", ")))
+			problems = append(problems, fmt.Sprintf("%s calls %s without a proof of ownership: take an identity.Owned (or identity.Adoption) and read the ID from it", name, strings.Join(called, ", ")))
 		}
 	}
 	return seen, problems
 }
 
-// imports returns the names under which a file knows AWS services, and package identity.
+// imports returns the names under which a file imports AWS services and package identity.
 func imports(f *ast.File) (services []string, identity string) {
 	for _, spec := range f.Imports {
 		path, err := strconv.Unquote(spec.Path.Value)
@@ -121,7 +121,7 @@ func imports(f *ast.File) (services []string, identity string) {
 	return services, identity
 }
 
-// needsProof names the actions that a piece of code calls, passes on, or prepares.
+// needsProof returns the actions that a piece of code calls, passes on, or prepares.
 func needsProof(code ast.Node, services []string) []string {
 	var out []string
 	ast.Inspect(code, func(n ast.Node) bool {
@@ -132,7 +132,7 @@ func needsProof(code ast.Node, services []string) []string {
 		action := selector.Sel.Name
 		if from, ok := selector.X.(*ast.Ident); ok && slices.Contains(services, from.Name) {
 			action, ok = strings.CutSuffix(action, "Input")
-			if !ok || !slices.ContainsFunc(ending, func(verb string) bool { return strings.HasPrefix(action, verb) }) {
+			if !ok || !slices.ContainsFunc(destructive, func(verb string) bool { return strings.HasPrefix(action, verb) }) {
 				return true
 			}
 		} else if !slices.Contains(actions, action) {
@@ -146,7 +146,7 @@ func needsProof(code ast.Node, services []string) []string {
 	return out
 }
 
-// takesProof reports whether one of the parameters is a proof, and the code asks it what it is about.
+// takesProof reports whether one of the parameters is a proof, and the code reads the resource from it.
 func takesProof(params *ast.FieldList, code ast.Node, identity string) bool {
 	if params == nil || identity == "" {
 		return false
@@ -165,7 +165,7 @@ func takesProof(params *ast.FieldList, code ast.Node, identity string) bool {
 			continue
 		}
 		for _, name := range field.Names {
-			if !several && asked(code, name.Name) || several && eachAsked(code, name.Name) {
+			if !several && readsProof(code, name.Name) || several && readsEachProof(code, name.Name) {
 				return true
 			}
 		}
@@ -173,8 +173,8 @@ func takesProof(params *ast.FieldList, code ast.Node, identity string) bool {
 	return false
 }
 
-// eachAsked reports whether a method of every proof in the list with this name is called.
-func eachAsked(code ast.Node, proofs string) (found bool) {
+// readsEachProof reports whether the code calls a method of every proof in the list with this name.
+func readsEachProof(code ast.Node, proofs string) (found bool) {
 	ast.Inspect(code, func(n ast.Node) bool {
 		loop, ok := n.(*ast.RangeStmt)
 		if !ok {
@@ -182,14 +182,14 @@ func eachAsked(code ast.Node, proofs string) (found bool) {
 		}
 		over, ok := loop.X.(*ast.Ident)
 		proof, named := loop.Value.(*ast.Ident)
-		found = found || ok && named && over.Name == proofs && asked(loop.Body, proof.Name)
+		found = found || ok && named && over.Name == proofs && readsProof(loop.Body, proof.Name)
 		return true
 	})
 	return found
 }
 
-// asked reports whether a method of the proof with this name is called.
-func asked(code ast.Node, proof string) (found bool) {
+// readsProof reports whether the code calls a method of the proof with this name.
+func readsProof(code ast.Node, proof string) (found bool) {
 	ast.Inspect(code, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
@@ -220,18 +220,18 @@ import (
 		{"a call by ID", `func end(ctx context.Context, c *ec2.Client, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
 		{"a call by proof", `func end(ctx context.Context, c *ec2.Client, o who.Owned) { id, _ := o.ID(who.Instance); c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, false},
 		{"a call by proofs", `func end(ctx context.Context, c *ec2.Client, all []who.Owned) { var ids []string; for _, o := range all { id, _ := o.ID(who.Instance); ids = append(ids, id) }; c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) }`, false},
-		{"proofs that nobody looks at", `func end(ctx context.Context, c *ec2.Client, all []who.Owned, ids []string) { for range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) } }`, true},
+		{"proofs that nothing reads", `func end(ctx context.Context, c *ec2.Client, all []who.Owned, ids []string) { for range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) } }`, true},
 		{"a list that is no proofs", `func end(ctx context.Context, c *ec2.Client, all []string) { for _, o := range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{o}}) } }`, true},
-		{"a proof that nobody looks at", `func end(ctx context.Context, c *ec2.Client, o who.Owned, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
+		{"a proof that nothing reads", `func end(ctx context.Context, c *ec2.Client, o who.Owned, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
 		{"a call that is passed on", `func (w wrapper) TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput) { w.api.TerminateInstances(ctx, in) }`, true},
-		{"a method that is taken along", `func end(c *ec2.Client) any { return c.DeleteLaunchTemplate }`, true},
+		{"a method value", `func end(c *ec2.Client) any { return c.DeleteLaunchTemplate }`, true},
 		{"an input that is prepared for others", `func input() any { return &ec2.DeleteTagsInput{} }`, true},
 		{"in a variable", `var end = func(c *ec2.Client) { c.DeleteTags(nil, nil) }`, true},
 		{"in a function within", `func end(c *ec2.Client) { go func() { c.CreateTags(nil, nil) }() }`, true},
-		{"an action that nobody has thought of", `func end(c *ec2.Client) { c.ModifyVolume(nil, &ec2.ModifyVolumeInput{}) }`, true},
+		{"an action that is not in the list", `func end(c *ec2.Client) { c.ModifyVolume(nil, &ec2.ModifyVolumeInput{}) }`, true},
 		{"an interface", `type api interface { TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput) }`, false},
 		{"a call that only reads", `func see(c *ec2.Client) { c.DescribeInstances(nil, &ec2.DescribeInstancesInput{}) }`, false},
-		{"a call that makes", `func buy(c *ec2.Client) { c.CreateFleet(nil, &ec2.CreateFleetInput{}) }`, false},
+		{"a call that creates", `func launch(c *ec2.Client) { c.CreateFleet(nil, &ec2.CreateFleetInput{}) }`, false},
 		{"a message that was read", `func read(c *sqs.Client) { c.DeleteMessage(nil, &sqs.DeleteMessageInput{}) }`, false},
 		{"tagging by proof of adoption", `func tag(c *ec2.Client, a who.Adoption) { id, tags, _ := a.Tags(who.Instance); c.CreateTags(nil, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags}) }`, false},
 	} {

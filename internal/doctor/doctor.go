@@ -1,8 +1,8 @@
-// Package doctor looks a cluster over for what will fail, may fail, or costs money, before somebody is paged for it.
+// Package doctor checks a cluster for what fails, may fail, or costs money, before it causes an incident.
 //
-// A check has a stable ID and is pure: it judges the Facts that were gathered, and what could not be read makes it say
-// so instead of judging. The command line, the controller at its start and on a timer run the same checks. Nothing
-// here changes anything.
+// A check has a stable ID and is pure: it evaluates the Facts that were gathered. If it lacks a fact, it reports that
+// it could not run. The command line and the controller, at its start and on a timer, run the same checks. Nothing here
+// changes anything.
 package doctor
 
 import (
@@ -32,53 +32,53 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Object is its kind and name, with the namespace if it has one: StorageClass gp2.
 	Object string `json:"object"`
-	// Seen is what was found, Why what comes of it, Remedy what to do: a command, or lines of a manifest.
+	// Seen is what was found, Why its consequence, Remedy what to do: a command, or lines of a manifest.
 	Seen   string `json:"seen"`
 	Why    string `json:"why"`
 	Remedy string `json:"remedy"`
-	// Command is the line of the remedy to run as it stands in a shell, once the condition that the remedy states is
-	// met. Empty where only a person can complete it, and where it would end what may be another's.
+	// Command is the line of the remedy to run unchanged in a shell, once the condition that the remedy states is met.
+	// It is empty where a person must complete it, and where it could delete what belongs to others.
 	Command string `json:"command,omitempty"`
-	// Manifest is the remedy as YAML to apply, where it is one.
+	// Manifest is the remedy as YAML to apply, if it is a manifest.
 	Manifest string `json:"manifest,omitempty"`
 }
 
-// NotChecked is a check that could not be made.
+// NotChecked is a check that could not run.
 type NotChecked struct {
 	Check string `json:"check"`
 	Why   string `json:"why"`
-	// Cause is why, without what could not be read for it: checks that lack the same have the same cause.
+	// Cause is the reason without the name of the missing fact: checks that fail for the same reason have the same cause.
 	Cause string `json:"cause"`
 }
 
-// Report is the outcome of all checks.
+// Report is the result of all checks.
 type Report struct {
-	// Checks is how many were made.
+	// Checks is how many checks ran.
 	Checks     int          `json:"checks"`
 	Findings   []Finding    `json:"findings"`
 	NotChecked []NotChecked `json:"notChecked"`
 }
 
-// Check is one thing that is looked at.
+// Check is one rule that the doctor evaluates.
 type Check struct {
-	// ID is stable: alerts and exceptions are written against it.
+	// ID is stable: alerts and exceptions refer to it.
 	ID   string
 	Area string
-	// Severity is the worst that it finds.
+	// Severity is the highest severity of its findings.
 	Severity Severity
-	// Title says in a few words what is found, Why what comes of it.
+	// Title is what it finds, in a few words, Why the consequence.
 	Title, Why string
-	// needs are the facts without which the check says nothing.
+	// needs are the facts without which the check cannot run.
 	needs []Fact
 	run   func(*Facts) []Finding
 }
 
-// Checks are all checks, in the order of their areas.
+// Checks returns all checks, in the order of their areas.
 func Checks() []Check {
 	return slices.Concat(identityChecks(), joinChecks(), poolChecks(), storageChecks(), workloadChecks(), nodeChecks(), operationChecks())
 }
 
-// Run makes all checks. Findings are in the order of their severity, then of the checks and of the objects' names.
+// Run runs all checks. It sorts findings by severity, then by check, then by object.
 func Run(f *Facts) Report {
 	report := Report{Findings: []Finding{}, NotChecked: []NotChecked{}}
 	for _, c := range Checks() {
@@ -105,10 +105,10 @@ func Run(f *Facts) Report {
 	return report
 }
 
-// unchecked marks a finding that is none: a part of a check that could not be made.
+// unchecked marks a finding that reports a part of a check that could not run.
 const unchecked Severity = "unchecked"
 
-// At returns the report without what is less severe.
+// At returns the report without less severe findings.
 func (r Report) At(least Severity) Report {
 	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity.rank() > least.rank() })
 	return r

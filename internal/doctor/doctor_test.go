@@ -129,7 +129,7 @@ func TestHealthyClusterIsClean(t *testing.T) {
 	}
 }
 
-// breaks has, for each check, a cluster in which it finds something, and what it says.
+// breaks has, for each check, a cluster in which it finds something, and the finding.
 var breaks = map[string]struct {
 	change         func(*Facts)
 	object, remedy string
@@ -239,7 +239,7 @@ func TestEachCheckFindsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// A taint is named before its time where the controller, which has learnt how long it usually stays, says so.
+// A taint is reported early if the controller, which has learned how long it usually stays, reports it.
 func TestStuckTaints(t *testing.T) {
 	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	agent := corev1.Taint{Key: "ebs.csi.aws.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
@@ -251,7 +251,7 @@ func TestStuckTaints(t *testing.T) {
 		want   []string // places, in the order in which the commands are run
 	}{
 		{"young", 20 * time.Second, false, []corev1.Taint{uninitialized}, nil},
-		{"young, and the controller says so", 20 * time.Second, true, []corev1.Taint{uninitialized}, []string{"/spec/taints/0"}},
+		{"young, and the controller reports it", 20 * time.Second, true, []corev1.Taint{uninitialized}, []string{"/spec/taints/0"}},
 		{"two, with a user's between them", 2 * time.Minute, false, []corev1.Taint{uninitialized, {Key: "team", Effect: corev1.TaintEffectNoSchedule}, agent}, []string{"/spec/taints/2", "/spec/taints/0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -275,7 +275,8 @@ func TestStuckTaints(t *testing.T) {
 	}
 }
 
-// A node that never becomes Ready is named with what its kubelet reports, and not a second time by the taint that it has meanwhile.
+// A node that never becomes Ready is named with what its kubelet reports, and not a second time by the taint that it
+// has meanwhile.
 func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		age    time.Duration
@@ -304,7 +305,7 @@ func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
 	}
 }
 
-// What cannot be read is said by every check that would have needed it, and by no other.
+// What cannot be read is events by every check that would have needed it, and by no other.
 func TestNotChecked(t *testing.T) {
 	f := healthy()
 	f.Miss(StorageClasses, "forbidden")

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Fact is a kind of thing that was read, or could not be.
+// Fact is a kind of data that was read, or could not be read.
 type Fact string
 
 // The facts.
@@ -37,10 +37,10 @@ const (
 	Permissions       Fact = "permissions in AWS"
 )
 
-// Facts are what the checks judge. They are shared with whoever read them, and only read.
+// Facts are what the checks evaluate. They are shared, and only read.
 type Facts struct {
 	Now time.Time
-	// Missed says why a fact could not be read. One that is not in it was read.
+	// Missed is why a fact could not be read. A fact that is not in it was read.
 	Missed map[Fact]string
 
 	NodePools         []karpv1.NodePool
@@ -55,9 +55,10 @@ type Facts struct {
 	VolumeClaims      []corev1.PersistentVolumeClaim
 	VolumeAttachments []storagev1.VolumeAttachment
 
-	// ClusterName is the name that the controller goes by, Mismatch why it is not that of this API server; empty if it is.
+	// ClusterName is the name that the controller uses. Mismatch is why it is not the name of this API server's
+	// cluster; empty if it is.
 	ClusterName, Mismatch string
-	// Instances are those that bear the cluster's name, whoever they belong to.
+	// Instances are those with the cluster's name in their tags, whoever owns them.
 	Instances []cloudprovider.Instance
 	// Types are what can be launched, by node class.
 	Types map[string][]*catalog.InstanceType
@@ -67,7 +68,7 @@ type Facts struct {
 	MissingPermissions []string
 }
 
-// missing says which of the needs is not met, and the cause by itself; empty if all are.
+// missing returns which of the needs is not met, and the cause alone; empty if all are met.
 func (f *Facts) missing(needs []Fact) (missed, cause string) {
 	for _, need := range needs {
 		if why, missed := f.Missed[need]; missed {
@@ -77,7 +78,7 @@ func (f *Facts) missing(needs []Fact) (missed, cause string) {
 	return "", ""
 }
 
-// Miss notes that a fact could not be read.
+// Miss records that a fact could not be read.
 func (f *Facts) Miss(fact Fact, why string) {
 	if f.Missed == nil {
 		f.Missed = map[Fact]string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// area tells to which check a cause belongs. What is in no list is the image's or its boot's.
+// The causes by check. Causes in no list are about the image or its boot.
 var (
 	roleCauses = []string{
 		join.NodeRoleNotMapped, join.NodeRoleOfOtherAccount, join.ControllerRoleMapped, join.AccessEntryWrongType, join.AuthMapMalformed,
@@ -60,11 +60,11 @@ func joinChecks() []Check {
 			ID: "image-latest", Area: "image", Severity: Info, Title: "an image is chosen by @latest",
 			Why: "each image that AWS publishes replaces all nodes of the class, untested", needs: []Fact{NodeClasses}, run: latestAlias,
 		},
-		about("nodes-webhook", "nodes", "a webhook that nobody answers refuses every Node", webhookCauses),
+		about("nodes-webhook", "nodes", "a webhook without a running backend rejects every Node", webhookCauses),
 	}
 }
 
-// joining are the findings with one of the causes, of all classes.
+// joining returns the findings with one of the causes, of all classes.
 func (f *Facts) joining(causes []string) []Finding {
 	var out []Finding
 	for _, class := range slices.Sorted(maps.Keys(f.Joining)) {
@@ -96,7 +96,7 @@ func selectorsMatchNothing(f *Facts) (out []Finding) {
 			terms := map[string]string{"SubnetsNotFound": "subnetSelectorTerms", "SecurityGroupsNotFound": "securityGroupSelectorTerms", "AMINotFound": "amiSelectorTerms"}[condition.Reason]
 			out = append(out, Finding{
 				Object: "EC2NodeClass " + c.Name, Seen: condition.Message,
-				Remedy: fmt.Sprintf("kubectl edit ec2nodeclass %s, and correct spec.%s; or tag what they are to select", c.Name, terms),
+				Remedy: fmt.Sprintf("kubectl edit ec2nodeclass %s, and correct spec.%s; or tag the resources that they should select", c.Name, terms),
 			})
 		}
 	}
@@ -113,7 +113,7 @@ func oneZone(f *Facts) (out []Finding) {
 		if len(zones) == 1 {
 			out = append(out, Finding{
 				Object: "EC2NodeClass " + c.Name, Seen: "all its subnets are in zone " + slices.Collect(maps.Keys(zones))[0],
-				Remedy: "let spec.subnetSelectorTerms select subnets of other zones, too",
+				Remedy: "extend spec.subnetSelectorTerms to subnets in other zones",
 			})
 		}
 	}
@@ -134,7 +134,7 @@ func deprecatedImages(f *Facts) (out []Finding) {
 		if len(names) > 0 {
 			out = append(out, Finding{
 				Object: "EC2NodeClass " + c.Name, Seen: "deprecated: " + strings.Join(names, ", "),
-				Remedy: "let spec.amiSelectorTerms select newer images, for example by a newer version of the alias",
+				Remedy: "change spec.amiSelectorTerms to newer images, for example a newer version of the alias",
 			})
 		}
 	}

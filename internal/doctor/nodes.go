@@ -18,22 +18,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// overdue is after which a node that waits for a taint to go, or an instance that is no node yet, is named.
+// overdue is the age at which the checks report a node that waits for a taint, or an instance that is not a node yet.
 const overdue = time.Minute
+
+// counterpartAge is the age from which on a NodeClaim must have its instance, and an instance its NodeClaim: launches
+// and garbage collection take less.
+const counterpartAge = 5 * time.Minute
 
 func identityChecks() []Check {
 	return []Check{
 		{
 			ID: "identity-cluster", Area: "identity", Severity: Error, Title: "the API server is not that of the named cluster",
-			Why: "nodes would be told to join another cluster; the controller refuses to start", needs: []Fact{Identity}, run: clusterMismatch,
+			Why: "new nodes would join another cluster; the controller refuses to start", needs: []Fact{Identity}, run: clusterMismatch,
 		},
 		{
-			ID: "identity-foreign-instance", Area: "identity", Severity: Error, Title: "another cluster goes by the same name",
+			ID: "identity-foreign-instance", Area: "identity", Severity: Error, Title: "another cluster uses the same name",
 			Why:   "autoscalers that own instances by the cluster's name drift, collect and terminate one another's nodes",
 			needs: []Fact{Instances}, run: foreignInstances,
 		},
 		{
-			ID: "identity-unknown-instance", Area: "identity", Severity: Warning, Title: "an instance bears the cluster's name and nobody's identity",
+			ID: "identity-unknown-instance", Area: "identity", Severity: Warning, Title: "an instance has the cluster's name but no owner's UID",
 			Why: "it costs money, and the controller does not touch it", needs: []Fact{Instances}, run: unknownInstances,
 		},
 	}
@@ -43,7 +47,7 @@ func clusterMismatch(f *Facts) []Finding {
 	if f.Mismatch == "" {
 		return nil
 	}
-	return []Finding{{Object: "cluster " + f.ClusterName, Seen: f.Mismatch, Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters gives for this API server"}}
+	return []Finding{{Object: "cluster " + f.ClusterName, Seen: f.Mismatch, Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters shows for this API server"}}
 }
 
 func foreignInstances(f *Facts) (out []Finding) {
@@ -56,7 +60,7 @@ func foreignInstances(f *Facts) (out []Finding) {
 	}
 	for uid, ids := range byCluster {
 		out = append(out, Finding{
-			Object: "cluster " + f.ClusterName, Seen: fmt.Sprintf("%d instances under this name belong to the cluster with UID %s: %s", len(ids), uid, few(ids)),
+			Object: "cluster " + f.ClusterName, Seen: fmt.Sprintf("%d instances with this cluster name belong to the cluster with UID %s: %s", len(ids), uid, few(ids)),
 			Remedy: "give each cluster a name of its own: set settings.clusterName (CLUSTER_NAME) of each controller to the name of its EKS cluster",
 		})
 	}
@@ -83,12 +87,12 @@ func nodeChecks() []Check {
 			Why: "it costs money, and its pods wait", needs: []Fact{NodeClaims}, run: lateClaims,
 		},
 		{
-			ID: "nodes-stuck-taint", Area: "nodes", Severity: Error, Title: "a taint of a node's start does not go away",
-			Why: "no pod lands on the node, and it is not given back either", needs: []Fact{Nodes, NodeClaims}, run: stuckTaints,
+			ID: "nodes-stuck-taint", Area: "nodes", Severity: Error, Title: "a startup taint stays on a node",
+			Why: "no pod is scheduled to the node, and the node is not consolidated either", needs: []Fact{Nodes, NodeClaims}, run: stuckTaints,
 		},
 		{
 			ID: "nodes-never-ready", Area: "nodes", Severity: Error, Title: "a node has registered and does not become Ready",
-			Why:   "no pod lands on it, it costs money, and what keeps it from being Ready may do so with others",
+			Why:   "no pod is scheduled to it, it costs money, and other nodes may fail for the same cause",
 			needs: []Fact{NodeClaims, Nodes}, run: neverReady,
 		},
 		{
@@ -132,19 +136,19 @@ func stuckTaints(f *Facts) (out []Finding) {
 		n := &f.Nodes[i]
 		age := f.Now.Sub(n.CreationTimestamp.Time)
 		claim := claims[n.Spec.ProviderID]
-		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || (age < overdue && !saidStuck(claim)) {
+		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || (age < overdue && !reportedStuck(claim)) {
 			continue
 		}
-		// The last one first: what is removed does not move those that are still to be.
+		// The last one first: its removal does not change the index of the others.
 		for j, t := range slices.Backward(n.Spec.Taints) {
 			if ready, _ := readiness(n); !ready && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) {
-				continue // it goes when the node is Ready, which another check is about
+				continue // it goes when the node is Ready, which another check covers
 			}
 			if owner := taintOwner(claim, &t); owner != "" {
 				remove := removeTaint(n.Name, j, &t)
 				out = append(out, Finding{
-					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still there after %s; it is for %s to remove", t.ToString(), age.Round(time.Second), owner),
-					Remedy: fmt.Sprintf("see why %s does not work; to use the node at once: %s", owner, remove), Command: remove,
+					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still on the node after %s; %s must remove it", t.ToString(), age.Round(time.Second), owner),
+					Remedy: fmt.Sprintf("check why %s does not remove it; to use the node at once: %s", owner, remove), Command: remove,
 				})
 			}
 		}
@@ -152,7 +156,7 @@ func stuckTaints(f *Facts) (out []Finding) {
 	return out
 }
 
-// neverReady finds nodes that have not been Ready since they have registered.
+// neverReady finds nodes that have not been Ready since they registered.
 func neverReady(f *Facts) (out []Finding) {
 	claims := claimsByProvider(f)
 	for i := range f.Nodes {
@@ -167,14 +171,14 @@ func neverReady(f *Facts) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{
-			Object: "Node " + n.Name, Seen: fmt.Sprintf("not Ready %s after it has registered: %s", age.Round(time.Second), why),
-			Remedy: "see the pods of the network plugin on it: kubectl get pods -A -o wide --field-selector spec.nodeName=" + n.Name,
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("not Ready %s after its registration: %s", age.Round(time.Second), why),
+			Remedy: "check the pods of the network plugin on it: kubectl get pods -A -o wide --field-selector spec.nodeName=" + n.Name,
 		})
 	}
 	return out
 }
 
-// readiness reports whether a node is Ready, and what its kubelet says about that.
+// readiness reports whether a node is Ready, and its kubelet's reason and message.
 func readiness(n *corev1.Node) (ready bool, why string) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -184,7 +188,7 @@ func readiness(n *corev1.Node) (ready bool, why string) {
 	return false, "kubelet has reported no status"
 }
 
-// claimsByProvider are the NodeClaims that have an instance, by their provider ID.
+// claimsByProvider returns the NodeClaims that have an instance, by provider ID.
 func claimsByProvider(f *Facts) map[string]*karpv1.NodeClaim {
 	claims := map[string]*karpv1.NodeClaim{}
 	for i := range f.NodeClaims {
@@ -195,45 +199,47 @@ func claimsByProvider(f *Facts) map[string]*karpv1.NodeClaim {
 	return claims
 }
 
-// saidStuck tells that the controller, which knows how long taints usually stay, takes one for stuck.
-func saidStuck(claim *karpv1.NodeClaim) bool {
+// reportedStuck reports whether the controller, which knows how long taints usually stay, reports a stuck taint on the
+// claim.
+func reportedStuck(claim *karpv1.NodeClaim) bool {
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	return initialized.Reason == "TaintStuck"
 }
 
-// removeTaint is the command that removes the taint at that place of the node's list, and fails where another has taken
-// its place. kubectl taint would write the whole list, and with it put back what another has removed meanwhile.
-func removeTaint(node string, place int, t *corev1.Taint) string {
-	at := fmt.Sprintf("/spec/taints/%d", place)
+// removeTaint returns the command that removes the taint at an index of the node's list, and fails if another taint is
+// at that index by then. kubectl taint would write the whole list, and put back what another writer has removed
+// meanwhile.
+func removeTaint(node string, index int, t *corev1.Taint) string {
+	at := fmt.Sprintf("/spec/taints/%d", index)
 	return fmt.Sprintf(`kubectl patch node %s --type json -p '[{"op":"test","path":"%s/key","value":"%s"},{"op":"test","path":"%s/effect","value":"%s"},{"op":"remove","path":"%s"}]'`,
 		node, at, t.Key, at, t.Effect, at)
 }
 
-// taintOwner is who removes a taint that a node starts with; empty if it is none of those.
+// taintOwner returns who removes a startup taint; empty if it is none.
 func taintOwner(claim *karpv1.NodeClaim, t *corev1.Taint) string {
 	if owner, known := snapshot.TaintOwner(t); known {
 		return owner
 	}
 	if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(t) }) {
-		return "whoever the startup taint " + t.Key + " of its NodePool was written for"
+		return "the component that startup taint " + t.Key + " of its NodePool is for"
 	}
 	return ""
 }
 
 func claimsWithoutInstance(f *Facts) (out []Finding) {
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for _, i := range f.Instances {
-		there[i.ID] = true
+		exists[i.ID] = true
 	}
 	for i := range f.NodeClaims {
 		c := &f.NodeClaims[i]
 		id := c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:]
-		if id == "" || there[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < 5*time.Minute {
+		if id == "" || exists[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < counterpartAge {
 			continue
 		}
 		out = append(out, Finding{
-			Object: "NodeClaim " + c.Name, Seen: "its instance " + id + " is gone, or does not bear the cluster's tags any more",
-			Remedy: "the controller ends the claim within two minutes; if it does not run: kubectl delete nodeclaim " + c.Name,
+			Object: "NodeClaim " + c.Name, Seen: "its instance " + id + " is gone, or has lost the cluster's tags",
+			Remedy: "the controller deletes the claim within two minutes; if it does not run: kubectl delete nodeclaim " + c.Name,
 		})
 	}
 	return out
@@ -247,12 +253,12 @@ func instancesWithoutClaim(f *Facts) (out []Finding) {
 		claimed[f.NodeClaims[i].Name] = true
 	}
 	for _, i := range f.Instances {
-		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < 5*time.Minute {
+		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < counterpartAge {
 			continue
 		}
 		out = append(out, Finding{
 			Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute)),
-			Remedy: "the controller ends it within two minutes; if it does not run: aws ec2 terminate-instances --instance-ids " + i.ID,
+			Remedy: "the controller terminates it within two minutes; if it does not run: aws ec2 terminate-instances --instance-ids " + i.ID,
 		})
 	}
 	return out
@@ -262,11 +268,11 @@ func workloadChecks() []Check {
 	return []Check{
 		{
 			ID: "workloads-blocking-pdb", Area: "workloads", Severity: Warning, Title: "a PodDisruptionBudget never allows an eviction",
-			Why: "nodes with its pods are never given back, replaced or drained", needs: []Fact{PDBs}, run: blockingPDBs,
+			Why: "nodes with its pods are never consolidated, replaced or drained", needs: []Fact{PDBs}, run: blockingPDBs,
 		},
 		{
-			ID: "workloads-overlapping-pdbs", Area: "workloads", Severity: Warning, Title: "a pod is covered by two PodDisruptionBudgets",
-			Why: "the API server refuses to evict it at all, so that its node is never drained", needs: []Fact{PDBs, Pods}, run: overlappingPDBs,
+			ID: "workloads-overlapping-pdbs", Area: "workloads", Severity: Warning, Title: "a pod matches two PodDisruptionBudgets",
+			Why: "the API server rejects every eviction of the pod, so its node never drains", needs: []Fact{PDBs, Pods}, run: overlappingPDBs,
 		},
 	}
 }
@@ -280,19 +286,19 @@ func blockingPDBs(f *Facts) (out []Finding) {
 		loosen := fmt.Sprintf(`kubectl -n %s patch poddisruptionbudget %s --type merge -p '{"spec":{"maxUnavailable":1,"minAvailable":null}}'`, b.Namespace, b.Name)
 		out = append(out, Finding{
 			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: fmt.Sprintf("%d pods, of which %d must run", b.Status.ExpectedPods, b.Status.DesiredHealthy),
-			Remedy: "let one pod be missing for a moment: " + loosen, Command: loosen,
+			Remedy: "allow one pod to be unavailable: " + loosen, Command: loosen,
 		})
 	}
 	return out
 }
 
-// neverAllows tells that a budget allows nothing even when all pods are healthy.
+// neverAllows reports whether a budget allows no eviction even when all pods are healthy.
 func neverAllows(b *policyv1.PodDisruptionBudget) bool {
 	return b.Status.ObservedGeneration == b.Generation && b.Status.DesiredHealthy >= b.Status.ExpectedPods
 }
 
 func overlappingPDBs(f *Facts) (out []Finding) {
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		var names []string
@@ -304,14 +310,14 @@ func overlappingPDBs(f *Facts) (out []Finding) {
 			}
 		}
 		key := p.Namespace + strings.Join(names, " ")
-		if len(names) < 2 || said[key] {
+		if len(names) < 2 || reported[key] {
 			continue
 		}
-		said[key] = true
+		reported[key] = true
 		slices.Sort(names)
 		drop := fmt.Sprintf("kubectl -n %s delete poddisruptionbudget %s", p.Namespace, names[len(names)-1])
 		out = append(out, Finding{
-			Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it is covered by PodDisruptionBudgets " + strings.Join(names, " and "),
+			Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it matches PodDisruptionBudgets " + strings.Join(names, " and "),
 			Remedy: "keep one of them: " + drop, Command: drop,
 		})
 	}

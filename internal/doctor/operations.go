@@ -14,20 +14,21 @@ import (
 func operationChecks() []Check {
 	return []Check{{
 		ID: "operations-other-controller", Area: "operations", Severity: Warning, Title: "another controller does part of the same work",
-		Why: "two that act on the same pods or nodes buy twice, and drain against each other", needs: []Fact{Pods}, run: otherControllers,
+		Why: "both launch nodes for the same pods, and drain each other's nodes", needs: []Fact{Pods}, run: otherControllers,
 	}, {
-		ID: "operations-missing-permission", Area: "operations", Severity: Warning, Title: "the role may not make all calls of EC2 that it has to",
-		Why: "what needs them fails, or goes by what was known before", needs: []Fact{Permissions}, run: missingPermissions,
+		ID: "operations-missing-permission", Area: "operations", Severity: Warning, Title: "the controller's role lacks permissions for EC2 calls",
+		Why: "what needs these calls fails, or uses stale data", needs: []Fact{Permissions}, run: missingPermissions,
 	}}
 }
 
-// rivals are controllers, by the last part of their images' names, that buy or end nodes, and what they do here.
+// rivals are controllers that launch or terminate nodes, by the last part of their image's name, with what they do
+// here.
 var rivals = map[string]string{
-	"cluster-autoscaler":           "it buys nodes for the same pending pods, and ends nodes of its groups that their pods were moved to",
-	"aws-node-termination-handler": "it drains nodes on the same notices of EC2, without replacements and without regard to the order in which volumes go",
+	"cluster-autoscaler":           "it launches nodes for the same pending pods, and terminates nodes of its groups to which their pods were moved",
+	"aws-node-termination-handler": "it drains nodes on the same notices of EC2, without replacements and without regard to the order in which volumes detach",
 }
 
-// otherControllers finds each once, however many replicas it has.
+// otherControllers reports each controller once, however many replicas it has.
 func otherControllers(f *Facts) (out []Finding) {
 	seen := map[string]bool{}
 	for i := range f.Pods {
@@ -37,14 +38,14 @@ func otherControllers(f *Facts) (out []Finding) {
 		}
 		for _, c := range p.Spec.Containers {
 			does, rival := rivals[imageName(c.Image)]
-			object, end := runner(p)
+			object, stop := runner(p)
 			if !rival || seen[object] {
 				continue
 			}
 			seen[object] = true
 			out = append(out, Finding{
 				Object: object, Seen: fmt.Sprintf("image %s: %s", c.Image, does),
-				Remedy: "if the nodes that it looks after are to be Dovetail's: " + end, Command: end,
+				Remedy: "if Dovetail should manage its nodes: " + stop, Command: stop,
 			})
 		}
 	}
@@ -61,13 +62,13 @@ func imageName(image string) string {
 	return path.Base(reference.Path(named))
 }
 
-// runner is what a pod is run by, and the command that ends it.
-func runner(p *corev1.Pod) (object, end string) {
+// runner returns the object that runs a pod, and the command that stops it.
+func runner(p *corev1.Pod) (object, stop string) {
 	kind, name := "Pod", p.Name
 	if at := slices.IndexFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }); at >= 0 {
 		kind, name = p.OwnerReferences[at].Kind, p.OwnerReferences[at].Name
 	}
-	// A Deployment's ReplicaSet is called by it and the hash that its pods have as a label.
+	// The name of a Deployment's ReplicaSet is the Deployment's and the hash in the pods' label.
 	if deployment, ok := strings.CutSuffix(name, "-"+p.Labels["pod-template-hash"]); kind == "ReplicaSet" && ok {
 		kind, name = "Deployment", deployment
 	}

@@ -22,8 +22,8 @@ func rival(pod, image, kind, owner string) corev1.Pod {
 func TestOtherControllers(t *testing.T) {
 	const autoscaler = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0"
 	const handler = "public.ecr.aws/aws-ec2/aws-node-termination-handler@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
-	ended := rival("a", autoscaler, "", "")
-	ended.Status.Phase = corev1.PodSucceeded
+	terminated := rival("a", autoscaler, "", "")
+	terminated.Status.Phase = corev1.PodSucceeded
 	for _, tt := range []struct {
 		name string
 		pods []corev1.Pod
@@ -35,7 +35,7 @@ func TestOtherControllers(t *testing.T) {
 		}},
 		{"a DaemonSet", []corev1.Pod{rival("a", handler, "DaemonSet", "nth")}, []string{"DaemonSet kube-system/nth: kubectl -n kube-system delete daemonset nth"}},
 		{"a pod alone", []corev1.Pod{rival("a", "localhost:5000/cluster-autoscaler", "", "")}, []string{"Pod kube-system/a: kubectl -n kube-system delete pod a"}},
-		{"one that has ended", []corev1.Pod{ended}, nil},
+		{"one that has terminated", []corev1.Pod{terminated}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy()

@@ -6,11 +6,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 )
 
-// missingPermissions finds a statement of the controller's policy once, with all that is missing of it.
+// missingPermissions reports each statement of the controller's policy once, with all missing actions in it.
 func missingPermissions(f *Facts) (out []Finding) {
 	document, err := policy.New(policy.Params{Cluster: f.ClusterName})
 	if err != nil {
-		return nil // no name of an EKS cluster: another check says so
+		return nil // the cluster's name is invalid, which another check reports
 	}
 	for _, s := range document {
 		missing := ""

@@ -19,12 +19,12 @@ import (
 func poolChecks() []Check {
 	return []Check{
 		{
-			ID: "pools-node-class", Area: "pools", Severity: Error, Title: "a NodePool names an EC2NodeClass that is not there",
+			ID: "pools-node-class", Area: "pools", Severity: Error, Title: "a NodePool refers to an EC2NodeClass that does not exist",
 			Why: "nothing is launched for the pool", needs: []Fact{NodePools, NodeClasses}, run: missingClasses,
 		},
 		{
 			ID: "pools-unknown-value", Area: "pools", Severity: Error, Title: "a requirement has values that no instance type has",
-			Why: "the pool launches less than is meant, or nothing", needs: []Fact{NodePools, NodeClasses, InstanceTypes}, run: unknownValues,
+			Why: "the pool launches fewer types than intended, or nothing", needs: []Fact{NodePools, NodeClasses, InstanceTypes}, run: unknownValues,
 		},
 		{
 			ID: "pools-no-type", Area: "pools", Severity: Error, Title: "no instance type meets the requirements of a NodePool",
@@ -36,24 +36,24 @@ func poolChecks() []Check {
 		},
 		{
 			ID: "pools-narrow-spot", Area: "pools", Severity: Warning, Title: "a NodePool of spot instances has one type or one zone",
-			Why: "when EC2 takes its spare capacity back, it takes all nodes of the pool, and has none in their place", needs: []Fact{NodePools, NodeClasses, InstanceTypes}, run: narrowSpot,
+			Why: "when EC2 reclaims that capacity, it interrupts all nodes of the pool, and offers none in their place", needs: []Fact{NodePools, NodeClasses, InstanceTypes}, run: narrowSpot,
 		},
 		{
-			ID: "pools-overlap", Area: "pools", Severity: Warning, Title: "two NodePools of equal weight take the same pods",
-			Why: "which of them a node is bought from is not what anybody has decided", needs: []Fact{NodePools}, run: overlappingPools,
+			ID: "pools-overlap", Area: "pools", Severity: Warning, Title: "two NodePools of equal weight accept the same pods",
+			Why: "which of them launches a node is undefined", needs: []Fact{NodePools}, run: overlappingPools,
 		},
 		{
 			ID: "pools-no-limits", Area: "pools", Severity: Info, Title: "a NodePool has no limits",
-			Why: "a workload that runs away buys nodes without bound", needs: []Fact{NodePools}, run: noLimits,
+			Why: "a runaway workload launches nodes without bound", needs: []Fact{NodePools}, run: noLimits,
 		},
 		{
-			ID: "pools-no-grace", Area: "pools", Severity: Info, Title: "nodes expire, but may drain for ever",
-			Why: "a PodDisruptionBudget or do-not-disrupt keeps an expired node for ever, with an image that gets no fixes", needs: []Fact{NodePools}, run: noGrace,
+			ID: "pools-no-grace", Area: "pools", Severity: Info, Title: "nodes expire, but may drain forever",
+			Why: "a PodDisruptionBudget or do-not-disrupt keeps an expired node forever, with an image that gets no fixes", needs: []Fact{NodePools}, run: noGrace,
 		},
 	}
 }
 
-// ours are the pools that launch from an EC2NodeClass.
+// ours returns the pools that launch from an EC2NodeClass.
 func (f *Facts) ours() (out []*karpv1.NodePool) {
 	for i := range f.NodePools {
 		p := &f.NodePools[i]
@@ -69,11 +69,11 @@ func requirementsOf(p *karpv1.NodePool) (requirement.Set, error) {
 	return labels.FromPool(p, [2]string{awsv1.LabelNodeClass, p.Spec.Template.Spec.NodeClassRef.Name})
 }
 
-// allowed are the instance types that a pool may launch, available or not at the moment.
+// allowed returns the instance types that a pool may launch, whether or not they are available now.
 func (f *Facts) allowed(p *karpv1.NodePool) (out []*catalog.InstanceType) {
 	set, err := requirementsOf(p)
 	if err != nil {
-		return nil // the pool's own condition says so
+		return nil // the pool's condition reports it
 	}
 	for _, t := range f.Types[p.Spec.Template.Spec.NodeClassRef.Name] {
 		if !set.Overlaps(t.Requirements) {
@@ -102,7 +102,7 @@ func missingClasses(f *Facts) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{
-			Object: "NodePool " + p.Name, Seen: fmt.Sprintf("there is no EC2NodeClass %q%s", name, didYouMean(name, names)),
+			Object: "NodePool " + p.Name, Seen: fmt.Sprintf("EC2NodeClass %q does not exist%s", name, didYouMean(name, names)),
 			Remedy: fmt.Sprintf("create it, or correct spec.template.spec.nodeClassRef.name: kubectl edit nodepool %s", p.Name),
 		})
 	}
@@ -135,7 +135,7 @@ func unknownValues(f *Facts) (out []Finding) {
 	return out
 }
 
-// valuesOf are the values of each label over all types.
+// valuesOf returns the values of each label over all types.
 func valuesOf(types []*catalog.InstanceType) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	add := func(set requirement.Set) {
@@ -232,8 +232,8 @@ func overlappingPools(f *Facts) (out []Finding) {
 				continue
 			}
 			out = append(out, Finding{
-				Object: "NodePool " + a.Name, Seen: fmt.Sprintf("it and NodePool %s have weight %d, and suit the same pods", b.Name, weight(a)),
-				Remedy: fmt.Sprintf("give one of them another spec.weight, for example: kubectl patch nodepool %s --type merge -p '{\"spec\":{\"weight\":%d}}'", a.Name, weight(a)+10),
+				Object: "NodePool " + a.Name, Seen: fmt.Sprintf("it and NodePool %s have weight %d and accept the same pods", b.Name, weight(a)),
+				Remedy: fmt.Sprintf("give one of them a different spec.weight, for example: kubectl patch nodepool %s --type merge -p '{\"spec\":{\"weight\":%d}}'", a.Name, weight(a)+10),
 			})
 		}
 	}
@@ -264,10 +264,11 @@ func noGrace(f *Facts) (out []Finding) {
 	return out
 }
 
-// didYouMean names the nearest of what there is, if it is near.
+// didYouMean suggests the nearest known word, if one is near.
 func didYouMean(word string, known []string) string {
-	const most = 2
-	best := spelling.Nearest(word, known, most)
+	// Two edits correct a swapped pair of letters; three would turn some instance sizes into others.
+	const maxEdits = 2
+	best := spelling.Nearest(word, known, maxEdits)
 	if best == "" {
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Table writes the report for people: what is wrong, why it matters, what to do.
+// Table writes the report for people: what is wrong, its consequence, what to do.
 func (r Report) Table(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -28,7 +28,7 @@ func (r Report) Table(w io.Writer) error {
 	return err
 }
 
-// Unchecked are the lines about checks that were not made: one for each cause.
+// Unchecked returns the lines about checks that could not run: one for each cause.
 func (r Report) Unchecked() (out []string) {
 	checks := map[string][]string{}
 	var causes []string
@@ -48,7 +48,7 @@ func (r Report) Unchecked() (out []string) {
 	return out
 }
 
-// WideTable writes a line for each finding, and for each check that was not made.
+// WideTable writes a line for each finding, and for each check that could not run.
 func (r Report) WideTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SEVERITY\tCHECK\tOBJECT\tSEEN\tREMEDY")
@@ -78,7 +78,7 @@ func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n               ")
 }
 
-// JSON writes the report for machines.
+// JSON writes the report for programs.
 func (r Report) JSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -86,7 +86,7 @@ func (r Report) JSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// Manifests writes the remedies that are manifests, as one YAML file to look at and apply.
+// Manifests writes the remedies that are manifests, as one YAML file to review and apply.
 func (r Report) Manifests(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {

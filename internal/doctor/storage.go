@@ -17,28 +17,28 @@ func storageChecks() []Check {
 	return []Check{
 		{
 			ID: "storage-immediate", Area: "storage", Severity: Warning, Title: "a zonal StorageClass binds volumes immediately",
-			Why:   "the volume is made in some zone before it is known where its pod can run; the pod may fit nowhere, or be bought a second node",
+			Why:   "the volume is created in some zone before the scheduler chooses a node; the pod may fit nowhere, or need a second node",
 			needs: []Fact{StorageClasses, VolumeClaims}, run: immediateClasses,
 		},
 		{
-			ID: "storage-daemon-toleration", Area: "storage", Severity: Error, Title: "a CSI or CNI daemon does not tolerate the taint of ending nodes",
-			Why:   "the daemon is driven off a disrupted node before its volumes are unmounted; pods elsewhere wait 6 minutes and more for them",
+			ID: "storage-daemon-toleration", Area: "storage", Severity: Error, Title: "a CSI or CNI daemon does not tolerate the disruption taint",
+			Why:   "the daemon is evicted from a disrupted node before its volumes are unmounted; pods elsewhere wait 6 minutes and more for them",
 			needs: []Fact{DaemonSets}, run: daemonTolerations,
 		},
 		{
-			ID: "storage-unreachable-volume", Area: "storage", Severity: Warning, Title: "a volume is in a zone that no NodePool can reach",
-			Why:   "once its pod has lost its node, it stays pending for ever",
+			ID: "storage-unreachable-volume", Area: "storage", Severity: Warning, Title: "a volume is in a zone in which no NodePool launches",
+			Why:   "when its pod loses its node, the pod stays pending forever",
 			needs: []Fact{Volumes, NodePools, NodeClasses, InstanceTypes}, run: unreachableVolumes,
 		},
 		{
-			ID: "storage-leftover-attachment", Area: "storage", Severity: Warning, Title: "a VolumeAttachment is left of a node that is gone",
-			Why:   "its volume cannot be attached elsewhere until it goes",
+			ID: "storage-leftover-attachment", Area: "storage", Severity: Warning, Title: "a VolumeAttachment refers to a node that is gone",
+			Why:   "its volume cannot be attached elsewhere until it is deleted",
 			needs: []Fact{VolumeAttachments, Nodes}, run: leftoverAttachments,
 		},
 	}
 }
 
-// zonal are the provisioners of volumes that one zone can use.
+// zonal are the provisioners of zonal volumes.
 var zonal = []string{"ebs.csi.aws.com", "kubernetes.io/aws-ebs", "ebs.csi.eks.amazonaws.com"}
 
 func immediateClasses(f *Facts) (out []Finding) {
@@ -61,7 +61,7 @@ func immediateClasses(f *Facts) (out []Finding) {
 		replace := fmt.Sprintf("kubectl get storageclass %s -o yaml | sed 's/^volumeBindingMode:.*/volumeBindingMode: WaitForFirstConsumer/' | kubectl replace --force -f -", c.Name)
 		out = append(out, Finding{
 			Object: "StorageClass " + c.Name, Seen: seen,
-			Remedy: "the mode cannot be changed, but the class be made anew, and volumes stay: " + replace, Command: replace,
+			Remedy: "the mode is immutable, but you can recreate the class, and its volumes stay: " + replace, Command: replace,
 		})
 	}
 	return out
@@ -77,10 +77,10 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// unmounters are daemons, by a part of their name, that must live while a node's volumes are unmounted.
+// unmounters are daemons, by a part of their name, that must run while a node's volumes are unmounted.
 var unmounters = []string{"ebs-csi-node", "efs-csi-node", "fsx-csi-node", "s3-csi-node", "csi-node", "aws-node", "kube-proxy", "cilium", "calico-node"}
 
-// IsUnmounter tells whether a DaemonSet must live while a node's volumes are unmounted: a CSI driver, or the network.
+// isUnmounter reports whether a DaemonSet must run while a node's volumes are unmounted: a CSI driver, or the network.
 func isUnmounter(d *appsv1.DaemonSet) bool {
 	if slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return strings.Contains(c.Image, "node-driver-registrar") || strings.Contains(c.Name, "node-driver-registrar")
@@ -109,7 +109,7 @@ func daemonTolerations(f *Facts) (out []Finding) {
 	return out
 }
 
-// emptyList makes the list of tolerations where there is none.
+// emptyList returns the operation that creates the list of tolerations if there is none.
 func emptyList(d *appsv1.DaemonSet) string {
 	if len(d.Spec.Template.Spec.Tolerations) > 0 {
 		return ""
@@ -128,7 +128,7 @@ func unreachableVolumes(f *Facts) (out []Finding) {
 		}
 	}
 	if len(reachable) == 0 {
-		return nil // nothing can be launched at all, which others say
+		return nil // nothing can be launched at all, which other checks report
 	}
 	for i := range f.Volumes {
 		v := &f.Volumes[i]
@@ -141,14 +141,14 @@ func unreachableVolumes(f *Facts) (out []Finding) {
 			object += " of " + c.Namespace + "/" + c.Name
 		}
 		out = append(out, Finding{
-			Object: object, Seen: "it is in zone " + strings.Join(zones, " or ") + ", from which no NodePool launches",
-			Remedy: "let an EC2NodeClass select a subnet of that zone, and a NodePool allow it",
+			Object: object, Seen: "it is in zone " + strings.Join(zones, " or ") + ", in which no NodePool launches",
+			Remedy: "select a subnet of that zone in an EC2NodeClass, and allow the zone in a NodePool",
 		})
 	}
 	return out
 }
 
-// volumeZones are the zones that the volume can be used in; none if it does not matter.
+// volumeZones returns the zones in which the volume can be used; none if it can be used in all.
 func volumeZones(v *corev1.PersistentVolume) []string {
 	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 		return nil
@@ -166,19 +166,19 @@ func volumeZones(v *corev1.PersistentVolume) []string {
 }
 
 func leftoverAttachments(f *Facts) (out []Finding) {
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for i := range f.Nodes {
-		there[f.Nodes[i].Name] = true
+		exists[f.Nodes[i].Name] = true
 	}
 	for i := range f.VolumeAttachments {
 		a := &f.VolumeAttachments[i]
-		if there[a.Spec.NodeName] {
+		if exists[a.Spec.NodeName] {
 			continue
 		}
 		detach := "kubectl delete volumeattachment " + a.Name
 		out = append(out, Finding{
 			Object: "VolumeAttachment " + a.Name, Seen: fmt.Sprintf("its node %s is gone", a.Spec.NodeName),
-			Remedy: "when the instance is terminated: " + detach, Command: detach,
+			Remedy: "once the instance is terminated: " + detach, Command: detach,
 		})
 	}
 	return out

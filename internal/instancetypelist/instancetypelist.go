@@ -1,5 +1,5 @@
-// Package instancetypelist picks instance types out of what a node class can launch, and prints them: for people who wonder what a
-// node pool could buy, and why it does not buy something else.
+// Package instancetypelist filters, sorts and prints the instance types that a node class can launch: it shows what a
+// node pool could launch, and why it does not launch another type.
 package instancetypelist
 
 import (
@@ -19,49 +19,49 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Query says which types are listed, and in what order. The zero Query lists all, by name.
+// Query selects and sorts types. The zero Query lists all, by name.
 type Query struct {
-	// Names are patterns of type names as file names have them (m5.*); a type must match one, if there are any.
+	// Names are glob patterns of type names (m5.*); a type must match one, if there are any.
 	Names []string
 	// Labels must admit the type and at least one of its offerings.
 	Labels requirement.Set
 	// Requests must fit on an empty node.
 	Requests corev1.ResourceList
-	// Available leaves out types that cannot be had at the moment.
+	// Available omits types that are unavailable now.
 	Available bool
-	// Pool is what a node pool requires. Types and offerings that it rules out are left out, unless Excluded: then they are
-	// listed as unavailable.
+	// Pool is the requirements of a node pool. Types and offerings that it excludes are omitted, unless Excluded is
+	// true: then they are listed as unavailable.
 	Pool     requirement.Set
 	Excluded bool
 	Sort     Order
-	// Limit is how many types are listed at most; 0 is any number.
+	// Limit is the maximum number of types; 0 means no limit.
 	Limit int
 }
 
-// Order is what types are sorted by.
+// Order is the sort order of types.
 type Order string
 
-// The orders. Equal types, and all by name, are sorted by family and then by size.
+// The orders. Ties, and all types by name, are sorted by family and then by size.
 const (
 	ByName   Order = "name"
-	ByPrice  Order = "price" // the lowest of those that can be had; types that cannot be had come last
+	ByPrice  Order = "price" // the lowest price of the available offerings; unavailable types come last
 	ByCPU    Order = "cpu"
 	ByMemory Order = "memory"
 )
 
-// Orders are all orders.
+// Orders returns all orders.
 func Orders() []Order { return []Order{ByName, ByPrice, ByCPU, ByMemory} }
 
 // Entry is one type of a list.
 type Entry struct {
 	*catalog.InstanceType
-	// Offerings are those that the query asks for.
+	// Offerings are those that the query selects.
 	Offerings []catalog.Offering
-	// Why none of the offerings is available; empty if one is.
+	// Why is why none of the offerings is available; empty if one is.
 	Why string
 }
 
-// List returns what the query asks for of types.
+// List returns the types that the query selects.
 func (q Query) List(types []*catalog.InstanceType) []Entry {
 	var out []Entry
 	for _, t := range types {
@@ -78,7 +78,7 @@ func (q Query) List(types []*catalog.InstanceType) []Entry {
 
 func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
 	named := len(q.Names) == 0 || slices.ContainsFunc(q.Names, func(pattern string) bool {
-		ok, _ := path.Match(pattern, t.Name) // Validate has said what is wrong with it
+		ok, _ := path.Match(pattern, t.Name) // Validate has checked the pattern
 		return ok
 	})
 	if !named || !q.Labels.Overlaps(t.Requirements) || !fits(q.Requests, t.Allocatable) {
@@ -107,15 +107,15 @@ func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
 }
 
 func fits(requests, room corev1.ResourceList) bool {
-	for name, asked := range requests {
-		if has := room[name]; asked.Cmp(has) > 0 {
+	for name, requested := range requests {
+		if has := room[name]; requested.Cmp(has) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// conflict says which requirement of a pool rules a set out; empty if none does.
+// conflict returns which requirement of a pool excludes a set; empty if none does.
 func conflict(pool, set requirement.Set) string {
 	if pool.Overlaps(set) {
 		return ""
@@ -128,7 +128,7 @@ func conflict(pool, set requirement.Set) string {
 	return ""
 }
 
-// whyNone says why nothing of offerings can be had, the most frequent reasons first; empty if something can.
+// whyNone returns why none of the offerings is available, the most frequent reasons first; empty if one is.
 func whyNone(offerings []catalog.Offering) string {
 	var order []string
 	count := map[string]int{}
@@ -169,7 +169,7 @@ func (q Query) compare(a, b *Entry) int {
 	return cmp.Or(by, cmp.Compare(family(a), family(b)), a.Capacity.Cpu().Cmp(*b.Capacity.Cpu()), a.Capacity.Memory().Cmp(*b.Capacity.Memory()), cmp.Compare(a.Name, b.Name))
 }
 
-// cheapest is what can be had at the lowest price, of one capacity type or (empty) of any.
+// cheapest returns the available offering with the lowest price, of one capacity type or (empty) of any.
 func (e *Entry) cheapest(capacityType string) (lowest catalog.Offering, found bool) {
 	for _, o := range e.Offerings {
 		if o.Available && (capacityType == "" || o.CapacityType == capacityType) && (!found || o.Price < lowest.Price) {
@@ -179,15 +179,15 @@ func (e *Entry) cheapest(capacityType string) (lowest catalog.Offering, found bo
 	return lowest, found
 }
 
-// Validate says what is wrong with the query.
+// Validate checks the query.
 func (q Query) Validate() error {
 	for _, pattern := range q.Names {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("%q is no pattern of instance types, such as m5.large or 'c7*.2xlarge'", pattern)
+			return fmt.Errorf("%q is not a pattern of instance types, such as m5.large or 'c7*.2xlarge'", pattern)
 		}
 	}
 	if q.Sort != "" && !slices.Contains(Orders(), q.Sort) {
-		return fmt.Errorf("--sort %q: %s are known", q.Sort, join(Orders()))
+		return fmt.Errorf("--sort %q is unknown: use one of %s", q.Sort, join(Orders()))
 	}
 	if q.Limit < 0 {
 		return fmt.Errorf("--limit %d is negative", q.Limit)
@@ -203,14 +203,14 @@ func join[T ~string](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// short are names of labels that everybody knows what is meant by.
+// short are the short names of common labels.
 var short = map[string]string{
 	"arch": corev1.LabelArchStable, "os": corev1.LabelOSStable, "zone": corev1.LabelTopologyZone, "zone-id": awsv1.LabelZoneID,
 	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable, "nitro-sandbox": awsv1.LabelNitroSandbox,
 }
 
-// ParseLabels reads a selector as kubectl's -l has it. A key without a domain is one of the labels of instance types: cpu is
-// karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
+// ParseLabels parses a selector in the syntax of kubectl's -l. A key without a domain is a label of instance types: cpu
+// is karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
 func ParseLabels(text string, known requirement.Labels) (requirement.Set, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
@@ -226,7 +226,7 @@ func ParseLabels(text string, known requirement.Labels) (requirement.Set, error)
 			key = awsv1.Group + "/instance-" + key
 		}
 		if !known.Vocabulary.WellKnown[key] {
-			return requirement.Set{}, fmt.Errorf("%s is no label of instance types", p.Key())
+			return requirement.Set{}, fmt.Errorf("%s is not a label of instance types", p.Key())
 		}
 		r, err := known.Parse(key, operators[p.Operator()], p.ValuesUnsorted()...)
 		if err != nil {

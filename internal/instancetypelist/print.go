@@ -18,16 +18,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Report is a list, and what it is of.
+// Report is a list with its context.
 type Report struct {
 	// Region, NodePool and NodeClass are empty where there is none.
 	Region, NodePool, NodeClass string
-	// Basis says what derived prices come from, and Currency what all are in; empty if nothing is known of it.
+	// Basis is the source of derived prices, and Currency that of all prices; empty if unknown.
 	Basis, Currency string
 	Entries         []Entry
 }
 
-// Names prints the types' names, one a line.
+// Names prints the types' names, one per line.
 func (r *Report) Names(w io.Writer) error {
 	var b strings.Builder
 	for i := range r.Entries {
@@ -37,15 +37,15 @@ func (r *Report) Names(w io.Writer) error {
 	return err
 }
 
-// Table prints a line for each type.
+// Table prints a line per type.
 func (r *Report) Table(w io.Writer) error { return r.table(w, false) }
 
-// WideTable prints a line for each type, with everything that there is to say about it.
+// WideTable prints a line per type, with all columns.
 func (r *Report) WideTable(w io.Writer) error { return r.table(w, true) }
 
 func (r *Report) table(w io.Writer, wide bool) error {
 	if len(r.Entries) == 0 {
-		_, err := fmt.Fprintln(w, "no instance type is as asked for")
+		_, err := fmt.Fprintln(w, "no instance type matches")
 		return err
 	}
 	columns := []string{"TYPE", "CPU", "MEMORY", "PODS", "ALLOCATABLE", "ZONES", "$/H", "SPOT $/H"}
@@ -80,10 +80,10 @@ func (r *Report) table(w io.Writer, wide bool) error {
 	return r.footnotes(w)
 }
 
-// footnotes explain prices.
+// footnotes explains the prices.
 func (r *Report) footnotes(w io.Writer) error {
 	if r.Basis != "" && slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.derived() }) {
-		if _, err := fmt.Fprintf(w, "\n~ is a derived price, which no list has (%s).\n", r.Basis); err != nil {
+		if _, err := fmt.Fprintf(w, "\n~ marks a derived price, which is in no price list (%s).\n", r.Basis); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (r *Report) footnotes(w io.Writer) error {
 	return nil
 }
 
-// derived tells whether any price that the table shows is.
+// derived reports whether any price that the table shows is derived.
 func (e *Entry) derived() bool {
 	return strings.HasPrefix(e.price(karpv1.CapacityTypeOnDemand), derivedMark) || strings.HasPrefix(e.price(karpv1.CapacityTypeSpot), derivedMark)
 }
@@ -103,7 +103,7 @@ const derivedMark = "~"
 
 const none = "-"
 
-// size is a number of bytes in GiB, with a digit behind the point where that tells something.
+// size formats a number of bytes in GiB, with one decimal below 100.
 func size(q resource.Quantity) string {
 	gib := float64(q.Value()) / (1 << 30)
 	digits := 1
@@ -129,7 +129,7 @@ func (e *Entry) price(capacityType string) string {
 	return mark + strconv.FormatFloat(o.Price, 'f', 4, 64)
 }
 
-// zones are those that the type can be had in, without the region that they begin with.
+// zones returns the zones in which the type is available, without the prefix of the region.
 func (e *Entry) zones(region string) string {
 	return list(e.Offerings, func(o *catalog.Offering) string { return strings.TrimPrefix(strings.TrimPrefix(o.Zone, region), "-") })
 }
@@ -138,7 +138,7 @@ func (e *Entry) capacityTypes() string {
 	return list(e.Offerings, func(o *catalog.Offering) string { return o.CapacityType })
 }
 
-// list is what can be had of offerings, each thing once, sorted.
+// list returns a property of the available offerings, each value once, sorted.
 func list(offerings []catalog.Offering, of func(*catalog.Offering) string) string {
 	found := map[string]bool{}
 	for i := range offerings {
@@ -152,10 +152,10 @@ func list(offerings []catalog.Offering, of func(*catalog.Offering) string) strin
 	return strings.Join(slices.Sorted(maps.Keys(found)), ",")
 }
 
-// usual are the resources that have columns of their own.
+// usual are the resources that have a column.
 var usual = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, awsv1.ResourcePodENI}
 
-// other are the resources that only some types have.
+// other returns the resources that only some types have.
 func (e *Entry) other() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.Allocatable)) {
@@ -185,7 +185,7 @@ type (
 		Why         string              `json:"why,omitempty"` // not available
 		Capacity    corev1.ResourceList `json:"capacity"`
 		Allocatable corev1.ResourceList `json:"allocatable"`
-		// Labels are those that nodes of the type bear, with all values that they may have.
+		// Labels are the labels of nodes of the type, with all possible values.
 		Labels    map[string][]string `json:"labels"`
 		Offerings []offeringJSON      `json:"offerings"`
 	}
@@ -194,16 +194,16 @@ type (
 		CapacityType string `json:"capacityType"`
 		Available    bool   `json:"available"`
 		Why          string `json:"why,omitempty"` // not available
-		// Price is per hour; it is left out if none is known.
+		// Price is per hour; it is omitted if unknown.
 		Price float64 `json:"price,omitempty"`
-		// PriceDerived is true of a price that no list has.
+		// PriceDerived is true for a price that is in no price list.
 		PriceDerived bool   `json:"priceDerived,omitempty"`
 		Reservation  string `json:"reservation,omitempty"`
 		Partition    string `json:"partition,omitempty"`
 	}
 )
 
-// JSON prints everything, for programs.
+// JSON prints all data, for programs.
 func (r *Report) JSON(w io.Writer) error {
 	out := reportJSON{Region: r.Region, NodePool: r.NodePool, NodeClass: r.NodeClass, Basis: r.Basis, Currency: r.Currency, InstanceTypes: make([]entryJSON, len(r.Entries))}
 	for i := range r.Entries {

@@ -16,21 +16,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// taken tells whether an object comes from a snapshot of a cluster, where everything is as it is.
+// taken reports whether an object comes from a snapshot of a cluster, which needs no completion.
 func (r *reader) taken(kind, namespace, name string) bool {
 	o := r.objects[identity{kind, namespace, name}]
 	return o != nil && o.document.taken
 }
 
-// takenPod tells whether a pod comes from a snapshot. One that replaces a pod of the snapshot may have its name, as those of
-// StatefulSets have.
+// takenPod reports whether a pod comes from a snapshot. A pod that replaces one of the snapshot may have the same name,
+// as those of StatefulSets.
 func (r *reader) takenPod(pod *corev1.Pod) bool {
 	o := r.objects[identity{"Pod", pod.Namespace, pod.Name}]
 	return o != nil && o.document.taken && o.Object == client.Object(pod)
 }
 
-// completeNodes does for Nodes what the API server does, and stands in for the NodeClaims of those that are
-// a pool's: without one they would take no pods and count against no limit.
+// completeNodes completes Nodes like the API server, and makes missing NodeClaims for the Nodes of NodePools: without a
+// claim a Node would take no pods and count against no limit.
 func (r *reader) completeNodes() {
 	claimed := map[string]bool{}
 	for _, claim := range r.world.NodeClaims {
@@ -66,7 +66,7 @@ func with(labels map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// claimFor is the NodeClaim that a node in service would have.
+// claimFor returns the NodeClaim that an initialized node would have.
 func claimFor(node *corev1.Node) *karpv1.NodeClaim {
 	claim := &karpv1.NodeClaim{}
 	claim.Name, claim.UID = node.Name, madeUID("NodeClaim", "", node.Name)
@@ -83,7 +83,7 @@ func claimFor(node *corev1.Node) *karpv1.NodeClaim {
 	return claim
 }
 
-// completeVolumes gives claims without a class the default one, newest first, and makes those of ephemeral volumes.
+// completeVolumes gives claims without a class the newest default class, and makes the claims of ephemeral volumes.
 func (r *reader) completeVolumes() {
 	for _, pod := range r.world.Pods {
 		if r.takenPod(pod) {
@@ -112,7 +112,8 @@ func (r *reader) completeVolumes() {
 	}
 }
 
-// defaultClass is the name of the default storage class: the youngest, or of those the first by name; empty if there is none.
+// defaultClass returns the name of the default storage class: the newest, on a tie the first by name; empty if there is
+// none.
 func defaultClass(classes []*storagev1.StorageClass) string {
 	var marked []*storagev1.StorageClass
 	for _, class := range classes {
@@ -128,8 +129,8 @@ func defaultClass(classes []*storagev1.StorageClass) string {
 	}).Name
 }
 
-// completePods does what the API server and the scheduler would: requests follow from limits, priorities from
-// their class, and a pod that is on no node has been found not to fit.
+// completePods completes pods like the API server and the scheduler: requests default to limits, priorities come from
+// the class, and a pod without a node is marked unschedulable.
 func (r *reader) completePods() {
 	priorities := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 	for _, class := range all[*schedulingv1.PriorityClass](r) {
@@ -140,10 +141,10 @@ func (r *reader) completePods() {
 		nodes[node.Name] = true
 	}
 	gated, preempting := 0, 0
-	var stray []*corev1.Pod
+	var orphans []*corev1.Pod
 	for _, pod := range r.world.Pods {
 		if pod.Spec.NodeName != "" && !nodes[pod.Spec.NodeName] && !snapshot.Terminal(pod) {
-			stray = append(stray, pod)
+			orphans = append(orphans, pod)
 		}
 		if r.takenPod(pod) {
 			continue
@@ -160,7 +161,7 @@ func (r *reader) completePods() {
 		case pod.Status.NominatedNodeName != "":
 			preempting++
 		default:
-			refuse(pod)
+			markUnschedulable(pod)
 		}
 	}
 	for _, left := range []struct {
@@ -168,27 +169,27 @@ func (r *reader) completePods() {
 		why  string
 	}{
 		{gated, "held back by scheduling gates"},
-		{preempting, "about to take the place of others (status.nominatedNodeName)"},
+		{preempting, "about to preempt others (status.nominatedNodeName)"},
 	} {
 		if left.pods > 0 {
 			r.note("pods %s: %d left out", left.why, left.pods)
 		}
 	}
-	if len(stray) > 0 {
+	if len(orphans) > 0 {
 		r.note("pods bound to nodes that are not among the inputs: %d left out, the first of them %s/%s on node %s; to count them, add the nodes (kubectl get nodes -o yaml)",
-			len(stray), stray[0].Namespace, stray[0].Name, stray[0].Spec.NodeName)
+			len(orphans), orphans[0].Namespace, orphans[0].Name, orphans[0].Spec.NodeName)
 	}
 }
 
-// refuse marks a pod as the scheduler does when it finds no node.
-func refuse(pod *corev1.Pod) {
+// markUnschedulable marks a pod as the scheduler does when it finds no node.
+func markUnschedulable(pod *corev1.Pod) {
 	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 	})
 }
 
-// completeNamespaces makes those that the pods are in, with the label that each has.
+// completeNamespaces makes the namespaces of the pods, with the label of their name.
 func (r *reader) completeNamespaces() {
 	known := map[string]bool{}
 	for _, namespace := range r.world.Namespaces {

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/crds"
 )
 
-// definition is what the API server makes of a CustomResourceDefinition: it defaults and judges objects.
+// definition defaults and validates objects by a CustomResourceDefinition, like the API server.
 type definition struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
@@ -36,7 +36,7 @@ func newDefinition(of kind) (*definition, error) {
 			return compile(v.Schema.OpenAPIV3Schema)
 		}
 	}
-	return nil, fmt.Errorf("there is no definition of %s in %s", of.kind, of.apiVersion)
+	return nil, fmt.Errorf("%s in %s has no definition", of.kind, of.apiVersion)
 }
 
 func compile(props *apiextensionsv1.JSONSchemaProps) (*definition, error) {
@@ -55,14 +55,14 @@ func compile(props *apiextensionsv1.JSONSchemaProps) (*definition, error) {
 	return &definition{structural, validator, cel.NewValidator(structural, true /* resource root */, celconfig.PerCallLimit)}, nil
 }
 
-// complete fills in the defaults of an object and says what the API server would refuse about it.
+// complete fills in the defaults of an object and returns the errors with which the API server would reject it.
 func (s *definition) complete(fields map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(fields, s.structural)
 	defaulting.Default(fields, s.structural)
 	if errs := validation.ValidateCustomResource(nil, fields, s.validator); len(errs) > 0 {
-		return errs // rules are not asked about what is not even well-formed
+		return errs // rules expect well-formed objects
 	}
-	// Nothing here waits for anybody: there is nothing to cancel.
+	// The validation does not block: there is nothing to cancel.
 	errs, _ := s.rules.Validate(context.Background(), nil, s.structural, fields, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }

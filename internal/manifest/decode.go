@@ -22,7 +22,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// kind is an API kind as manifests spell it.
+// kind is an API kind as it appears in manifests.
 type kind struct{ apiVersion, kind string }
 
 // clusterWide are the kinds without a namespace.
@@ -30,7 +30,7 @@ var clusterWide = []string{
 	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass", "RuntimeClass",
 }
 
-// prototypes are empty objects of the kinds that bear on a plan.
+// prototypes returns empty objects of the kinds that affect a plan.
 func prototypes() map[kind]client.Object {
 	return map[kind]client.Object{
 		{"v1", "Pod"}:                                 &corev1.Pod{},
@@ -56,8 +56,8 @@ func prototypes() map[kind]client.Object {
 	}
 }
 
-// decode reads the document as an object like the prototype. The error names the field; notes are about fields
-// that are not known.
+// decode decodes the document into an object of the prototype's type. The error names the field; notes are about
+// unknown fields.
 func (d document) decode(prototype client.Object) (_ client.Object, notes []string, err error) {
 	into, strict, err := unmarshal(d.raw, prototype)
 	if err != nil {
@@ -81,10 +81,10 @@ func unmarshal(data []byte, prototype client.Object) (_ client.Object, strict []
 	return into, strict, err
 }
 
-// name is how people name the object: its kind, namespace and name.
-func (d document) name() string { return strings.TrimSpace(d.kind.kind + " " + d.called) }
+// name returns the object's kind, namespace and name.
+func (d document) name() string { return strings.TrimSpace(d.kind.kind + " " + d.displayName) }
 
-// locate adds to a decoding error the field that it is about, which not all errors say themselves.
+// locate adds the field to a decoding error, which not all errors name.
 func (d document) locate(prototype client.Object, err error) error {
 	fields, unreadable := d.fields()
 	if unreadable != nil {
@@ -111,22 +111,22 @@ func (d document) locate(prototype client.Object, err error) error {
 	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(found.Error(), "json: "))
 }
 
-// culprit finds the first of the smallest parts of a document that make it ill when they alone are left of it. It halves
-// what is left, so that a list of a million items takes twenty attempts.
-func culprit(tree any, ill func() bool) string {
+// culprit returns the path of the smallest part of a document that is invalid alone. It is a bisection: a list of a
+// million items takes twenty attempts.
+func culprit(tree any, invalid func() bool) string {
 	switch node := tree.(type) {
 	case map[string]any:
 		whole := maps.Clone(node)
 		defer maps.Copy(node, whole)
-		key, found := halve(slices.Sorted(maps.Keys(whole)), func(keys []string) bool {
+		key, found := bisect(slices.Sorted(maps.Keys(whole)), func(keys []string) bool {
 			clear(node)
 			for _, key := range keys {
 				node[key] = whole[key]
 			}
-			return ill()
+			return invalid()
 		})
 		if found {
-			return join(key, culprit(whole[key], ill))
+			return join(key, culprit(whole[key], invalid))
 		}
 	case []any:
 		whole := slices.Clone(node)
@@ -135,30 +135,31 @@ func culprit(tree any, ill func() bool) string {
 		for i := range indexes {
 			indexes[i] = i
 		}
-		i, found := halve(indexes, func(some []int) bool {
+		i, found := bisect(indexes, func(some []int) bool {
 			clear(node)
 			for _, i := range some {
 				node[i] = whole[i]
 			}
-			return ill()
+			return invalid()
 		})
 		if found {
-			return join(fmt.Sprintf("[%d]", i), culprit(whole[i], ill))
+			return join(fmt.Sprintf("[%d]", i), culprit(whole[i], invalid))
 		}
 	}
 	return ""
 }
 
-// halve finds the first part that is ill alone, if there is one, and leaves only that in place.
-func halve[T any](parts []T, ill func([]T) bool) (first T, found bool) {
+// bisect finds the first part that is invalid alone, if there is one, and leaves only that in place. Invariant: if any
+// part is invalid alone, one of the remaining parts is.
+func bisect[T any](parts []T, invalid func([]T) bool) (first T, found bool) {
 	for len(parts) > 1 {
-		if half := parts[:len(parts)/2]; ill(half) {
+		if half := parts[:len(parts)/2]; invalid(half) {
 			parts = half
 		} else {
 			parts = parts[len(parts)/2:]
 		}
 	}
-	if len(parts) == 0 || !ill(parts) {
+	if len(parts) == 0 || !invalid(parts) {
 		return first, false
 	}
 	return parts[0], true

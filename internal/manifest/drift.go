@@ -17,17 +17,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Drift is why a node is not what its NodePool and node class would launch now.
+// Drift is why a node differs from what its NodePool and node class would launch now.
 type Drift struct {
 	Reason string
-	// Fields are those that have changed, where that is the reason, behind the name of their object.
+	// Fields are the changed fields, if they are the reason, each after the name of its object.
 	Fields []string
 }
 
 // nodeClassDrifted is the reason of the condition Drifted where a field of the node class has changed.
 const nodeClassDrifted = "NodeClassDrift"
 
-// inherit gives an object beside a snapshot what only the cluster knows of it.
+// inherit copies what only the cluster knows from an object of the snapshot to the one that overrides it.
 func inherit(into, before client.Object) {
 	if before.GetUID() != "" {
 		into.SetUID(before.GetUID())
@@ -47,7 +47,7 @@ func inherit(into, before client.Object) {
 	}
 }
 
-// drift marks the NodeClaims of a snapshot that a NodePool or node class beside it makes out of date.
+// drift marks the NodeClaims of a snapshot that drift by an overriding NodePool or node class.
 func (r *reader) drift() error {
 	labels := requirement.Labels{Vocabulary: awsv1.Vocabulary()}
 	r.world.Drifted = map[string]Drift{}
@@ -91,7 +91,7 @@ func (r *reader) drift() error {
 			condition.SetTrueWithReason(marked, karpv1.ConditionDrifted, found.Reason, found.Reason, r.world.Now)
 			r.world.Drifted[claim.Name] = found
 		case before.Status == metav1.ConditionTrue && !ours:
-			r.world.Drifted[claim.Name] = Drift{Reason: before.Reason} // for what no file says
+			r.world.Drifted[claim.Name] = Drift{Reason: before.Reason} // its cause is in no file
 		default:
 			condition.Clear(marked, karpv1.ConditionDrifted, r.world.Now)
 		}
@@ -100,7 +100,7 @@ func (r *reader) drift() error {
 	return nil
 }
 
-// current is an object as the inputs have it at last; nil if they have none.
+// current returns the last version of an object in the inputs; nil if there is none.
 func (r *reader) current(id identity) client.Object {
 	if o := r.objects[id]; o != nil {
 		return o.Object
@@ -108,8 +108,8 @@ func (r *reader) current(id identity) client.Object {
 	return nil
 }
 
-// poolEdit is a pool beside a snapshot, or of it, with its hash, and what differs from that of the snapshot. Requirements do not
-// count: they are compared with each node.
+// poolEdit is a pool with its hash, and what differs from the snapshot's pool. Requirements are excluded: they are
+// compared with each node.
 type poolEdit struct {
 	*karpv1.NodePool
 	changed bool
@@ -142,8 +142,8 @@ func (r *reader) poolEdit(pool *karpv1.NodePool) (poolEdit, error) {
 	return out, nil
 }
 
-// drift compares a claim with the pool. The hash on the claim is Dovetail's or Karpenter's; the latter says nothing, and the pools of
-// before and now are compared instead.
+// drift compares a claim with the pool. The hash on the claim is Dovetail's or Karpenter's; Karpenter's cannot be
+// compared, so the old and new pools are compared instead.
 func (p poolEdit) drift(claim *karpv1.NodeClaim, labels requirement.Labels) (Drift, error) {
 	reason, err := disrupt.OutOfDate(claim, p.NodePool, labels)
 	if err != nil {
@@ -176,7 +176,7 @@ func newDrift(reason, object string, fields []string) Drift {
 	return out
 }
 
-// selected are the fields of a node class by which something is found in the account; what they find is not in any file.
+// selected are the fields of a node class that select resources in the account; the result is in no file.
 var selected = []string{
 	"spec.amiSelectorTerms", "spec.subnetSelectorTerms", "spec.securityGroupSelectorTerms", "spec.capacityReservationSelectorTerms",
 }
@@ -206,8 +206,8 @@ func bySelector(path string) bool {
 	return slices.ContainsFunc(selected, func(s string) bool { return strings.HasPrefix(path, s) })
 }
 
-// classes are a node class of the snapshot, and the one beside it, both without user data, which no snapshot has. They are nil
-// where there are not both.
+// classes returns a node class of the snapshot and the one that overrides it, both without user data, which no snapshot
+// has. They are nil unless both exist.
 func (r *reader) classes(id identity) (old, class *awsv1.EC2NodeClass) {
 	if r.overridden[id] == nil {
 		return nil, nil
@@ -222,7 +222,7 @@ func (r *reader) classes(id identity) (old, class *awsv1.EC2NodeClass) {
 	return old, class
 }
 
-// family is that of a class's images: given, or by the alias.
+// family returns the family of a class's images: from the spec, or from the alias.
 func family(c *awsv1.EC2NodeClass) string {
 	for _, term := range c.Spec.AMISelectorTerms {
 		if name, _, found := strings.Cut(term.Alias, "@"); found {
@@ -232,7 +232,7 @@ func family(c *awsv1.EC2NodeClass) string {
 	return strings.ToLower(c.Spec.AMIFamily)
 }
 
-// noteSelectors says of node classes beside a snapshot what cannot be seen in files.
+// noteSelectors notes which changes of overriding node classes cannot be evaluated from files.
 func (r *reader) noteSelectors() {
 	for _, id := range r.order {
 		old, class := r.classes(id)
@@ -241,7 +241,7 @@ func (r *reader) noteSelectors() {
 		}
 		for _, field := range differences("spec", old.Spec, class.Spec) {
 			if bySelector(field) {
-				r.note("EC2NodeClass %s: %s has changed; what it selects is not known here: the plan takes what the snapshot's class selects",
+				r.note("EC2NodeClass %s: %s has changed; its result is unknown here: the plan uses what the snapshot's class selects",
 					id.name, field)
 			}
 		}

@@ -24,8 +24,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Dump writes what a plan of the cluster depends on, as one file that Read takes back. What is secret stays behind,
-// see scrub. Workloads make no pods there: the pods are written, and of each workload its template and selector.
+// Dump writes what a plan of the cluster depends on, as one file for Read, without secrets: see scrub. It writes the
+// pods themselves, and each workload's template and selector.
 func Dump(ctx context.Context, cluster client.Reader, takenAt time.Time, w io.Writer) error {
 	return dump(ctx, cluster, takenAt, func(o any) error {
 		data, err := sigsyaml.Marshal(o)
@@ -53,7 +53,7 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	for k, o := range prototypes() {
 		spelled[reflect.TypeOf(o)] = k
 	}
-	// Nodes come before pods: a pod that is bound meanwhile is then on a node that is there.
+	// Nodes come before pods: the node of a pod that is bound meanwhile is then in the file.
 	for _, list := range []client.ObjectList{
 		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
 		&storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
@@ -78,11 +78,11 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	return nil
 }
 
-// page is how many objects are read at a time. They are scrubbed before the next ones are read: of a pod, most is what a plan
-// does not depend on, and a controller that takes a snapshot of a large cluster must not run out of memory for it.
+// page is how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most
+// of a pod, and a controller that takes a snapshot of a large cluster must not run out of memory.
 const page = 500
 
-// scrubbed reads all objects of a kind that a snapshot has. A cluster that lacks the kind has none of it.
+// scrubbed reads all objects of a kind, scrubbed. A cluster without the kind has none.
 func scrubbed(ctx context.Context, cluster client.Reader, kind client.ObjectList) ([]client.Object, error) {
 	var out []client.Object
 	for next := ""; ; {
@@ -99,7 +99,7 @@ func scrubbed(ctx context.Context, cluster client.Reader, kind client.ObjectList
 			return nil, err
 		}
 		for _, o := range objects {
-			if o, ok := o.(client.Object); ok && selecting(o) {
+			if o, ok := o.(client.Object); ok && relevant(o) {
 				scrub(o)
 				out = append(out, o)
 			}

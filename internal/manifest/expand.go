@@ -16,62 +16,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workload is what makes pods of a template.
+// workload makes pods from a template.
 type workload struct {
 	client.Object
 	kind     kind
 	template *corev1.PodTemplateSpec
 	replicas int
-	// asMany tells that the manifest leaves the number of replicas to the cluster, as where a HorizontalPodAutoscaler sets it.
-	asMany     bool
-	volumes    []corev1.PersistentVolumeClaim
-	firstIndex int
-	// labels are what the workload's controller adds to each of its pods.
+	// replicasUnset is true if the manifest leaves the number of replicas to the cluster, for example to a
+	// HorizontalPodAutoscaler.
+	replicasUnset bool
+	volumes       []corev1.PersistentVolumeClaim
+	firstIndex    int
+	// labels returns the labels that the workload's controller adds to each of its pods.
 	labels func(pod string, index int) map[string]string
 }
 
-// maxPods keeps a slip of the keyboard from taking all memory. No cluster has as many.
+// maxPods keeps a typing mistake from using all memory. Kubernetes supports clusters of 150,000 pods.
 const maxPods = 1_000_000
 
-// expand makes the pods of workloads. A workload that is another's, or that has pods among the inputs, makes none: what it
-// stands for is there already. One that comes beside a snapshot takes the place of what the snapshot has of it.
+// expand makes the pods of workloads. A workload makes none if another workload owns it, or if the inputs have its pods
+// already. A workload supplied beside a snapshot overrides the snapshot's.
 func (r *reader) expand() error {
 	owners := map[identity]bool{}
 	for _, id := range r.order {
 		o := r.objects[id]
 		if owner := metav1.GetControllerOf(o); owner != nil {
 			owners[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
-			// A Deployment's pods may be there without the ReplicaSet in between.
+			// The inputs may have a Deployment's pods without its ReplicaSet.
 			if hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
 				owners[identity{"Deployment", o.GetNamespace(), strings.TrimSuffix(owner.Name, "-"+hash)}] = true
 			}
 		}
 	}
-	beside, names := r.newSupplied(), r.podNames()
+	overrides, names := r.newOverrides(), r.podNames()
 	for _, id := range r.order {
 		o := r.objects[id]
 		if o.document.taken {
 			continue // its pods are in the snapshot
 		}
 		if set, ok := o.Object.(*appsv1.DaemonSet); ok {
-			beside.replaceDaemons(id, set)
+			overrides.replaceDaemons(id, set)
 		}
 		w, ok := newWorkload(o.Object)
 		if !ok {
 			continue
 		}
 		if len(w.template.Spec.Containers) == 0 {
-			r.note("%s: %s has no containers in spec.template.spec: its pods are planned as if they needed nothing, and the API server "+
-				"refuses it; check its indentation", o.document.place, o.document.name())
+			r.note("%s: %s has no containers in spec.template.spec: its pods are planned without requests, and the API server "+
+				"rejects it; check its indentation", o.document.place, o.document.name())
 		}
 		if len(r.world.Pods)+w.replicas > maxPods {
-			return o.errorf("%s: with its %d pods there are more than the %d that one plan takes", o.document.name(), w.replicas, maxPods)
+			return o.errorf("%s: with its %d pods the inputs exceed the %d pods of one plan", o.document.name(), w.replicas, maxPods)
 		}
 		owner := metav1.GetControllerOf(o)
 		switch {
 		case owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil:
-		case len(beside.pods[id]) > 0:
-			beside.replace(id, w, names)
+		case len(overrides.pods[id]) > 0:
+			overrides.replace(id, w, names)
 		case owners[id]:
 		default:
 			ordinal := w.firstIndex
@@ -83,15 +84,15 @@ func (r *reader) expand() error {
 			}
 		}
 	}
-	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return beside.gone[p] })
+	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return overrides.gone[p] })
 	return nil
 }
 
-// podNames are the names that pods have or will have, behind their namespaces. Workloads of different kinds may have the same
-// name, and a plan tells pods apart by theirs.
+// podNames are the names that pods have or will have, with their namespaces. Workloads of different kinds may have the
+// same name, and a plan identifies pods by name.
 type podNames map[string]bool
 
-// podNames are those of the pods among the inputs, and those that StatefulSets give to theirs.
+// podNames returns the names of the pods in the inputs, and of the pods that StatefulSets make.
 func (r *reader) podNames() podNames {
 	out := podNames{}
 	for _, pod := range r.world.Pods {
@@ -107,8 +108,8 @@ func (r *reader) podNames() podNames {
 	return out
 }
 
-// free takes the first name from an ordinal on that no other pod has, and returns its ordinal. Pods of a StatefulSet have theirs by
-// right.
+// free reserves the first unused name from an ordinal on, and returns its ordinal. The names of a StatefulSet's pods
+// are fixed.
 func (n podNames) free(w *workload, ordinal int) int {
 	if w.kind.kind == "StatefulSet" {
 		return ordinal
@@ -147,18 +148,18 @@ func newWorkload(o client.Object) (workload, bool) {
 			return map[string]string{appsv1.StatefulSetPodNameLabel: pod, appsv1.PodIndexLabel: strconv.Itoa(index)}
 		}
 	case *batchv1.Job:
-		w.kind, w.template, w.replicas = kind{"batch/v1", "Job"}, &t.Spec.Template, atOnce(t)
+		w.kind, w.template, w.replicas = kind{"batch/v1", "Job"}, &t.Spec.Template, activePods(t)
 		w.labels = func(string, int) map[string]string {
 			return map[string]string{batchv1.JobNameLabel: t.Name, "job-name": t.Name}
 		}
 	default:
 		return workload{}, false
 	}
-	w.asMany = replicasOf(o) == nil
+	w.replicasUnset = replicasOf(o) == nil
 	return w, true
 }
 
-// replicasOf is what a workload says of its replicas; nil if nothing.
+// replicasOf returns the replicas in a workload's spec; nil if unset.
 func replicasOf(o client.Object) *int32 {
 	switch t := o.(type) {
 	case *appsv1.Deployment:
@@ -182,8 +183,8 @@ func orOne(n *int32) int {
 	return int(*n)
 }
 
-// atOnce is how many pods of a Job run at the same time.
-func atOnce(job *batchv1.Job) int {
+// activePods returns how many pods of a Job run at the same time.
+func activePods(job *batchv1.Job) int {
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
 		return 0
 	}
@@ -199,7 +200,7 @@ func atOnce(job *batchv1.Job) int {
 	return n
 }
 
-// pod is the one of the ordinal.
+// pod makes the pod with an ordinal.
 func (w *workload) pod(ordinal int) *corev1.Pod {
 	t := w.template.DeepCopy()
 	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
@@ -232,7 +233,7 @@ func (r *reader) claimsOf(w workload, ordinal int) {
 	}
 }
 
-// addClaim adds a volume claim, unless there is one of the name.
+// addClaim adds a volume claim, unless one with its name exists.
 func (r *reader) addClaim(claim *corev1.PersistentVolumeClaim) {
 	id := identity{"PersistentVolumeClaim", claim.Namespace, claim.Name}
 	if r.objects[id] != nil {
@@ -243,9 +244,9 @@ func (r *reader) addClaim(claim *corev1.PersistentVolumeClaim) {
 	r.world.PersistentVolumeClaims = append(r.world.PersistentVolumeClaims, claim)
 }
 
-// templateHash tells the templates of Deployments apart, as the label of that name does.
+// templateHash distinguishes the templates of Deployments, like the label pod-template-hash.
 func templateHash(t *corev1.PodTemplateSpec) string {
 	h := fnv.New32a()
-	_ = json.NewEncoder(h).Encode(t) // a hash takes all that is written
+	_ = json.NewEncoder(h).Encode(t) // a hash never fails to write
 	return fmt.Sprintf("%08x", h.Sum32())
 }

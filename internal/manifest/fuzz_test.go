@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// Whatever a file holds, beside a snapshot or alone: it is read, or there is an error.
+// Any file, beside a snapshot or alone, is read or causes an error.
 func FuzzRead(f *testing.F) {
 	snapshot, err := os.ReadFile("../../cmd/dovetail/testdata/plan/now.yaml")
 	if err != nil {

@@ -112,9 +112,9 @@ func TestInputIsBounded(t *testing.T) {
 		want string
 	}{
 		{"zeros without end", manifest.Input{Paths: []string{"-"}, Stdin: zeros{}}, "stdin: is not text in UTF-8"},
-		{"text without end", manifest.Input{Paths: []string{"-"}, Stdin: zeros{'a'}, MaxBytes: 1 << 21}, "stdin: with it the inputs are larger than 2Mi: name fewer files with -f, or raise --max-input"},
+		{"text without end", manifest.Input{Paths: []string{"-"}, Stdin: zeros{'a'}, MaxBytes: 1 << 21}, "stdin: with it the inputs exceed 2Mi: pass fewer files with -f, or raise --max-input"},
 		{"a device", manifest.Input{Paths: []string{"/dev/zero"}}, "/dev/zero: is not text in UTF-8"},
-		{"files together", manifest.Input{Paths: []string{big}, MaxBytes: 1 << 10}, filepath.Join(big, "b.yaml") + ": with it the inputs are larger than 1Ki"},
+		{"files together", manifest.Input{Paths: []string{big}, MaxBytes: 1 << 10}, filepath.Join(big, "b.yaml") + ": with it the inputs exceed 1Ki"},
 		{"no name", manifest.Input{Paths: []string{""}}, `-f "": no file is named`},
 		{"no stdin", manifest.Input{Paths: []string{"-"}}, "stdin: is closed"},
 		{"stdin that fails", manifest.Input{Paths: []string{"-"}, Stdin: io.MultiReader(strings.NewReader("{"), failing{})}, "stdin: no more"},
@@ -131,7 +131,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("no more") }
 
-// What people and programs feed to a parser to bring it down ends in an error, and soon.
+// Hostile input causes an error, and soon.
 func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
 	for i := range 12 {
@@ -146,8 +146,8 @@ func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
 		{"aliases of aliases", bomb, "excessive aliasing"},
 		{"brackets", strings.Repeat("[", 1_000_000), "stdin:1: "},
 		{"braces", strings.Repeat(`{"a":`, 1_000_000), "stdin:1: "},
-		{"lists in lists", lists, "Lists are inside each other more than 8 deep"},
-		{"too many documents", many, "99950 errors more are left out"},
+		{"lists in lists", lists, "Lists are nested more than 8 deep"},
+		{"too many documents", many, "99950 more errors omitted"},
 		{"an image", "\x89PNG\r\n\x1a\n\x00\x00", "is not text"},
 		{"a name as long as a file", "{apiVersion: v1, kind: Pod, metadata: {name: " + strings.Repeat("x", 100_000) + "}}", "xx ..."},
 		{"half a document", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"`, "stdin:1: "},

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// owners are what says which pods belong together. A Deployment has the ReplicaSet that its pods are made for.
+// owners returns the objects that group pods. For a Deployment that is the ReplicaSet of its pods.
 func (r *reader) owners() cluster.Owners {
 	out := cluster.Owners{
 		Services:               all[*corev1.Service](r),
@@ -32,7 +32,7 @@ func (r *reader) owners() cluster.Owners {
 	return out
 }
 
-// selector is that of a workload; one without has its pods' labels, since no other would do.
+// selector returns the selector of a workload; without one, its pods' labels.
 func selector(own *metav1.LabelSelector, template *corev1.PodTemplateSpec) *metav1.LabelSelector {
 	if own != nil {
 		return own
@@ -40,8 +40,8 @@ func selector(own *metav1.LabelSelector, template *corev1.PodTemplateSpec) *meta
 	return &metav1.LabelSelector{MatchLabels: template.Labels}
 }
 
-// selecting tells whether an object bears on a plan besides by its being there: a workload without pods selects nobody.
-func selecting(o client.Object) bool {
+// relevant reports whether an object affects a plan: a workload without pods does not.
+func relevant(o client.Object) bool {
 	switch t := o.(type) {
 	case *corev1.Service:
 		return len(t.Spec.Selector) > 0

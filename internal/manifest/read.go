@@ -1,6 +1,6 @@
-// Package manifest reads a world from files, as a cluster would know it had they been applied: objects are defaulted
-// and checked, workloads become the pods that their controllers would make. It also writes the world of a live
-// cluster to such a file, without what nobody else should see.
+// Package manifest reads the state of a cluster from files, as if they had been applied: it defaults and validates
+// objects, and expands workloads to the pods that their controllers would make. It also writes the state of a live
+// cluster to such a file, without secrets.
 package manifest
 
 import (
@@ -19,20 +19,20 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// document is one object as it was found.
+// document is one object before it is decoded.
 type document struct {
-	// place is the file, the line that the document begins in, and the number of the item in a list, both from 1.
+	// place is the file, the line where the document begins, and the number of the item in a list, both from 1.
 	place string
 	// raw is the document as JSON; nil once it has been decoded.
 	raw  []byte
 	kind kind
-	// taken tells that the file shows a cluster at an instant: nothing in it is waiting to be completed.
+	// taken is true if the file is a snapshot of a cluster, which needs no completion.
 	taken bool
-	// called is its namespace and name.
-	called string
+	// displayName is its namespace and name.
+	displayName string
 }
 
-// outline is what has to be known of a document before it is decoded.
+// outline is the part of a document that is read before the rest is decoded.
 type outline struct {
 	APIVersion any               `json:"apiVersion"`
 	Kind       any               `json:"kind"`
@@ -40,19 +40,19 @@ type outline struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-// fields are the document as a tree.
+// fields returns the document as a tree.
 func (d document) fields() (map[string]any, error) {
 	var out map[string]any
 	err := utiljson.Unmarshal(d.raw, &out)
 	return out, err
 }
 
-// errorf makes an error that says where.
+// errorf makes an error with the document's place.
 func (d document) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: "+format, append([]any{d.place}, args...)...)
 }
 
-// sources lists the files that a path stands for: itself, or those below a directory, sorted. Hidden ones do not count.
+// sources lists the files of a path: itself, or those below a directory, sorted, without hidden ones.
 func sources(path string) ([]string, error) {
 	if path == "" {
 		return nil, errors.New(`-f "": no file is named`)
@@ -87,7 +87,7 @@ func sources(path string) ([]string, error) {
 	return out, err
 }
 
-// split finds the objects in a file. Lists are taken apart. What is wrong with a document hides no other.
+// split returns the objects in a file, and the items of lists. An error in one document does not hide the others.
 func split(name string, data []byte) ([]document, []error) {
 	if !utf8.Valid(data) {
 		return nil, []error{fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)}
@@ -110,10 +110,10 @@ func split(name string, data []byte) ([]document, []error) {
 	return out, errs
 }
 
-// maxListDepth bounds how deep Lists may be inside each other. kubectl makes none in a List; each level is read once more.
+// maxListDepth bounds how deep Lists may be nested. kubectl nests none, and each level is parsed once more.
 const maxListDepth = 8
 
-// open returns the document, or its items if it is a list. The depth is that of lists around it.
+// open returns the document, or its items if it is a list. depth is the number of lists around it.
 func open(d document, depth int) ([]document, []error) {
 	var o outline
 	if first := bytes.TrimLeft(d.raw, " \t\r\n"); len(first) == 0 || first[0] != '{' {
@@ -124,22 +124,22 @@ func open(d document, depth int) ([]document, []error) {
 	}
 	d.kind.apiVersion, _ = o.APIVersion.(string)
 	d.kind.kind, _ = o.Kind.(string)
-	d.called = called(o.Metadata)
+	d.displayName = displayName(o.Metadata)
 	if d.kind.kind == "" || d.kind.apiVersion == "" {
-		return nil, []error{d.errorf("%skind and apiVersion are needed, as in every Kubernetes object%s", prefixed(d.called), unfit(d.place))}
+		return nil, []error{d.errorf("%skind and apiVersion are needed, as in every Kubernetes object%s", prefixed(d.displayName), hint(d.place))}
 	}
 	if o.Items == nil || !strings.HasSuffix(d.kind.kind, "List") {
 		return []document{d}, nil
 	}
 	if depth == maxListDepth {
-		return nil, []error{d.errorf("Lists are inside each other more than %d deep", maxListDepth)}
+		return nil, []error{d.errorf("Lists are nested more than %d deep", maxListDepth)}
 	}
 	out := make([]document, 0, len(o.Items))
 	var errs []error
 	for i, item := range o.Items {
 		sub := document{place: fmt.Sprintf("%s: item %d", d.place, i+1), raw: item}
 		if d.kind.kind != "List" {
-			sub.raw = d.lent(item)
+			sub.raw = d.withKind(item)
 		}
 		inner, wrong := open(sub, depth+1)
 		out, errs = append(out, inner...), append(errs, wrong...)
@@ -147,7 +147,7 @@ func open(d document, depth int) ([]document, []error) {
 	return out, errs
 }
 
-// prefixed puts a name before what is wrong with the object.
+// prefixed returns a name as the prefix of an error.
 func prefixed(name string) string {
 	if name == "" {
 		return ""
@@ -155,8 +155,8 @@ func prefixed(name string) string {
 	return name + ": "
 }
 
-// unfit says what to do about a file that is not made of objects, where its name tells what it is.
-func unfit(place string) string {
+// hint returns what to do about a file without objects, if its name shows what it is.
+func hint(place string) string {
 	base, _, _ := strings.Cut(filepath.Base(place), ":")
 	switch strings.TrimSuffix(strings.TrimSuffix(base, ".yml"), ".yaml") {
 	case "kustomization":
@@ -167,8 +167,8 @@ func unfit(place string) string {
 	return ""
 }
 
-// lent is an item of a list of one kind with that kind, which the API server leaves out.
-func (d document) lent(item []byte) []byte {
+// withKind adds the kind to an item of a list of one kind, where the API server omits it.
+func (d document) withKind(item []byte) []byte {
 	fields, err := document{raw: item}.fields()
 	if _, named := fields["kind"]; err != nil || fields == nil || named {
 		return item
@@ -180,9 +180,9 @@ func (d document) lent(item []byte) []byte {
 	return item
 }
 
-// called is the namespace and name that people know an object by. What is wrong with metadata comes out when all of it is
+// displayName returns the namespace and name of an object. Errors in the metadata are reported when all of it is
 // decoded.
-func called(metadata []byte) string {
+func displayName(metadata []byte) string {
 	var m struct{ Namespace, Name any }
 	_ = json.Unmarshal(metadata, &m)
 	namespace, _ := m.Namespace.(string)

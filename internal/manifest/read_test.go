@@ -92,7 +92,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		},
 		{
 			"more pods than a plan takes", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
-			"stdin:1: Deployment d: with its 2000000000 pods there are more than the 1000000 that one plan takes",
+			"stdin:1: Deployment d: with its 2000000000 pods the inputs exceed the 1000000 pods of one plan",
 		},
 		{
 			"a quantity below zero", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
@@ -148,7 +148,7 @@ func TestNotes(t *testing.T) {
 `)
 	for i, want := range []string{`unknown field "spec.nodeSelectors" is ignored`, "amiSelectorTerms[0].id", "stdin:4: NodePool old (karpenter.sh/v1beta1) left out: this kind is read in karpenter.sh/v1"} {
 		if i >= len(w.Notes) || !strings.Contains(w.Notes[i], want) {
-			t.Errorf("notes %q: number %d does not say %q", w.Notes, i, want)
+			t.Errorf("notes %q: number %d lacks %q", w.Notes, i, want)
 		}
 	}
 }
@@ -163,13 +163,13 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 		},
 		{
 			"a kind that makes pods", "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {containers: [{name: c}]}}}}",
-			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: how many pods become of its template is not known",
+			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: the number of its pods is unknown",
 		},
 		{
 			"an old version", "{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: b}}",
 			"stdin:1: Deployment a (extensions/v1beta1) and 1 more left out: this kind is read in apps/v1",
 		},
-		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind has no part in a plan"},
+		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind does not affect a plan"},
 		{
 			"a pod on a node that is not there", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: gone}}",
 			"pods bound to nodes that are not among the inputs: 1 left out, the first of them default/p on node gone; to count them, add the nodes",
@@ -195,7 +195,7 @@ func TestFilesThatAreNotObjectsSayWhatToPlan(t *testing.T) {
 	}
 	_, err := manifest.Read([]string{"-"}, strings.NewReader("kind: Pod\nmetadata: {name: {{ .Values.name }}}\n"))
 	if err == nil || !strings.Contains(err.Error(), "helm template") {
-		t.Errorf("a template: error %v does not say that it has to be rendered", err)
+		t.Errorf("a template: error %v lacks the hint to render it", err)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestPodsOfWorkloads(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"one replica unless it says otherwise", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
+		{"one replica by default", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {}}}", []string{"default/d-0"}},
 		{"no replicas", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, template: {}}}", nil},
 		{
 			"a ReplicationController", "{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {replicas: 2, template: {}}}",

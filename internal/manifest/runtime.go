@@ -9,9 +9,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 )
 
-// completeRuntimes does what the API server does on admission of a pod that names a RuntimeClass: the overhead is added, and the nodes
-// that have the runtime are selected. It does the same for templates of DaemonSets, and gives ports of pods in the host's network
-// their host ports.
+// completeRuntimes does what the API server does on admission of a pod with a RuntimeClass: it adds the overhead and
+// the node selector. It does the same for templates of DaemonSets, and sets the host ports of pods in the host network.
 func (r *reader) completeRuntimes() error {
 	classes := map[string]*nodev1.RuntimeClass{}
 	for _, class := range all[*nodev1.RuntimeClass](r) {
@@ -41,7 +40,7 @@ func (r *reader) completeRuntimes() error {
 	return nil
 }
 
-// admit completes the spec; missing counts pods by runtime class that is not known.
+// admit completes the spec; missing counts pods by unknown runtime class.
 func admit(spec *corev1.PodSpec, classes map[string]*nodev1.RuntimeClass, missing map[string]int) error {
 	defaultHostPorts(spec)
 	if spec.RuntimeClassName == nil {
@@ -72,7 +71,7 @@ func admit(spec *corev1.PodSpec, classes map[string]*nodev1.RuntimeClass, missin
 	return nil
 }
 
-// defaultHostPorts gives each port of a pod in the host's network the host port that it takes.
+// defaultHostPorts sets the host port of each port of a pod in the host network.
 func defaultHostPorts(spec *corev1.PodSpec) {
 	if !spec.HostNetwork {
 		return

@@ -56,7 +56,7 @@ func TestRuntimeClassCountsOffline(t *testing.T) {
 	}
 }
 
-// Ports of pods in the host's network are ports of the node, whether or not the manifest says so.
+// Ports of pods in the host's network are ports of the node, whether or not the manifest has the host port.
 func TestHostNetworkPortsAreHostPortsOffline(t *testing.T) {
 	w := stdin(t, `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: proxy}, spec: {replicas: 2, template: {spec: {hostNetwork: true,

@@ -15,8 +15,8 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// scrub leaves of an object what plans depend on. Of pods, where programs and people put what is secret, only that
-// is kept which is listed here: no environment, commands, probes, or sources of configuration.
+// scrub reduces an object to what plans depend on. Pods may contain secrets, so it keeps only the fields listed here:
+// no environment, commands, probes, or sources of configuration.
 func scrub(o client.Object) {
 	scrubMeta(o)
 	switch t := o.(type) {
@@ -55,13 +55,13 @@ func scrub(o client.Object) {
 	}
 }
 
-// scrubTemplate leaves of a template what tells whether a workload beside the snapshot makes the same pods.
+// scrubTemplate reduces a template to what shows whether an overriding workload makes the same pods.
 func scrubTemplate(t *corev1.PodTemplateSpec) {
 	t.Spec = scrubbedSpec(&t.Spec)
 	scrubMeta(&t.ObjectMeta)
 }
 
-// annotated are the domains whose annotations bear on plans.
+// annotated are the domains of annotations that affect plans.
 var annotated = []string{
 	"karpenter.sh", "karpenter.k8s.aws", "dovetail.sh", "pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io",
 	"storageclass.kubernetes.io", "controller.kubernetes.io",
@@ -136,7 +136,7 @@ func scrubbedStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return out
 }
 
-// scrubbedVolume keeps what tells where a volume is and who attaches it.
+// scrubbedVolume keeps what determines where a volume is and which driver attaches it.
 func scrubbedVolume(s corev1.PersistentVolumeSource) corev1.PersistentVolumeSource {
 	out := corev1.PersistentVolumeSource{AWSElasticBlockStore: s.AWSElasticBlockStore, Local: s.Local, HostPath: s.HostPath, NFS: s.NFS}
 	if s.CSI != nil {

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// source reads files, and together not more than a bound.
+// source reads files up to a total size.
 type source struct {
 	stdin io.Reader
-	// most is how many bytes may be read, had how many have been.
-	most, had int64
+	// limit is how many bytes may be read, total how many were read.
+	limit, total int64
 }
 
-// chunk is how much is read at a time: what no manifest holds is noticed in the first.
+// chunk is how much is read at a time: a binary file is noticed in the first.
 const chunk = 1 << 20
 
 // read returns the content of a file, or for "-" of stdin, and its name for people.
@@ -38,13 +38,13 @@ func (s *source) read(path string) (name string, data []byte, err error) {
 	for {
 		before := content.Len()
 		n, err := io.CopyN(&content, in, chunk)
-		s.had += n
+		s.total += n
 		switch {
 		case err != nil && !errors.Is(err, io.EOF):
 			return name, nil, fmt.Errorf("%s: %w", name, err)
-		case s.had > s.most:
-			return name, nil, fmt.Errorf("%s: with it the inputs are larger than %s: name fewer files with -f, or raise --max-input",
-				name, resource.NewQuantity(s.most, resource.BinarySI))
+		case s.total > s.limit:
+			return name, nil, fmt.Errorf("%s: with it the inputs exceed %s: pass fewer files with -f, or raise --max-input",
+				name, resource.NewQuantity(s.limit, resource.BinarySI))
 		case bytes.IndexByte(content.Bytes()[before:], 0) >= 0:
 			return name, nil, fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)
 		case err != nil:

@@ -24,23 +24,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// World is what the files tell.
+// World is the state of a cluster as the files describe it.
 type World struct {
-	// Objects, all but the Pools: what a pool may launch is not told by files.
+	// Objects are all objects but the Pools: what a pool may launch is in no file.
 	cluster.Objects
 	NodePools   []*karpv1.NodePool
 	NodeClasses map[string]*awsv1.EC2NodeClass
-	// Now is when the world was taken from a cluster; of manifests, when the youngest object was created.
+	// Now is the time of the snapshot; for manifests, the creation time of the newest object.
 	Now time.Time
-	// Changes are what workloads beside a snapshot do to its pods, Drifted the nodes that are not what a NodePool or node class
-	// beside a snapshot would launch, by NodeClaim.
+	// Changes are how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a
+	// supplied NodePool or node class, by NodeClaim.
 	Changes []Change
 	Drifted map[string]Drift
-	// Notes are for people: what was left out, and what looks like a mistake.
+	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
 }
 
-// header says of a file that it shows a whole cluster at an instant.
+// header marks a file as the snapshot of a cluster.
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 	TakenAt         metav1.Time `json:"takenAt"`
@@ -51,13 +51,13 @@ const (
 	headerKind    = "Snapshot"
 )
 
-// identity is what an object is known by.
+// identity identifies an object.
 type identity struct {
 	kind            string
 	namespace, name string
 }
 
-// reader gathers objects.
+// reader collects the objects of all files.
 type reader struct {
 	world       *World
 	prototypes  map[kind]client.Object
@@ -66,11 +66,11 @@ type reader struct {
 	order       []identity
 	unnamed     map[string]int // generateName -> how many
 	takenAt     time.Time
-	skipped     map[kind]*leftOut
+	skipped     map[kind]*skippedKind
 	skipOrder   []kind
 	source      source
 	namespace   string
-	// overridden are objects of a snapshot that have come again beside it.
+	// overridden are the snapshot's objects that are supplied again beside it.
 	overridden map[identity]*object
 }
 
@@ -80,33 +80,33 @@ type object struct {
 	document
 }
 
-// Input is what a world is read from.
+// Input is what Read reads.
 type Input struct {
 	// Paths are files and directories, and "-" for Stdin.
 	Paths []string
 	Stdin io.Reader
-	// Namespace is that of objects that name none; empty for "default".
+	// Namespace is the namespace of objects without one; empty for "default".
 	Namespace string
-	// MaxBytes is how much all of it may be; 0 stands for DefaultMaxBytes.
+	// MaxBytes is the maximum total size; 0 means DefaultMaxBytes.
 	MaxBytes int64
 }
 
-// DefaultMaxBytes keeps a device or a wrong file from taking all memory. A cluster of 100,000 pods is a third of it.
+// DefaultMaxBytes keeps a device or a wrong file from using all memory. A cluster of 100,000 pods is a third of it.
 const DefaultMaxBytes = 1 << 30
 
-// Read reads files, directories, and for "-" stdin, within the default bound.
+// Read reads files, directories, and for "-" stdin, up to the default size.
 func Read(paths []string, stdin io.Reader) (*World, error) {
 	return Input{Paths: paths, Stdin: stdin}.Read()
 }
 
-// Read makes a world of the input. Whatever is wrong with any of it is in the error.
+// Read reads the input. The error has all errors of all files.
 func (in Input) Read() (*World, error) {
 	r := &reader{
 		world:      &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
-		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*leftOut{},
+		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*skippedKind{},
 		overridden: map[identity]*object{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
-		source:     source{stdin: in.Stdin, most: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
+		source:     source{stdin: in.Stdin, limit: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
 	}
 	var errs []error
 	for _, path := range in.Paths {
@@ -121,19 +121,19 @@ func (in Input) Read() (*World, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if more := len(r.world.Notes) - mostNotes; more > 0 {
-		r.world.Notes = append(r.world.Notes[:mostNotes:mostNotes], fmt.Sprintf("%d notes more are left out", more))
+	if more := len(r.world.Notes) - maxNotes; more > 0 {
+		r.world.Notes = append(r.world.Notes[:maxNotes:maxNotes], fmt.Sprintf("%d more notes omitted", more))
 	}
 	return r.world, nil
 }
 
-// mostErrors and mostNotes are how many of each are printed: a wrong file of a million documents has as many.
-const mostErrors, mostNotes = 50, 200
+// maxErrors and maxNotes are how many of each are printed: a wrong file may cause a million.
+const maxErrors, maxNotes = 50, 200
 
-// mostOfError is how many characters of one are printed: a name may be as long as a file.
-const mostOfError = 2000
+// maxErrorLength is how many bytes of an error are printed: a name may be as long as a file.
+const maxErrorLength = 2000
 
-// listed are the faults of one object, on one line.
+// listed formats the errors of one object on one line.
 func listed(wrong field.ErrorList) string {
 	const most = 5
 	var out []string
@@ -146,15 +146,15 @@ func listed(wrong field.ErrorList) string {
 	return strings.Join(out, "; ")
 }
 
-// joinedErrors is one error of several.
+// joinedErrors joins errors, up to maxErrors.
 func joinedErrors(errs []error) error {
-	if more := len(errs) - mostErrors; more > 0 {
-		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("%d errors more are left out", more))
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%d more errors omitted", more))
 	}
 	out := make([]error, len(errs))
 	for i, err := range errs {
-		if out[i] = err; len(err.Error()) > mostOfError {
-			out[i] = errors.New(strings.ToValidUTF8(err.Error()[:mostOfError], "") + " ...")
+		if out[i] = err; len(err.Error()) > maxErrorLength {
+			out[i] = errors.New(strings.ToValidUTF8(err.Error()[:maxErrorLength], "") + " ...")
 		}
 	}
 	return errors.Join(out...)
@@ -164,7 +164,7 @@ func (r *reader) note(format string, args ...any) {
 	r.world.Notes = append(r.world.Notes, fmt.Sprintf(format, args...))
 }
 
-// path reads what a path stands for.
+// path reads the files of a path.
 func (r *reader) path(path string) []error {
 	if path == "-" {
 		return r.file(path)
@@ -199,7 +199,7 @@ func (r *reader) file(path string) []error {
 	return errs
 }
 
-// add takes up one document.
+// add decodes, validates and adds one document.
 func (r *reader) add(d document) error {
 	k := d.kind
 	if k == (kind{headerVersion, headerKind}) {
@@ -218,7 +218,7 @@ func (r *reader) add(d document) error {
 		return err
 	}
 	r.world.Notes = append(r.world.Notes, notes...)
-	if wrong := faults(into); len(wrong) > 0 && !d.taken { // what a cluster has, its API server has admitted
+	if wrong := validate(into); len(wrong) > 0 && !d.taken { // the API server has validated a snapshot's objects
 		return d.errorf("%s: %s", d.name(), listed(wrong))
 	}
 	if pool, ok := into.(*karpv1.NodePool); ok {
@@ -226,7 +226,7 @@ func (r *reader) add(d document) error {
 			if !d.taken {
 				return d.errorf("%s: %w", d.name(), err)
 			}
-			r.note("%s: %s: %v", d.place, d.name(), err) // the cluster has it, and the engine lives with it
+			r.note("%s: %s: %v", d.place, d.name(), err) // the cluster has it, and the engine tolerates it
 		}
 	}
 	r.identify(into, k.kind)
@@ -257,8 +257,8 @@ func (r *reader) header(d document) error {
 	return nil
 }
 
-// applyDefinition defaults and checks what users write of our own API. A node class may hold placeholders where
-// it names what is in an account, which no plan looks at: of that there is only a note.
+// applyDefinition defaults and validates objects of our own API. A node class may have placeholders for resources in an
+// account, which no plan reads: its errors become notes.
 func (r *reader) applyDefinition(d *document) error {
 	k := d.kind
 	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {
@@ -291,7 +291,7 @@ func (r *reader) applyDefinition(d *document) error {
 	return d.errorf("%s: %w", d.name(), errs.ToAggregate())
 }
 
-// identify gives an object what the API server would: a namespace, a name, a UID.
+// identify sets the namespace, name and UID of an object like the API server.
 func (r *reader) identify(o client.Object, kind string) {
 	switch {
 	case slices.Contains(clusterWide, kind):
@@ -312,12 +312,12 @@ func (r *reader) identify(o client.Object, kind string) {
 	}
 }
 
-// madeUID is the UID of an object that no API server has given one.
+// madeUID returns the UID of an object without one from an API server.
 func madeUID(kind, namespace, name string) types.UID {
 	return types.UID(kind + "/" + namespace + "/" + name)
 }
 
-// all are the objects of a kind, in the order in which they were read.
+// all returns the objects of a type, in the order in which they were read.
 func all[T client.Object](r *reader) []T {
 	var out []T
 	for _, id := range r.order {
@@ -328,7 +328,7 @@ func all[T client.Object](r *reader) []T {
 	return out
 }
 
-// finish makes a world of the objects.
+// finish completes the world from the objects.
 func (r *reader) finish() error {
 	w := r.world
 	if !r.takenAt.IsZero() {

@@ -16,25 +16,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// Drift is the nodes that are out of date, and what takes their place.
+// Drift is the drifted nodes, and their replacements.
 type Drift struct {
 	Nodes []Drifted
-	// Plan says where the pods of those that are replaced go. Its launches replace them.
+	// Plan has the nodes for the pods of replaced nodes. Its launches are the replacements.
 	Plan schedule.Plan
 }
 
-// Drifted is a node that is out of date.
+// Drifted is a drifted node.
 type Drifted struct {
 	Node *snapshot.Node
 	Why  manifest.Drift
 	// Price of the node, in $/h; 0 if it is not known.
 	Price float64
-	// Stays says why the node is not replaced; empty if it is.
+	// Stays is why the node is not replaced; empty if it is.
 	Stays string
 }
 
-// FindDrift finds what replaces the nodes that drift, by NodeClaim; nil if none does. It is what there is in the end: budgets of
-// NodePools are not asked, since they say how many nodes go at a time, and no pod moves onto another node that drifts.
+// FindDrift finds the replacements of the nodes that drift, by NodeClaim; nil if none does. It is the final state: it
+// ignores the budgets of NodePools, which limit how many nodes go at a time, and no pod moves to another drifted node.
 func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	if len(drifted) == 0 {
 		return nil
@@ -48,15 +48,15 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	defer problem.Release()
 	pending := schedule.Question{}
 	plan := problem.Ask(pending)
-	problem.Hold(pending, &plan) // what pending pods take is taken
-	q := question{problem, s, map[string][]*corev1.Pod{}}
+	problem.Hold(pending, &plan) // pending pods keep the capacity that they take
+	q := simulation{problem, s, map[string][]*corev1.Pod{}}
 	for _, pl := range plan.Placements {
 		q.guests[pl.Node] = append(q.guests[pl.Node], pl.Pods...)
 	}
-	// All together, without those that have pods which fit nowhere then; and these one by one.
+	// Replace all nodes together, except those with pods that fit nowhere then; then try these one by one.
 	var alone []*disrupt.Candidate
 	for len(going) > 0 {
-		stuck := out.take(q, going)
+		stuck := out.replace(q, going)
 		if len(stuck) == 0 {
 			break
 		}
@@ -64,14 +64,14 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 		going = slices.DeleteFunc(going, func(c *disrupt.Candidate) bool { return slices.Contains(stuck, c) })
 	}
 	for _, c := range alone {
-		outcome := out.ask(q, []*disrupt.Candidate{c})
+		outcome := out.simulate(q, []*disrupt.Candidate{c})
 		at := slices.IndexFunc(out.Nodes, func(d Drifted) bool { return d.Node == c.Node })
 		out.Nodes[at].Stays = outcome.Refuses()
 	}
 	return out
 }
 
-// list notes the nodes that drift, in the order of the snapshot, and returns those that nothing forbids to replace.
+// list records the nodes that drift, in the order of the snapshot, and returns the candidates for replacement.
 func (d *Drift) list(s *snapshot.Snapshot, drifted map[string]manifest.Drift) (going []*disrupt.Candidate) {
 	view := disrupt.Look(s)
 	candidates := map[string]*disrupt.Candidate{}
@@ -103,25 +103,26 @@ func (d *Drift) list(s *snapshot.Snapshot, drifted map[string]manifest.Drift) (g
 	return going
 }
 
-// question is what a drift is asked of. Guests are pods that have no node yet, and would come to these.
-type question struct {
+// simulation is the state in which replacements are simulated. guests are the pending pods that are planned for each
+// node.
+type simulation struct {
 	*schedule.Problem
 	snapshot *snapshot.Snapshot
 	guests   map[string][]*corev1.Pod
 }
 
-// take replaces candidates together, unless some of them have pods that fit nowhere: these it returns.
-func (d *Drift) take(p question, candidates []*disrupt.Candidate) (stuck []*disrupt.Candidate) {
-	outcome := d.ask(p, candidates)
+// replace replaces candidates together, unless some of them have pods that fit nowhere: it returns these.
+func (d *Drift) replace(p simulation, candidates []*disrupt.Candidate) (stuck []*disrupt.Candidate) {
+	outcome := d.simulate(p, candidates)
 	if outcome.Refuses() == "" {
 		return nil
 	}
-	homeless := map[types.UID]bool{}
+	unschedulable := map[types.UID]bool{}
 	for i := range outcome.Homeless {
-		homeless[outcome.Homeless[i].Pod.UID] = true
+		unschedulable[outcome.Homeless[i].Pod.UID] = true
 	}
 	for _, c := range candidates {
-		if slices.ContainsFunc(slices.Concat(c.Pods, p.guests[c.Node.Name]), func(pod *corev1.Pod) bool { return homeless[pod.UID] }) {
+		if slices.ContainsFunc(slices.Concat(c.Pods, p.guests[c.Node.Name]), func(pod *corev1.Pod) bool { return unschedulable[pod.UID] }) {
 			stuck = append(stuck, c)
 		}
 	}
@@ -131,8 +132,8 @@ func (d *Drift) take(p question, candidates []*disrupt.Candidate) (stuck []*disr
 	return stuck
 }
 
-// ask finds where the pods of candidates go without them. Where all have somewhere to go, that holds from then on.
-func (d *Drift) ask(p question, candidates []*disrupt.Candidate) disrupt.Outcome {
+// simulate schedules the pods of candidates without these nodes. If all pods fit, it applies the result.
+func (d *Drift) simulate(p simulation, candidates []*disrupt.Candidate) disrupt.Outcome {
 	var q schedule.Question
 	var judged []*disrupt.Candidate
 	for _, c := range candidates {
@@ -151,7 +152,7 @@ func (d *Drift) ask(p question, candidates []*disrupt.Candidate) disrupt.Outcome
 	return outcome
 }
 
-// Costs are what the nodes that are replaced cost, and what replaces them, in $/h.
+// Costs returns the costs of the replaced nodes and of their replacements, in $/h.
 func (d *Drift) Costs() (before, after float64) {
 	for i := range d.Nodes {
 		if d.Nodes[i].Stays == "" {
@@ -161,18 +162,18 @@ func (d *Drift) Costs() (before, after float64) {
 	return before, disrupt.Cost(d.Plan)
 }
 
-// Consolidation is what consolidation would do to the nodes, and why the others stay.
+// Consolidation is what consolidation would do to the nodes, and why the others remain.
 type Consolidation struct {
 	Commands []disrupt.Command
 	Kept     []Kept
 }
 
-// Kept is a node that consolidation leaves as it is.
+// Kept is a node that consolidation does not change.
 type Kept struct{ Node, NodePool, Why string }
 
-// Consolidate runs one pass of consolidation over a snapshot, as the controller would: empty nodes first, then what costs more than
-// what could take its place, as far as the budgets of NodePools allow at once. Nodes that take pods by the plan stay, as they
-// would after it.
+// Consolidate runs one pass of consolidation over a snapshot, as the controller would: first empty nodes, then nodes
+// that cost more than their replacement, as far as the budgets of NodePools allow at once. Nodes that get pods by the
+// plan remain, as they would after it.
 func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	s = nominated(s, plan)
 	view := disrupt.Look(s)
@@ -204,7 +205,7 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 	return out
 }
 
-// nominated is the snapshot after the pods of the plan have been promised to their nodes.
+// nominated returns the snapshot after the pods of the plan are nominated to their nodes.
 func nominated(s *snapshot.Snapshot, plan *schedule.Plan) *snapshot.Snapshot {
 	takes := map[string]bool{}
 	for i := range plan.Placements {
@@ -214,7 +215,7 @@ func nominated(s *snapshot.Snapshot, plan *schedule.Plan) *snapshot.Snapshot {
 	out.Nodes = slices.Clone(s.Nodes)
 	for i := range out.Nodes {
 		if n := &out.Nodes[i]; takes[n.Name] {
-			n.NominatedUntil = s.Now.Add(time.Minute) // any time after now: nothing passes here
+			n.NominatedUntil = s.Now.Add(time.Minute) // any time after now: no time passes here
 		}
 	}
 	return &out

@@ -13,23 +13,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// Report is a plan and what it took to make it.
+// Report is a plan, with the effort to make it.
 type Report struct {
 	Plan schedule.Plan
-	// Changes are what was supplied beside a snapshot, Drift the nodes that are out of date by it; nil if there are none.
+	// Changes are the workloads supplied beside a snapshot, Drift the nodes that drift by what was supplied; nil if
+	// there are none.
 	Changes []manifest.Change
 	Drift   *Drift
-	// Consolidation is nil if nobody wants to know.
+	// Consolidation is nil if it was not requested.
 	Consolidation *Consolidation
-	// Effort is left out of what is printed if nil, so that equal inputs print equal bytes.
+	// Effort is not printed if nil, so that equal inputs print equal bytes.
 	Effort *Effort
 }
 
-// Effort is what the machine spent.
+// Effort is the time and memory spent.
 type Effort struct {
-	// CompileSeconds went into reading the inputs and the catalog, SolveSeconds into the plan.
+	// CompileSeconds is the time to read the inputs and the catalog, SolveSeconds the time to plan.
 	CompileSeconds, SolveSeconds float64
-	// PeakRSS tells how much memory, in bytes, the process has ever had. It is asked last, since printing takes some.
+	// PeakRSS returns the peak memory of the process in bytes. It is called last, since printing takes memory, too.
 	PeakRSS func() int64
 }
 
@@ -46,7 +47,7 @@ type jsonOffering struct {
 	Zone         string  `json:"zone"`
 	CapacityType string  `json:"capacityType"`
 	Price        float64 `json:"price"`
-	// PriceDerived is left out of listed prices.
+	// PriceDerived is omitted for listed prices.
 	PriceDerived bool `json:"priceDerived,omitempty"`
 }
 
@@ -55,19 +56,19 @@ type jsonExisting struct {
 	Pods []string `json:"pods"`
 }
 
-type jsonUnplaced struct {
+type jsonUnschedulable struct {
 	Pod     string       `json:"pod"`
 	Reasons []jsonReason `json:"reasons"`
 }
 
-// jsonReason is a reason; its pool is empty if no pool has to do with it.
+// jsonReason is a reason; its pool is empty if it concerns no pool.
 type jsonReason struct {
 	Code     schedule.Code `json:"code"`
 	NodePool string        `json:"nodePool"`
 	Message  string        `json:"message"`
 }
 
-// JSON prints the report for programs. A large plan is larger still in JSON, so that it is written piece by piece.
+// JSON prints the report for programs, piece by piece: the JSON of a large plan would take more memory than the plan.
 func (r *Report) JSON(w io.Writer) error {
 	p := &jsonWriter{w: bufio.NewWriterSize(w, 1<<16)}
 	p.list("{", "claims", len(r.Plan.Launches), func(i int) any { return newClaim(&r.Plan.Launches[i]) })
@@ -75,7 +76,7 @@ func (r *Report) JSON(w io.Writer) error {
 		return jsonExisting{r.Plan.Placements[i].Node, names(r.Plan.Placements[i].Pods)}
 	})
 	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) any {
-		return newUnplaced(&r.Plan.Rejected[i])
+		return newUnschedulable(&r.Plan.Rejected[i])
 	})
 	r.disruption(p)
 	p.text(",\n  \"stats\": ")
@@ -103,7 +104,7 @@ func (p *jsonWriter) text(s string) {
 	}
 }
 
-// value writes anything, all lines but the first behind an indent.
+// value writes a value, with an indent before all lines but the first.
 func (p *jsonWriter) value(indent string, v any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -131,8 +132,8 @@ func (p *jsonWriter) list(before, name string, n int, item func(int) any) {
 	p.text("]")
 }
 
-func newUnplaced(rejected *schedule.Rejection) jsonUnplaced {
-	out := jsonUnplaced{Pod: name(rejected.Pod), Reasons: make([]jsonReason, 0, len(rejected.Reasons))}
+func newUnschedulable(rejected *schedule.Rejection) jsonUnschedulable {
+	out := jsonUnschedulable{Pod: name(rejected.Pod), Reasons: make([]jsonReason, 0, len(rejected.Reasons))}
 	for _, why := range rejected.Reasons {
 		out.Reasons = append(out.Reasons, jsonReason{why.Code, why.NodePool, why.Message})
 	}
@@ -152,7 +153,7 @@ func newClaim(l *schedule.Launch) jsonClaim {
 	return claim
 }
 
-// stats are the engine's, and the effort.
+// stats returns the engine's statistics and the effort.
 func (r *Report) stats() (map[string]any, error) {
 	out := map[string]any{}
 	data, err := json.Marshal(r.Plan.Stats)

@@ -19,7 +19,7 @@ type jsonChange struct {
 	Fields   []string `json:"fields"`
 }
 
-// jsonNode is a node that goes, or that could have.
+// jsonNode is a node that is removed, or a candidate for that.
 type jsonNode struct {
 	Node         string  `json:"node"`
 	NodePool     string  `json:"nodePool"`
@@ -33,7 +33,7 @@ type jsonDrift struct {
 	Nodes    []jsonDrifted  `json:"nodes"`
 	Launches []jsonClaim    `json:"launches"`
 	Existing []jsonExisting `json:"existing"`
-	// HourlyCost is that of the launches, ReplacedCost that of the nodes that they replace.
+	// HourlyCost is the cost of the launches, ReplacedCost that of the nodes that they replace.
 	HourlyCost   float64 `json:"hourlyCost"`
 	ReplacedCost float64 `json:"replacedCost"`
 }
@@ -42,7 +42,7 @@ type jsonDrifted struct {
 	jsonNode
 	Reason string   `json:"reason"`
 	Fields []string `json:"fields"`
-	// Stays says why the node is not replaced; empty if it is.
+	// Stays is why the node is not replaced; empty if it is.
 	Stays string `json:"stays"`
 }
 
@@ -66,7 +66,7 @@ type jsonConsolidation struct {
 	Savings  float64       `json:"savings"`
 }
 
-// disruption writes what changes about a snapshot, where anything does.
+// disruption writes the changes to a snapshot, drift and consolidation, as far as there are any.
 func (r *Report) disruption(p *jsonWriter) {
 	if len(r.Changes) > 0 {
 		p.list(",", "changes", len(r.Changes), func(i int) any {
@@ -117,7 +117,7 @@ func newCommand(cmd *disrupt.Command) jsonCommand {
 	return out
 }
 
-// moves are where pods go by a plan.
+// moves returns the nodes of a plan's pods.
 func moves(plan *schedule.Plan) ([]jsonClaim, []jsonExisting) {
 	launches, existing := []jsonClaim{}, []jsonExisting{}
 	for i := range plan.Launches {

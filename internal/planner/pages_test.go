@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// paged is an API server that serves pods in the pages that are requested, as the real one does. It notes the largest.
+// paged is an API server that serves pods in the requested pages, as the real one does. It records the largest.
 type paged struct {
 	client.Reader
 	largest int

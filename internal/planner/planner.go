@@ -1,5 +1,5 @@
-// Package planner plans a world that was read from files: what nodes would be bought for its pods, and why some
-// pods would get none. No cluster and no cloud is asked.
+// Package planner plans for a cluster state that was read from files: which nodes would be launched for its pods, and
+// why some pods would get none. It calls no cluster and no cloud.
 package planner
 
 import (
@@ -21,24 +21,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// Catalog is what can be bought. A nil class stands for any.
+// Catalog lists what can be launched. A nil class means any class.
 type Catalog interface {
 	Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
 
-// Config is what a plan depends on besides the world.
+// Config is what a plan depends on besides the cluster state.
 type Config struct {
 	Catalog  Catalog
 	Settings snapshot.Settings
-	// NominationWindow is how long an initialized node keeps the room of a pod that it was bought for.
+	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
 }
 
-// Labels is what label keys mean to the planner.
+// Labels returns the meaning of label keys to the planner.
 func Labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }
 
-// Cut makes a Snapshot of a world as the controller would. A NodePool whose class is not part of the world may buy
-// the whole catalog. Notes say which pools buy nothing.
+// Cut makes a Snapshot of a cluster state as the controller would. A NodePool with a class that is not part of it may
+// launch the whole catalog. Notes report which pools launch nothing.
 func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ error) {
 	objects := w.Objects
 	known := map[string][]*catalog.InstanceType{}
@@ -46,16 +46,16 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		entry := cluster.Pool{NodePool: pool, NodeClassLabel: [2]string{ref.Group + "/" + strings.ToLower(ref.Kind), ref.Name}}
 		if !cluster.Open(pool) {
-			notes = append(notes, fmt.Sprintf("NodePool %s buys nothing: %s", pool.Name, closed(pool)))
+			notes = append(notes, fmt.Sprintf("NodePool %s launches nothing: %s", pool.Name, closed(pool)))
 			objects.Pools = append(objects.Pools, entry)
 			continue
 		}
 		var class *awsv1.EC2NodeClass
-		key := "" // that of the whole catalog
+		key := "" // of the whole catalog
 		if awsv1.IsEC2NodeClass(ref) && w.NodeClasses[ref.Name] != nil {
 			class, key = w.NodeClasses[ref.Name], ref.Name
 		} else if awsv1.IsEC2NodeClass(ref) && len(w.NodeClasses) > 0 {
-			notes = append(notes, fmt.Sprintf("NodePool %s: EC2NodeClass %s is not among the inputs, so that the pool may buy the whole catalog", pool.Name, ref.Name))
+			notes = append(notes, fmt.Sprintf("NodePool %s: EC2NodeClass %s is not among the inputs, so the pool may launch the whole catalog", pool.Name, ref.Name))
 		}
 		if _, done := known[key]; !done {
 			types, err := c.Catalog.Types(class)
@@ -64,7 +64,7 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 			}
 			known[key] = types
 			if class != nil && len(class.Status.Subnets) > 0 && !anyAvailable(types) {
-				notes = append(notes, fmt.Sprintf("EC2NodeClass %s: nothing in the catalog is sold in the zones of its subnets", class.Name))
+				notes = append(notes, fmt.Sprintf("EC2NodeClass %s: the catalog has no offering in the zones of its subnets", class.Name))
 			}
 		}
 		entry.InstanceTypes = known[key]
@@ -77,7 +77,7 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 	case len(snap.Pods) == 0:
 		notes = append(notes, "no pod among the inputs waits for a node: there is nothing to plan")
 	case len(w.NodePools) == 0:
-		notes = append(notes, "no NodePool is among the inputs, so that nothing can be bought: add one with -f")
+		notes = append(notes, "no NodePool is among the inputs, so nothing can be launched: add one with -f")
 	}
 	return snap, notes, nil
 }
@@ -95,8 +95,7 @@ func anyAvailable(types []*catalog.InstanceType) bool {
 	})
 }
 
-// RegionOf is the region that nodes and node classes of the world are in; empty if they do not say, or say
-// different things.
+// RegionOf returns the region of the nodes and node classes; empty if they have none, or different ones.
 func RegionOf(w *manifest.World) string {
 	regions := map[string]bool{}
 	for _, class := range w.NodeClasses {
@@ -117,8 +116,8 @@ func RegionOf(w *manifest.World) string {
 // file is a catalog from a file.
 type file struct{ types []*catalog.InstanceType }
 
-// NewFile reads a catalog file. Its types are the same for every node class, except that one which has found
-// its subnets buys only in their zones.
+// NewFile reads a catalog file. Its types are the same for every node class, except that a class with resolved subnets
+// launches only in their zones.
 func NewFile(data []byte) (Catalog, error) {
 	types, err := catalogfile.Decode(data, Labels())
 	if err != nil {
@@ -127,7 +126,7 @@ func NewFile(data []byte) (Catalog, error) {
 	return file{types}, nil
 }
 
-// Types of the file, as the class can buy them.
+// Types returns the types of the file, as the class can launch them.
 func (f file) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	if class == nil || len(class.Status.Subnets) == 0 {
 		return f.types, nil

@@ -11,16 +11,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// lister is a Catalog that knows where its prices come from.
-type lister interface {
-	// Basis says what derived prices of an operating system come from.
+// priceLister is a Catalog that knows the source of its prices.
+type priceLister interface {
+	// Basis returns the source of derived prices of an operating system.
 	Basis(os corev1.OSName) string
 	Currency() string
 }
 
-// PriceNotes say what a reader must know of the prices of a plan: which are not of any list, and in what currency they are.
+// PriceNotes returns what a reader must know about the prices of a plan: which are in no price list, and their
+// currency.
 func PriceNotes(plan schedule.Plan, c Catalog) []string {
-	prices, ok := c.(lister)
+	prices, ok := c.(priceLister)
 	if !ok || len(plan.Launches) == 0 {
 		return nil
 	}
@@ -41,7 +42,7 @@ func PriceNotes(plan schedule.Plan, c Catalog) []string {
 	}
 	var notes []string
 	for _, os := range slices.Sorted(maps.Keys(derived)) {
-		notes = append(notes, fmt.Sprintf("no price list has the price of %s with %s, marked ~: it is derived (%s). Check it before you rely on it",
+		notes = append(notes, fmt.Sprintf("the price lists lack the price of %s with %s, marked ~: it is derived (%s). Check it before you rely on it",
 			strings.Join(slices.Sorted(maps.Keys(derived[os])), ", "), os, prices.Basis(os)))
 	}
 	if currency := prices.Currency(); currency != "USD" {

@@ -141,7 +141,7 @@ func TestSnapshotReplaysThePlanOfTheCluster(t *testing.T) {
 		}
 	}
 	if strings.Contains(live, "not-looked-at-yet") {
-		t.Errorf("a pod that the scheduler has not looked at is planned for:\n%s", live)
+		t.Errorf("a pod that the scheduler has not seen is planned:\n%s", live)
 	}
 }
 

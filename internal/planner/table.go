@@ -19,19 +19,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// hoursPerMonth is what a month's bill counts on average.
+// hoursPerMonth is the average number of hours in a month: 365 * 24 / 12.
 const hoursPerMonth = 730
 
-// narrow is how wide a table is that fits every terminal, in columns.
+// narrow is the width in columns of a table that fits every terminal.
 const narrow = 80
 
 // Table prints the report for people, in 80 columns as far as names allow.
 func (r *Report) Table(w io.Writer) error { return r.table(w, narrow) }
 
-// WideTable prints the report with one line for each kind of node to buy, however long.
+// WideTable prints the report with one line for each group of equal nodes to launch, however long.
 func (r *Report) WideTable(w io.Writer) error { return r.table(w, 0) }
 
-// table prints the report. A width of 0 is any.
+// table prints the report. A width of 0 means no limit.
 func (r *Report) table(w io.Writer, width int) error {
 	var b strings.Builder
 	r.changes(&b, width)
@@ -64,31 +64,31 @@ func section(b *strings.Builder, title string, columns []string, rows [][]string
 	fmt.Fprintln(b)
 }
 
-// lot are nodes to buy that are alike.
-type lot struct {
+// launchGroup is a number of equal nodes to launch.
+type launchGroup struct {
 	*schedule.Launch
 	count int
-	// uses are of CPU, memory, what else is asked for, and pods; for names the pods.
+	// uses are the uses of CPU, memory, other requested resources, and pods; who names the pods.
 	uses []string
 	who  []string
 }
 
-func (l *lot) key() string {
+func (l *launchGroup) key() string {
 	return strings.Join(slices.Concat([]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}, l.uses, l.who), "\t")
 }
 
-// lots are the nodes to buy, in the order of the plan.
-func (r *Report) lots() []*lot {
+// launchGroups returns the nodes to launch, in the order of the plan.
+func (r *Report) launchGroups() []*launchGroup {
 	names := r.resources()
-	var out []*lot
-	known := map[string]*lot{}
+	var out []*launchGroup
+	known := map[string]*launchGroup{}
 	for i := range r.Plan.Launches {
-		l := &lot{Launch: &r.Plan.Launches[i]}
+		l := &launchGroup{Launch: &r.Plan.Launches[i]}
 		for _, name := range names {
 			has := l.InstanceTypes[0].Allocatable[name]
 			l.uses = append(l.uses, use(name, l.Requests[name], has))
 		}
-		l.who = crowd(l.Pods)
+		l.who = workloadNames(l.Pods)
 		if known[l.key()] == nil {
 			known[l.key()] = l
 			out = append(out, l)
@@ -98,12 +98,12 @@ func (r *Report) lots() []*lot {
 	return out
 }
 
-// launches lists the nodes to buy, and below each what it is used for.
+// launches lists the nodes to launch, and below each what it is used for.
 func (r *Report) launches(b *strings.Builder, width int) {
 	names := r.resources()
 	var rows [][]string
 	var details []string
-	for _, l := range r.lots() {
+	for _, l := range r.launchGroups() {
 		rows = append(rows, []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)})
 		var uses []string
 		for i, name := range names {
@@ -113,10 +113,10 @@ func (r *Report) launches(b *strings.Builder, width int) {
 		}
 		details = append(details, wrap(below, uses, width)+wrap(below, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
 	}
-	detailed(b, "Nodes to buy", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details)
+	detailedTable{"Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details}.print(b)
 }
 
-// wrap prints items one after the other, and goes on in the next line where one would reach beyond the width.
+// wrap joins items, and starts a new line where one would exceed the width.
 func wrap(indent string, items []string, width int) string {
 	out, line := "", indent
 	for i, item := range items {
@@ -135,7 +135,8 @@ func wrap(indent string, items []string, width int) string {
 	return out + line + "\n"
 }
 
-// fold prints text in lines of at most the width, all behind an indent and those after the first two columns further.
+// fold breaks text into lines of at most the width, all with the indent, and with two more columns after the first
+// line.
 func fold(indent, text string, width int) string {
 	out, line := "", indent
 	for word := range strings.FieldsSeq(text) {
@@ -151,21 +152,21 @@ func fold(indent, text string, width int) string {
 	return out + line + "\n"
 }
 
-// wideLaunches lists the nodes to buy; those that are alike share a line.
+// wideLaunches lists the nodes to launch; equal ones share a line.
 func (r *Report) wideLaunches(b *strings.Builder) {
 	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}
 	for _, name := range r.resources() {
 		columns = append(columns, strings.ToUpper(string(name)))
 	}
 	var rows [][]string
-	for _, l := range r.lots() {
+	for _, l := range r.launchGroups() {
 		row := []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}
 		rows = append(rows, append(append(row, l.uses...), strings.Join(l.who, ", ")))
 	}
-	section(b, "Nodes to buy", append(columns, "FOR"), rows)
+	section(b, "Nodes to launch", append(columns, "FOR"), rows)
 }
 
-// use prints how much of all nodes to buy is taken, where there is more than one.
+// use prints how much of all nodes to launch is requested, if there is more than one.
 func (r *Report) use(b *strings.Builder) {
 	if len(r.Plan.Launches) < 2 {
 		return
@@ -180,10 +181,10 @@ func (r *Report) use(b *strings.Builder) {
 		}
 		rows = append(rows, []string{string(name), amount(name, taken), amount(name, has), percent(taken, has)})
 	}
-	section(b, "Use of all nodes to buy", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
+	section(b, "Use of all nodes to launch", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
 }
 
-// resources are those that the table tells of: CPU, memory, what else any launch uses, and pods.
+// resources are those that the table shows: CPU, memory, other resources that any launch uses, and pods.
 func (r *Report) resources() []corev1.ResourceName {
 	return append(append([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, r.extraResources()...), corev1.ResourcePods)
 }
@@ -203,7 +204,7 @@ func (r *Report) extraResources() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// use tells how much of what pods can have is taken.
+// use formats how much of the allocatable amount is requested.
 func use(name corev1.ResourceName, taken, has resource.Quantity) string {
 	if has.Sign() == 0 {
 		return "-"
@@ -218,7 +219,7 @@ func percent(part, whole resource.Quantity) string {
 	return fmt.Sprintf("%.0f%%", 100*part.AsApproximateFloat64()/whole.AsApproximateFloat64())
 }
 
-// amount spells a quantity for people: to two places, bytes in their largest unit.
+// amount formats a quantity for people: to two places, bytes in their largest unit.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	value := q.AsApproximateFloat64()
 	unit := ""
@@ -243,10 +244,10 @@ func each(o catalog.Offering) string {
 
 func dollars(price float64) string { return strconv.FormatFloat(price, 'f', 4, 64) }
 
-// crowd names pods by what they belong to: shop/web x3, shop/db-0.
-func crowd(pods []*corev1.Pod) []string {
+// workloadNames names pods by their workload: shop/web x3, shop/db-0.
+func workloadNames(pods []*corev1.Pod) []string {
 	var out []string
-	for _, g := range groups(pods) {
+	for _, g := range workloads(pods) {
 		if g.pods == 1 {
 			out = append(out, g.name)
 			continue
@@ -256,41 +257,41 @@ func crowd(pods []*corev1.Pod) []string {
 	return out
 }
 
-// group are pods of one workload, or a pod of none.
-type group struct {
+// workload is a number of pods of one workload, or a pod without one.
+type workload struct {
 	kind, name string // of the workload; its name with the namespace
 	pods       int
 }
 
-// groups are what pods belong to, by name.
-func groups(pods []*corev1.Pod) []group {
-	counts := map[group]int{}
+// workloads returns the workloads of pods, by name.
+func workloads(pods []*corev1.Pod) []workload {
+	counts := map[workload]int{}
 	for _, p := range pods {
-		counts[groupOf(p)]++
+		counts[workloadOf(p)]++
 	}
-	out := make([]group, 0, len(counts))
+	out := make([]workload, 0, len(counts))
 	for g, n := range counts {
 		g.pods = n
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind)) })
+	slices.SortFunc(out, func(a, b workload) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind)) })
 	return out
 }
 
-// groupOf is the workload that people know a pod by: of a Deployment's, not the ReplicaSet in between.
-func groupOf(p *corev1.Pod) group {
+// workloadOf returns the workload by which people know a pod: the Deployment, not its ReplicaSet.
+func workloadOf(p *corev1.Pod) workload {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil {
-		return group{kind: "Pod", name: name(p)}
+		return workload{kind: "Pod", name: name(p)}
 	}
 	hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	if owner.Kind == "ReplicaSet" && hash != "" {
-		return group{kind: "Deployment", name: p.Namespace + "/" + strings.TrimSuffix(owner.Name, "-"+hash)}
+		return workload{kind: "Deployment", name: p.Namespace + "/" + strings.TrimSuffix(owner.Name, "-"+hash)}
 	}
-	return group{kind: owner.Kind, name: p.Namespace + "/" + owner.Name}
+	return workload{kind: owner.Kind, name: p.Namespace + "/" + owner.Name}
 }
 
-func (g group) String() string {
+func (g workload) String() string {
 	if g.kind == "Pod" {
 		return "Pod " + g.name
 	}
@@ -304,19 +305,19 @@ func (r *Report) placements(b *strings.Builder, width int) {
 	if width == 0 {
 		var rows [][]string
 		for _, p := range r.Plan.Placements {
-			rows = append(rows, []string{p.Node, strconv.Itoa(len(p.Pods)), strings.Join(crowd(p.Pods), ", ")})
+			rows = append(rows, []string{p.Node, strconv.Itoa(len(p.Pods)), strings.Join(workloadNames(p.Pods), ", ")})
 		}
 		section(b, "Nodes that take pods", []string{"NODE", "PODS", "FOR"}, rows)
 		return
 	}
 	fmt.Fprintln(b, "Nodes that take pods")
 	for _, p := range r.Plan.Placements {
-		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap(below, crowd(p.Pods), width))
+		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap(below, workloadNames(p.Pods), width))
 	}
 	fmt.Fprintln(b)
 }
 
-// rejections lists the pods without a node; those with the same reasons together.
+// rejections lists the pods without a node, grouped by their reasons.
 func (r *Report) rejections(b *strings.Builder, width int) {
 	alike := map[string][]*corev1.Pod{}
 	var order []string
@@ -340,7 +341,7 @@ func (r *Report) rejections(b *strings.Builder, width int) {
 	fmt.Fprintln(b, "Pods without a node")
 	for _, text := range order {
 		var who []string
-		for _, g := range groups(alike[text]) {
+		for _, g := range workloads(alike[text]) {
 			who = append(who, g.String())
 		}
 		fmt.Fprintf(b, "%s:\n%s", strings.TrimSuffix(wrap("  ", who, width), "\n"), text)
@@ -349,15 +350,15 @@ func (r *Report) rejections(b *strings.Builder, width int) {
 }
 
 func (r *Report) total(b *strings.Builder) {
-	bought, found := 0, 0
+	onNew, onExisting := 0, 0
 	for i := range r.Plan.Launches {
-		bought += len(r.Plan.Launches[i].Pods)
+		onNew += len(r.Plan.Launches[i].Pods)
 	}
 	for _, p := range r.Plan.Placements {
-		found += len(p.Pods)
+		onExisting += len(p.Pods)
 	}
 	total := r.Plan.Stats.HourlyCost + r.Plan.Stats.NodeCost
-	fmt.Fprintf(b, "Total: %s to buy for $%s/h ($%.2f a month)", plural(len(r.Plan.Launches), "node"), dollars(total), hoursPerMonth*total)
+	fmt.Fprintf(b, "Total: %s to launch for $%s/h ($%.2f a month)", plural(len(r.Plan.Launches), "node"), dollars(total), hoursPerMonth*total)
 	if extra := r.Plan.Stats.NodeCost; extra > 0 {
 		fmt.Fprintf(b, ",\n       $%s/h of it beside their prices", dollars(extra))
 	}
@@ -365,13 +366,13 @@ func (r *Report) total(b *strings.Builder) {
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
 		fmt.Fprintf(b, "Bound: $%s/h is the least for these pods; this plan costs %.1f %% more\n", dollars(bound), max(0, 100*(total/bound-1)))
 	}
-	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on nodes that are there, %d without a node\n", bought, found, len(r.Plan.Rejected))
+	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
 		fmt.Fprintf(b, "Took:  %.2f s to read, %.2f s to plan%s, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, pace(r.Plan.Stats, e), e.PeakRSS()>>20)
 	}
 }
 
-// pace is how fast the plan was made, where there was anything to plan.
+// pace formats how fast the plan was made, if there was anything to plan.
 func pace(s schedule.Stats, e *Effort) string {
 	if s.Pods == 0 || e.SolveSeconds <= 0 {
 		return ""

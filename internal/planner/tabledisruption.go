@@ -15,10 +15,10 @@ import (
 
 func capacityType(n *snapshot.Node) string { return n.Labels[karpv1.LabelCapacityType] }
 
-// below is how far what belongs to a line stands behind its beginning.
+// below is the indent of details below a line.
 const below = "         "
 
-// changes lists what workloads beside a snapshot do to its pods.
+// changes lists how the workloads supplied beside a snapshot change its pods.
 func (r *Report) changes(b *strings.Builder, width int) {
 	if len(r.Changes) == 0 {
 		return
@@ -42,7 +42,7 @@ func (r *Report) changes(b *strings.Builder, width int) {
 	fmt.Fprintln(b)
 }
 
-// some are the first fields of many.
+// some returns the first fields of many.
 func some(fields []string) []string {
 	const most = 5
 	if more := len(fields) - most; more > 0 {
@@ -51,7 +51,7 @@ func some(fields []string) []string {
 	return fields
 }
 
-// drift lists the nodes that are out of date, and what takes their place.
+// drift lists the drifted nodes, and their replacements.
 func (r *Report) drift(b *strings.Builder, width int) {
 	if r.Drift == nil {
 		return
@@ -69,7 +69,7 @@ func (r *Report) drift(b *strings.Builder, width int) {
 		}
 		details = append(details, detail)
 	}
-	detailed(b, "Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+	detailedTable{"Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
 	if replaced > 0 {
 		fmt.Fprintf(b, "What replaces them\n%s\n", destinations(&r.Drift.Plan, width))
 	}
@@ -90,17 +90,17 @@ func nodeRow(n *snapshot.Node, price float64) []string {
 	return row
 }
 
-// destinations are the lines that say where pods go by a plan.
+// destinations returns the lines with the nodes of a plan's pods.
 func destinations(plan *schedule.Plan, width int) string {
 	var out strings.Builder
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
 		text := fmt.Sprintf("launch %s %s %s at $%s/h of NodePool %s for",
 			l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price), l.Pool.Name)
-		out.WriteString(fold(below, text+" "+strings.Join(crowd(l.Pods), ", "), width))
+		out.WriteString(fold(below, text+" "+strings.Join(workloadNames(l.Pods), ", "), width))
 	}
 	for _, pl := range plan.Placements {
-		out.WriteString(fold(below, "move to "+pl.Node+": "+strings.Join(crowd(pl.Pods), ", "), width))
+		out.WriteString(fold(below, "move to "+pl.Node+": "+strings.Join(workloadNames(pl.Pods), ", "), width))
 	}
 	if out.Len() == 0 {
 		return below + "nothing takes its place\n"
@@ -108,19 +108,26 @@ func destinations(plan *schedule.Plan, width int) string {
 	return out.String()
 }
 
-// detailed prints a table with lines below each of its rows.
-func detailed(b *strings.Builder, title string, columns []string, rows [][]string, details []string) {
+// detailedTable is a table with lines below each of its rows.
+type detailedTable struct {
+	title   string
+	columns []string
+	rows    [][]string
+	details []string // by row
+}
+
+func (t detailedTable) print(b *strings.Builder) {
 	var table strings.Builder
-	section(&table, title, columns, rows)
+	section(&table, t.title, t.columns, t.rows)
 	for i, line := range strings.SplitAfter(table.String(), "\n") {
 		b.WriteString(line)
-		if row := i - 2; row >= 0 && row < len(details) { // behind the title and the columns
-			b.WriteString(details[row])
+		if row := i - 2; row >= 0 && row < len(t.details) { // after the title and the columns
+			b.WriteString(t.details[row])
 		}
 	}
 }
 
-// consolidation lists what consolidation would do, and why the other nodes stay.
+// consolidation lists what consolidation would do, and why the other nodes remain.
 func (r *Report) consolidation(b *strings.Builder, width int) {
 	if r.Consolidation == nil {
 		return
@@ -136,7 +143,7 @@ func (r *Report) consolidation(b *strings.Builder, width int) {
 		saves := fmt.Sprintf("saves $%s/h ($%.2f a month)\n", dollars(cmd.Savings), hoursPerMonth*cmd.Savings)
 		details[len(rows)-1] = destinations(&cmd.Plan, width) + below + saves
 		title := fmt.Sprintf("Consolidation %d (%s): remove %s", i+1, cmd.Reason, plural(len(rows), "node"))
-		detailed(b, title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details)
+		detailedTable{title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
 		saved, removed, launched = saved+cmd.Savings, removed+len(rows), launched+len(cmd.Plan.Launches)
 	}
 	if len(r.Consolidation.Kept) > 0 {

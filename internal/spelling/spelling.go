@@ -1,4 +1,4 @@
-// Package spelling finds what a slip of the keyboard was to be.
+// Package spelling finds the word that a misspelled word was meant to be.
 package spelling
 
 import (
@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Nearest is the known word that the fewest letters make of a word, upper case or lower, and at most so many; empty if there
-// is none. A word of which nothing would be left is near nothing.
-func Nearest(word string, known []string, most int) string {
-	best, least := "", min(most+1, len(word))
+// Nearest returns the known word with the smallest edit distance to a word, ignoring case, if it is at most maxEdits;
+// empty if there is none. A distance of the word's whole length does not count.
+func Nearest(word string, known []string, maxEdits int) string {
+	best, least := "", min(maxEdits+1, len(word))
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := edits(strings.ToLower(word), strings.ToLower(k)); d < least {
 			best, least = k, d
@@ -18,7 +18,8 @@ func Nearest(word string, known []string, most int) string {
 	return best
 }
 
-// edits is how many letters one has to change, insert or delete to get from a to b.
+// edits returns the Levenshtein distance of a and b: Wagner and Fischer's algorithm with one row, in O(len(a)·len(b))
+// time. Before step i the row holds the distances of a[:i] to all prefixes of b.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,4 +1,4 @@
-// Package gather reads the facts that package doctor judges. It reads only, and what it may not read it says.
+// Package gather reads the facts that package doctor evaluates. It only reads, and it records what it cannot read.
 package gather
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Cloud is what is asked of AWS.
+// Cloud reads from AWS.
 type Cloud interface {
 	List(ctx context.Context) ([]cloudprovider.Instance, error)
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
@@ -30,16 +30,16 @@ type Cloud interface {
 // Sources are where facts come from.
 type Sources struct {
 	Kubernetes client.Reader
-	// Cloud is nil where AWS cannot be asked; NoCloud says why.
+	// Cloud is nil where AWS cannot be called; NoCloud is why.
 	Cloud       Cloud
 	NoCloud     string
 	ClusterName string
-	// Mismatch says why the named cluster is not that of the API server; empty if it is.
+	// Mismatch is why the named cluster is not that of the API server; empty if it is.
 	Mismatch string
 	Now      time.Time
 }
 
-// Facts reads all that can be read.
+// Facts reads everything that can be read.
 func Facts(ctx context.Context, s Sources) *doctor.Facts {
 	f := &doctor.Facts{Now: s.Now, ClusterName: s.ClusterName, Mismatch: s.Mismatch}
 	var pools karpv1.NodePoolList
@@ -76,11 +76,11 @@ func Facts(ctx context.Context, s Sources) *doctor.Facts {
 	f.NodePools, f.NodeClasses, f.NodeClaims, f.Nodes, f.Pods = pools.Items, classes.Items, claims.Items, nodes.Items, pods.Items
 	f.DaemonSets, f.PDBs, f.StorageClasses = daemons.Items, budgets.Items, storage.Items
 	f.Volumes, f.VolumeClaims, f.VolumeAttachments = volumes.Items, volumeClaims.Items, attachments.Items
-	askCloud(ctx, s, f)
+	readCloud(ctx, s, f)
 	return f
 }
 
-func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
+func readCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 	if s.Cloud == nil {
 		facts := []doctor.Fact{doctor.Instances, doctor.InstanceTypes, doctor.Joining, doctor.Permissions}
 		if s.Mismatch == "" {
@@ -103,7 +103,7 @@ func askCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 			f.Joining[class.Name] = s.Cloud.CheckNodeClass(ctx, class)
 		}
 		if len(class.Status.Subnets) == 0 {
-			continue // there is nothing that could be launched, and another check says so
+			continue // nothing can be launched, which another check reports
 		}
 		if f.Types[class.Name], err = s.Cloud.InstanceTypes(ctx, class); err != nil {
 			f.Miss(doctor.InstanceTypes, err.Error())

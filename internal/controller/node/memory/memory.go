@@ -1,5 +1,5 @@
-// Package memory tells the cloud how much memory nodes turn out to have, so that further nodes of their kind are planned with
-// what there is instead of an estimate.
+// Package memory reports how much memory nodes really have, so that further nodes of their instance type and image are
+// planned with the real value instead of an estimate.
 package memory
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// cloud is told of a node: its type, the image it was launched from, and its memory.
+// cloud records the memory of a node with an instance type and an image.
 type cloud interface {
 	NodeSeen(ctx context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error
 }
 
-// Reconciler looks at each node of ours once it is registered; those that are, when the process starts.
+// Reconciler reads each node of ours once it is registered, and all registered nodes when the process starts.
 type Reconciler struct {
 	Client client.Client
 	Cloud  cloud
@@ -36,27 +36,27 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("providers.instancetype.capacity").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc:  func(e event.CreateEvent) bool { return telling(e.Object) },
-			UpdateFunc:  func(e event.UpdateEvent) bool { return telling(e.ObjectNew) && !telling(e.ObjectOld) },
+			CreateFunc:  func(e event.CreateEvent) bool { return reportsMemory(e.Object) },
+			UpdateFunc:  func(e event.UpdateEvent) bool { return reportsMemory(e.ObjectNew) && !reportsMemory(e.ObjectOld) },
 			DeleteFunc:  func(event.DeleteEvent) bool { return false },
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		})).
 		Complete(r)
 }
 
-// telling tells whether the node is registered and says how much memory it has.
-func telling(o client.Object) bool {
+// reportsMemory reports whether the node is registered and has its capacity of memory in the status.
+func reportsMemory(o client.Object) bool {
 	node, ok := o.(*corev1.Node)
 	return ok && node.Labels[karpv1.LabelRegistered] == "true" && !node.Status.Capacity.Memory().IsZero()
 }
 
-// Reconcile reports the node's memory.
+// Reconcile records the node's memory.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !telling(node) || node.Spec.ProviderID == "" {
+	if !reportsMemory(node) || node.Spec.ProviderID == "" {
 		return reconcile.Result{}, nil
 	}
 	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	err = r.Cloud.NodeSeen(ctx, class, node.Labels[corev1.LabelInstanceTypeStable], claims[0].Status.ImageID, *node.Status.Capacity.Memory())
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("note the memory of node %q: %w", node.Name, err)
+		return reconcile.Result{}, fmt.Errorf("record the memory of node %q: %w", node.Name, err)
 	}
 	return reconcile.Result{}, nil
 }

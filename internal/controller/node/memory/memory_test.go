@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// told is what the cloud was told.
-type told struct {
-	said []string
-	err  error
+// fakeCloud records what is reported to the cloud.
+type fakeCloud struct {
+	reported []string
+	err      error
 }
 
-func (c *told) NodeSeen(_ context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error {
-	c.said = append(c.said, strings.Join([]string{class.Name, instanceType, imageID, memory.String()}, " "))
+func (c *fakeCloud) NodeSeen(_ context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error {
+	c.reported = append(c.reported, strings.Join([]string{class.Name, instanceType, imageID, memory.String()}, " "))
 	return c.err
 }
 
@@ -41,19 +41,19 @@ func TestMemoryOfANode(t *testing.T) {
 		{"registered", registered, "default m5.large ami-1 7686Mi"},
 		{"not registered", func(n *corev1.Node) { registered(n); delete(n.Labels, karpv1.LabelRegistered) }, ""},
 		{"without a figure", func(n *corev1.Node) { registered(n); n.Status.Capacity = nil }, ""},
-		{"of somebody else", func(n *corev1.Node) { registered(n); n.Spec.ProviderID = "aws:///us-east-1a/i-0000000000000ffff" }, ""},
+		{"of another owner", func(n *corev1.Node) { registered(n); n.Spec.ProviderID = "aws:///us-east-1a/i-0000000000000ffff" }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, c := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.Joined("a", tt.node)), &told{}
+			f, c := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.Joined("a", tt.node)), &fakeCloud{}
 			f.Reconcile(&Reconciler{Client: f.API, Cloud: c}, "node-a")
-			if got := strings.Join(c.said, ", "); got != tt.want {
-				t.Errorf("told %q, want %q", got, tt.want)
+			if got := strings.Join(c.reported, ", "); got != tt.want {
+				t.Errorf("reported %q, want %q", got, tt.want)
 			}
 		})
 	}
 	t.Run("the cloud does not know its types yet", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.Joined("a", registered))
-		if _, err := f.Try(&Reconciler{Client: f.API, Cloud: &told{err: errors.New("throttled")}}, "node-a"); err == nil {
+		if _, err := f.Try(&Reconciler{Client: f.API, Cloud: &fakeCloud{err: errors.New("throttled")}}, "node-a"); err == nil {
 			t.Error("it is not tried again")
 		}
 	})
@@ -61,10 +61,10 @@ func TestMemoryOfANode(t *testing.T) {
 
 func TestNodesThatTell(t *testing.T) {
 	n := controllertest.Joined("a")
-	if telling(n) {
-		t.Error("a node that is not registered tells something")
+	if reportsMemory(n) {
+		t.Error("a node that is not registered is reported")
 	}
-	if registered(n); !telling(n) {
-		t.Error("a registered node tells nothing")
+	if registered(n); !reportsMemory(n) {
+		t.Error("a registered node is not reported")
 	}
 }

@@ -2,9 +2,9 @@ package repair
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics tell what was repaired.
+// Metrics count repairs.
 type Metrics struct {
-	// Unhealthy by condition, nodepool, capacity_type, image_id: claims that were deleted for their node's health.
+	// Unhealthy counts the claims deleted for their node's health, by condition, nodepool, capacity_type, image_id.
 	Unhealthy *prometheus.CounterVec
 }
 

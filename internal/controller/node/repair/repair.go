@@ -1,5 +1,5 @@
-// Package repair replaces nodes that have been unhealthy for too long, unless so many are that the fault is likely not
-// theirs.
+// Package repair replaces nodes that have been unhealthy for too long, unless so many are unhealthy that the cause is
+// likely a common one.
 package repair
 
 import (
@@ -33,14 +33,14 @@ import (
 )
 
 const (
-	// lookAgain is when a node is looked at again that too many others share its fate with.
-	lookAgain = 5 * time.Minute
-	// remindEvery is how often people are told that nothing is repaired.
-	remindEvery = 15 * time.Minute
-	// SettleTime is how long a decision must hold before it is acted upon: of many nodes that fail at once, and of which
-	// somebody reports that they have done so for long, some show first.
+	// blockedRecheckInterval is when a node is checked again that is not repaired because too many others are unhealthy.
+	blockedRecheckInterval = 5 * time.Minute
+	// blockedEventWindow is the dedupe window of the event that nothing is repaired.
+	blockedEventWindow = 15 * time.Minute
+	// SettleTime is the stabilization window of a repair: the decision must hold for so long. When many nodes fail at
+	// once, the reports of some arrive first, and the limit on unhealthy nodes must see them all.
 	SettleTime = 10 * time.Second
-	// reason of the deletion in metrics, and for the pods that are driven off.
+	// reason is the reason of the deletion in metrics; reasonUnhealthy is the one in conditions.
 	reason, reasonUnhealthy = "unhealthy", "Unhealthy"
 )
 
@@ -57,7 +57,7 @@ type Reconciler struct {
 	Settle time.Duration
 
 	mu sync.Mutex
-	// decided is since when a node, by its name, has been found to be repaired.
+	// decided is since when a node, by name, is due for repair.
 	decided map[string]time.Time
 }
 
@@ -65,24 +65,26 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("node.health").
-		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return changed(e.ObjectOld, e.ObjectNew) }})).
+		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return conditionsChanged(e.ObjectOld, e.ObjectNew) }})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(patch.Retry(r))
 }
 
-// changed reports whether two versions of a Node differ in what a repair depends on: kubelets write a heartbeat every few
-// seconds.
-func changed(before, after client.Object) bool {
-	type fact struct {
-		typ    corev1.NodeConditionType
-		status corev1.ConditionStatus
-		since  time.Time
-	}
-	facts := func(o client.Object) []fact {
-		var out []fact
+// conditionFacts are the fields of a node condition on which a repair depends.
+type conditionFacts struct {
+	typ    corev1.NodeConditionType
+	status corev1.ConditionStatus
+	since  time.Time
+}
+
+// conditionsChanged reports whether two versions of a Node differ in what a repair depends on: kubelets write a
+// heartbeat every few seconds.
+func conditionsChanged(before, after client.Object) bool {
+	facts := func(o client.Object) []conditionFacts {
+		var out []conditionFacts
 		if node, ok := o.(*corev1.Node); ok {
 			for _, c := range node.Status.Conditions {
-				out = append(out, fact{c.Type, c.Status, c.LastTransitionTime.Time.UTC()})
+				out = append(out, conditionFacts{c.Type, c.Status, c.LastTransitionTime.Time.UTC()})
 			}
 		}
 		return out
@@ -90,11 +92,12 @@ func changed(before, after client.Object) bool {
 	return !slices.Equal(facts(before), facts(after))
 }
 
-// Reconcile ends the claim of a node that is unhealthy beyond toleration, or comes back when it would be.
+// Reconcile deletes the claim of a node that is unhealthy beyond toleration, or requeues it for the time when it would
+// be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
-		r.undecide(req.Name)
+		r.resetDecision(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed {
@@ -105,13 +108,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	claim := &claims[0]
-	ill, due, found := diagnose(node, r.Policies)
+	unhealthy, due, found := diagnose(node, r.Policies)
 	if !found || !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
-		r.undecide(node.Name)
+		r.resetDecision(node.Name)
 		return reconcile.Result{}, nil
 	}
 	if wait := due.Sub(r.Now()); wait > 0 {
-		r.undecide(node.Name)
+		r.resetDecision(node.Name)
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	scope := blastradius.PoolOf(claim)
@@ -120,17 +123,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if count.Blocked() {
-		r.undecide(node.Name)
-		r.block(ctx, node, claim, count)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		r.resetDecision(node.Name)
+		r.reportBlocked(ctx, node, claim, count)
+		return reconcile.Result{RequeueAfter: blockedRecheckInterval}, nil
 	}
 	if wait := r.settling(node.Name); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.repair(ctx, node, claim, ill))
+	return reconcile.Result{}, client.IgnoreNotFound(r.repair(ctx, node, claim, unhealthy))
 }
 
-// settling notes that a node is to be repaired, and returns for how long that has to hold yet.
+// settling records that a node is due for repair, and returns for how long the decision must still hold.
 func (r *Reconciler) settling(node string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,28 +148,28 @@ func (r *Reconciler) settling(node string) time.Duration {
 	return since.Add(r.Settle).Sub(now)
 }
 
-func (r *Reconciler) undecide(node string) {
+func (r *Reconciler) resetDecision(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.decided, node)
 }
 
-// diagnose returns the condition of a node that first calls for its repair, and when it does.
-func diagnose(node *corev1.Node, policies []cloudprovider.RepairPolicy) (ill corev1.NodeCondition, due time.Time, found bool) {
+// diagnose returns the condition of a node that is the first to require its repair, and when.
+func diagnose(node *corev1.Node, policies []cloudprovider.RepairPolicy) (unhealthy corev1.NodeCondition, due time.Time, found bool) {
 	for _, c := range node.Status.Conditions {
 		for _, p := range policies {
 			if c.Type != p.Type || c.Status != p.Status {
 				continue
 			}
 			if at := c.LastTransitionTime.Add(p.Toleration); !found || at.Before(due) {
-				ill, due, found = c, at, true
+				unhealthy, due, found = c, at, true
 			}
 		}
 	}
-	return ill, due, found
+	return unhealthy, due, found
 }
 
-// count counts the nodes of a scope: of many that fail at once, the cause is likely one that another node would suffer from, too.
+// count counts the nodes of a scope: when many fail at once, their replacements likely fail for the same cause.
 func (r *Reconciler) count(ctx context.Context, scope blastradius.Scope) (blastradius.Count, error) {
 	var count blastradius.Count
 	var opts []client.ListOption
@@ -179,15 +182,15 @@ func (r *Reconciler) count(ctx context.Context, scope blastradius.Scope) (blastr
 	}
 	count.Total = len(nodes.Items)
 	for i := range nodes.Items {
-		if _, _, ill := diagnose(&nodes.Items[i], r.Policies); ill {
+		if _, _, unhealthy := diagnose(&nodes.Items[i], r.Policies); unhealthy {
 			count.Unhealthy++
 		}
 	}
 	return count, nil
 }
 
-// block says on node, claim and pool that nothing is repaired.
-func (r *Reconciler) block(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, count blastradius.Count) {
+// reportBlocked records on node, claim and pool that nothing is repaired.
+func (r *Reconciler) reportBlocked(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, count blastradius.Count) {
 	scope := blastradius.PoolOf(claim)
 	objects := []event.Object{node, claim}
 	if scope.NodePool != "" {
@@ -197,20 +200,21 @@ func (r *Reconciler) block(ctx context.Context, node *corev1.Node, claim *karpv1
 		}
 	}
 	for _, o := range objects {
-		r.Events.WarnEvery(remindEvery, o, blastradius.EventBlocked, "more than %d%% nodes are unhealthy in the %s",
+		r.Events.WarnEvery(blockedEventWindow, o, blastradius.EventBlocked, "more than %d%% nodes are unhealthy in the %s",
 			blastradius.UnhealthyPercent, scope.Kind())
 	}
 	r.Log.Warn("unhealthy node is not repaired, too many others are unhealthy", "Node", node.Name, "NodePool", scope.NodePool,
 		"unhealthy", count.Unhealthy, "nodes", count.Total)
 }
 
-// repair ends the claim. Nobody waits for its pods: a node that has been like this for so long will not let them go.
-func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, ill corev1.NodeCondition) error {
+// repair deletes the claim, without a grace period for its pods: the kubelet of a node unhealthy for so long does not
+// stop them.
+func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, unhealthy corev1.NodeCondition) error {
 	now := r.Now()
 	if !expired(claim, now) {
 		before := claim.DeepCopy()
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationTerminationTimestamp, now.UTC().Format(time.RFC3339))
-		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
 			return err
 		}
 	}
@@ -219,7 +223,7 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 	}
 	before := claim.DeepCopy()
 	if condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, reasonUnhealthy, reasonUnhealthy, now) {
-		if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 			return err
 		}
 	}
@@ -228,23 +232,23 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 		return err
 	}
 	r.Log.Info("deleting unhealthy node", "Node", node.Name, "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID,
-		"condition", string(ill.Type), "status", string(ill.Status), "since", ill.LastTransitionTime.UTC().Format(time.RFC3339), "reason", ill.Reason)
+		"condition", string(unhealthy.Type), "status", string(unhealthy.Status), "since", unhealthy.LastTransitionTime.UTC().Format(time.RFC3339), "reason", unhealthy.Reason)
 	for _, o := range []event.Object{node, claim} {
-		r.Events.Warn(o, "NodeRepaired", "Replacing Node %s: %s is %s since %s (%s)", node.Name, ill.Type, ill.Status, ill.LastTransitionTime.UTC().Format(time.RFC3339), ill.Reason)
+		r.Events.Warn(o, "NodeRepaired", "Replacing Node %s: %s is %s since %s (%s)", node.Name, unhealthy.Type, unhealthy.Status, unhealthy.LastTransitionTime.UTC().Format(time.RFC3339), unhealthy.Reason)
 	}
 	r.Metrics.Disrupted(claim, reason)
 	r.Metrics.PodsDisrupted(claim, reason, pods)
-	r.Repairs.Unhealthy.WithLabelValues(snake(string(ill.Type)), claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], claim.Status.ImageID).Inc()
+	r.Repairs.Unhealthy.WithLabelValues(snake(string(unhealthy.Type)), claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], claim.Status.ImageID).Inc()
 	return nil
 }
 
-// expired reports whether the claim's time is over already.
+// expired reports whether the claim's termination deadline has passed.
 func expired(claim *karpv1.NodeClaim, now time.Time) bool {
 	at, err := claim.TerminationDeadline()
 	return err == nil && at != nil && at.Before(now)
 }
 
-// snake writes a condition's type as metrics do: ContainerRuntimeReady is container_runtime_ready.
+// snake converts a condition type to the case of metrics: ContainerRuntimeReady becomes container_runtime_ready.
 func snake(s string) string {
 	var out strings.Builder
 	for i, c := range s {

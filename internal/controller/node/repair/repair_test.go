@@ -60,12 +60,12 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		ends  bool
 		again time.Duration
 	}{
-		{name: "lifecycle row 206: condition type not in policy", node: []func(*corev1.Node){has("DiskPressure", corev1.ConditionTrue, time.Hour)}},
-		{name: "lifecycle row 206: status not in policy", node: []func(*corev1.Node){has(gpu, corev1.ConditionUnknown, time.Hour)}},
+		{name: "condition type not in policy", node: []func(*corev1.Node){has("DiskPressure", corev1.ConditionTrue, time.Hour)}},
+		{name: "status not in policy", node: []func(*corev1.Node){has(gpu, corev1.ConditionUnknown, time.Hour)}},
 		{name: "a healthy node", node: []func(*corev1.Node){has(ready, corev1.ConditionTrue, time.Hour)}},
-		{name: "lifecycle row 207: 27 of 30 min", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, 27*time.Minute)}, again: 3 * time.Minute},
+		{name: "27 of 30 min", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, 27*time.Minute)}, again: 3 * time.Minute},
 		{
-			name:  "lifecycle row 207: two conditions: the earlier deadline",
+			name:  "two conditions: the earlier deadline",
 			node:  []func(*corev1.Node){has(ready, corev1.ConditionUnknown, 20*time.Minute), has(gpu, corev1.ConditionFalse, 4*time.Minute)},
 			again: 6 * time.Minute,
 		},
@@ -73,7 +73,7 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		{name: "silent for 31 min", node: []func(*corev1.Node){has(ready, corev1.ConditionUnknown, 31*time.Minute)}, ends: true},
 		{name: "accelerators broken for 10 min", node: []func(*corev1.Node){has(gpu, corev1.ConditionFalse, 10*time.Minute)}, ends: true},
 		{
-			name: "lifecycle row 210: node DND",
+			name: "node DND",
 			node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour), func(n *corev1.Node) {
 				n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 			}}, ends: true,
@@ -82,15 +82,15 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		{name: "not managed", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour), func(n *corev1.Node) { n.Labels = nil }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The pool allows no disruption at all (row 210), which is nothing to a repair.
+			// The pool's budget allows no disruption, which does not apply to a repair.
 			pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })
 			f := controllertest.New(t, pool, controllertest.Up("a", tt.node...), controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
 				controllertest.Pod("web", "node-a"))
 			r := reconciler(t, f)
 			got := f.Reconcile(r, "node-a")
 			claim := f.Claim("a")
-			if ended := claim.DeletionTimestamp != nil; ended != tt.ends || got.RequeueAfter != tt.again {
-				t.Fatalf("repaired %v, looks again after %v; want %v, %v", ended, got.RequeueAfter, tt.ends, tt.again)
+			if terminated := claim.DeletionTimestamp != nil; terminated != tt.ends || got.RequeueAfter != tt.again {
+				t.Fatalf("repaired %v, is requeued after %v; want %v, %v", terminated, got.RequeueAfter, tt.ends, tt.again)
 			}
 			if !tt.ends {
 				if at := claim.Annotations[karpv1.AnnotationTerminationTimestamp]; at != "" {
@@ -120,10 +120,10 @@ func TestBreaker(t *testing.T) {
 		place         string
 		events        int
 	}{
-		{name: "lifecycle row 208: 1 of 3", unhealthy: 1, of: 3},
+		{name: "1 of 3", unhealthy: 1, of: 3},
 		{name: "2 of 10", unhealthy: 2, of: 10},
-		{name: "lifecycle row 208: 3 of 10 unhealthy in pool", unhealthy: 3, of: 10, blocked: true, place: "nodepool", events: 3},
-		{name: "lifecycle row 208: 3 of 10 in cluster for poolless NC", unhealthy: 3, of: 10, poolless: true, blocked: true, place: "cluster", events: 2},
+		{name: "3 of 10 unhealthy in pool", unhealthy: 3, of: 10, blocked: true, place: "nodepool", events: 3},
+		{name: "3 of 10 in cluster for poolless NC", unhealthy: 3, of: 10, poolless: true, blocked: true, place: "cluster", events: 2},
 		{name: "1 of 3 in cluster for poolless NC", unhealthy: 1, of: 3, poolless: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,15 +156,15 @@ func TestBreaker(t *testing.T) {
 				return
 			}
 			if got.RequeueAfter != 5*time.Minute {
-				t.Errorf("looks again after %v", got.RequeueAfter)
+				t.Errorf("is requeued after %v", got.RequeueAfter)
 			}
-			said := f.Said()
-			if len(said) != tt.events || said[0] != "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the "+tt.place {
-				t.Errorf("events %q", said)
+			events := f.Said()
+			if len(events) != tt.events || events[0] != "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the "+tt.place {
+				t.Errorf("events %q", events)
 			}
 			f.Reconcile(reconciler(t, f), "node-n0")
-			if said := f.Said(); len(said) != 0 {
-				t.Errorf("said again: %q", said)
+			if events := f.Said(); len(events) != 0 {
+				t.Errorf("events again: %q", events)
 			}
 		})
 	}
@@ -189,7 +189,7 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	}
 	sick(corev1.ConditionFalse, "node-n0", "node-n1")
 	if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != SettleTime {
-		t.Errorf("looks again after %v", got.RequeueAfter)
+		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(SettleTime)
 	sick(corev1.ConditionFalse, "node-n2")
@@ -199,7 +199,7 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	sick(corev1.ConditionTrue, "node-n2")
 	for _, wait := range []time.Duration{SettleTime, 0} { // what was decided before does not count any more
 		if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != wait {
-			t.Errorf("looks again after %v, want %v", got.RequeueAfter, wait)
+			t.Errorf("is requeued after %v, want %v", got.RequeueAfter, wait)
 		}
 		f.Clock = f.Clock.Add(SettleTime)
 	}
@@ -210,8 +210,8 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	for _, tt := range []struct{ name, before, want string }{
-		{"lifecycle row 209: annotation 2 h ahead", "2026-03-14T14:00:00Z", "2026-03-14T12:00:00Z"},
-		{"lifecycle row 209: 3 min in the past", "2026-03-14T11:57:00Z", "2026-03-14T11:57:00Z"},
+		{"annotation 2 h ahead", "2026-03-14T14:00:00Z", "2026-03-14T12:00:00Z"},
+		{"3 min in the past", "2026-03-14T11:57:00Z", "2026-03-14T11:57:00Z"},
 		{"no time at all", "soon", "2026-03-14T12:00:00Z"},
 		{"none", "", "2026-03-14T12:00:00Z"},
 	} {
@@ -245,7 +245,7 @@ func TestWhatIsWorthALook(t *testing.T) {
 	beat := before.DeepCopy()
 	beat.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start)
 	beat.Annotations = map[string]string{"note": "x"}
-	if changed(before, beat) {
+	if conditionsChanged(before, beat) {
 		t.Error("a heartbeat is")
 	}
 	for name, change := range map[string]func(*corev1.Node){
@@ -253,7 +253,7 @@ func TestWhatIsWorthALook(t *testing.T) {
 	} {
 		after := before.DeepCopy()
 		change(after)
-		if !changed(before, after) {
+		if !conditionsChanged(before, after) {
 			t.Errorf("%s is not", name)
 		}
 	}
@@ -262,9 +262,9 @@ func TestWhatIsWorthALook(t *testing.T) {
 func TestWhatPeopleSee(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", has(ready, corev1.ConditionUnknown, time.Hour)))
 	f.Reconcile(reconciler(t, f), "node-a")
-	said := f.Said()
-	if len(said) != 2 || !strings.HasPrefix(said[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
-		t.Errorf("events %q", said)
+	events := f.Said()
+	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
+		t.Errorf("events %q", events)
 	}
 	for typ, want := range map[string]string{"Ready": "ready", "ContainerRuntimeReady": "container_runtime_ready"} {
 		if got := snake(typ); got != want {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A cloud that is called too often is not called ten times more within a few seconds; and after it has failed for an hour, what
-// was to end does not wait for long.
+// A cloud that is called too often is not called ten times more within a few seconds; and after it has failed for an
+// hour, what is to be terminated does not wait for long.
 func TestFailuresAreRepeatedInMeasure(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

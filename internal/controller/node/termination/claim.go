@@ -1,7 +1,8 @@
-// Package termination ends NodeClaims and their Nodes: drain, volumes, instance, and only then the finalizers.
+// Package termination terminates deleted NodeClaims and their Nodes: drain, volumes, instance, and only then the
+// finalizers.
 //
-// Whoever deletes the NodeClaim, or the Node, sets it in motion. The Node object outlives its instance and
-// the NodeClaim its Node, so whatever still exists can be seen.
+// The deletion of either object starts it. The Node object outlives its instance, and the NodeClaim its Node, so
+// everything that still exists stays visible.
 package termination
 
 import (
@@ -33,11 +34,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// instancePoll is how often a terminating instance is asked after.
+// instancePoll is the time between two calls for a terminating instance.
 const instancePoll = 5 * time.Second
 
-// terminator ends instances. Terminate returns cloud.ErrNotFound once the instance is gone for good,
-// and nil while it is on its way there.
+// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
+// server.
+const concurrency = 100
+
+// terminator terminates instances. Terminate returns cloudprovider.ErrNotFound once the instance is gone for good, and
+// nil while it is shutting down.
 type terminator interface {
 	Terminate(ctx context.Context, providerID string) error
 	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
@@ -65,7 +70,7 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 }
 
 func (r *ClaimReconciler) options() controller.Options {
-	return eventfilter.Options(100, time.Second, time.Minute)
+	return eventfilter.Options(concurrency, time.Second, time.Minute)
 }
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.
@@ -90,26 +95,26 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if !gone {
 		return reconcile.Result{RequeueAfter: instancePoll}, nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.release(ctx, claim))
+	return reconcile.Result{}, client.IgnoreNotFound(r.removeFinalizer(ctx, claim))
 }
 
 // invalidDeadline is the reason of events about a deadline that cannot be read.
 const invalidDeadline = "InvalidTerminationTimestamp"
 
-// setDeadline writes down until when the drain may take. A deadline that is there already stands, unless it cannot be read.
+// setDeadline annotates the claim with the deadline of its drain. An existing deadline stands, unless it is invalid.
 func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim) (annotated bool, err error) {
-	stands, invalid := claim.TerminationDeadline()
+	existing, invalid := claim.TerminationDeadline()
 	if invalid != nil {
 		r.Events.Warn(claim, invalidDeadline, "The %v", invalid)
 	}
 	grace := claim.Spec.TerminationGracePeriod
-	if grace == nil || stands != nil {
+	if grace == nil || existing != nil {
 		return false, nil
 	}
 	deadline := claim.DeletionTimestamp.Add(grace.Duration).Format(time.RFC3339)
 	before := claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline)
-	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
 		return false, err
 	}
 	r.Log.Info("annotated nodeclaim", "NodeClaim", claim.Name, karpv1.AnnotationTerminationTimestamp, deadline)
@@ -117,9 +122,9 @@ func (r *ClaimReconciler) setDeadline(ctx context.Context, claim *karpv1.NodeCla
 	return true, nil
 }
 
-// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered bears
-// no finalizer of ours and is left to the cloud controller manager. One that bears it is drained, even if the
-// claim was deleted before it could say that it is registered.
+// deleteNodes deletes the claim's Nodes and reports whether any is left. A Node that was never registered lacks our
+// finalizer and is left to the cloud controller manager. One that has it is drained, even if the claim was deleted
+// before its status could show that it is registered.
 func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {
@@ -139,8 +144,8 @@ func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeCla
 	return len(nodes) > 0, nil
 }
 
-// terminate ends the claim's instance and reports whether it is gone for good. A claim without a provider
-// ID may have an instance all the same: one whose launch took effect when the controller could not say so.
+// terminate terminates the claim's instance and reports whether it is gone for good. A claim without a provider ID may
+// have an instance, too: the controller may have stopped after the launch and before it recorded the ID.
 func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
 		return r.terminateStray(ctx, claim)
@@ -148,8 +153,8 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
 	if err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		before := claim.DeepCopy()
-		if r.Events.Warn(claim, reasonNotEnded, "%s", notEnded(claim, err, r.Now())); !equality.Semantic.DeepEqual(before.Status, claim.Status) {
-			patchErr := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if r.Events.Warn(claim, reasonTerminationFailed, "%s", recordFailure(claim, err, r.Now())); !equality.Semantic.DeepEqual(before.Status, claim.Status) {
+			_, patchErr := patch.StatusFrom(ctx, r.Client, before, claim)
 			err = errors.Join(err, client.IgnoreNotFound(patchErr))
 		}
 		return false, fmt.Errorf("terminate the instance of node claim %q: %w", claim.Name, err)
@@ -175,32 +180,35 @@ func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.Node
 	return gone, nil
 }
 
-// reasonNotEnded is the reason of InstanceTerminating=Unknown on a claim whose instance cannot be ended.
-const reasonNotEnded = "FailedTermination"
+// reasonTerminationFailed is the reason of InstanceTerminating=Unknown on a claim with an instance that cannot be
+// terminated.
+const reasonTerminationFailed = "FailedTermination"
 
-// notEnded notes on a claim that its instance could not be ended, unless it is on its way out, and returns what is to be said.
-func notEnded(claim *karpv1.NodeClaim, err error, now time.Time) string {
-	message := fmt.Sprintf("The instance %s is not ended: %v", claim.Status.ProviderID, err)
+// recordFailure sets on a claim that its instance could not be terminated, unless it is shutting down already. It
+// returns the message.
+func recordFailure(claim *karpv1.NodeClaim, err error, now time.Time) string {
+	message := fmt.Sprintf("Terminating instance %s failed: %v", claim.Status.ProviderID, err)
 	if !condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {
-		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, reasonNotEnded, message, now)
+		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, reasonTerminationFailed, message, now)
 	}
 	return message
 }
 
-// markTerminating sets InstanceTerminating, with which the claim stops counting as a node of its pool.
+// markTerminating sets InstanceTerminating. From then on the claim does not count as a node of its pool.
 func markTerminating(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, now time.Time) error {
 	before := claim.DeepCopy()
 	if !condition.SetTrue(claim, karpv1.ConditionInstanceTerminating, now) {
 		return nil
 	}
-	return c.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err := patch.StatusFrom(ctx, c, before, claim)
+	return err
 }
 
-// release lets the claim go.
-func (r *ClaimReconciler) release(ctx context.Context, claim *karpv1.NodeClaim) error {
+// removeFinalizer removes the claim's finalizer, with which the API server deletes the claim.
+func (r *ClaimReconciler) removeFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
 	before := claim.DeepCopy()
 	controllerutil.RemoveFinalizer(claim, karpv1.FinalizerTermination)
-	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
 		return err
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]

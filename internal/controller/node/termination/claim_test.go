@@ -22,10 +22,10 @@ import (
 
 // ec2 answers calls about one instance from a script; the last answer is repeated.
 type ec2 struct {
-	get       error
-	terminate []error
-	strays    []cloudprovider.Instance
-	ended     []string
+	get        error
+	terminate  []error
+	orphans    []cloudprovider.Instance
+	terminated []string
 }
 
 func (e *ec2) Get(context.Context, string) (cloudprovider.Instance, error) {
@@ -33,7 +33,7 @@ func (e *ec2) Get(context.Context, string) (cloudprovider.Instance, error) {
 }
 
 func (e *ec2) Terminate(_ context.Context, providerID string) error {
-	e.ended = append(e.ended, providerID)
+	e.terminated = append(e.terminated, providerID)
 	if len(e.terminate) == 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (e *ec2) Terminate(_ context.Context, providerID string) error {
 }
 
 func (e *ec2) FindByClaim(context.Context, *karpv1.NodeClaim) ([]cloudprovider.Instance, error) {
-	return e.strays, nil
+	return e.orphans, nil
 }
 
 func claimReconciler(f *controllertest.Fixture, e *ec2) *ClaimReconciler {
@@ -68,29 +68,29 @@ func TestDeletedClaim(t *testing.T) {
 		claim *karpv1.NodeClaim
 		nodes []client.Object
 		cloud ec2
-		// gone: the finalizer was removed. ended: the instances that the cloud was asked to end.
-		gone     bool
-		ended    []string
-		wait     time.Duration
-		deleted  []string // Nodes
-		deadline string
+		// gone: the finalizer was removed. terminated: the instances that the cloud terminated.
+		gone       bool
+		terminated []string
+		wait       time.Duration
+		deleted    []string // Nodes
+		deadline   string
 	}{
-		{name: "lifecycle row 39: before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
-		{name: "lifecycle row 40: before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{name: "before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
+		{name: "before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
 		{
 			name: "before its launch was written down: the instance is found", claim: controllertest.Claim("a", controllertest.Deleting),
-			cloud: ec2{strays: []cloudprovider.Instance{{ProviderID: "stray"}}}, ended: []string{"stray"}, wait: instancePoll,
+			cloud: ec2{orphans: []cloudprovider.Instance{{ProviderID: "orphan"}}}, terminated: []string{"orphan"}, wait: instancePoll,
 		},
-		{name: "lifecycle row 41: launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Joined("a")}, ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "registered, but nobody wrote it down: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a")}, deleted: []string{"node-a"}},
-		{name: "lifecycle row 42: all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
-		{name: "lifecycle row 43: a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
-		{name: "lifecycle row 44: the instance is on its way out", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "lifecycle row 44: the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, ended: []string{"aws:///us-east-1a/i-a"}},
-		{name: "lifecycle row 47: no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), ended: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Joined("a")}, terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "registered, but not recorded: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a")}, deleted: []string{"node-a"}},
+		{name: "all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
+		{name: "a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
+		{name: "the instance is being deleted", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, terminated: []string{"aws:///us-east-1a/i-a"}},
+		{name: "no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "a deadline comes first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T13:00:00Z"},
-		{name: "lifecycle row 48: a deadline that is there stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
-		{name: "lifecycle row 1: another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.Up("a")}},
+		{name: "an existing deadline stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
+		{name: "another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.Up("a")}},
 		{name: "not deleted", claim: controllertest.Claim("a", controllertest.Registered), nodes: []client.Object{controllertest.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -99,9 +99,9 @@ func TestDeletedClaim(t *testing.T) {
 			result := f.Reconcile(claimReconciler(f, &tt.cloud), "a")
 			c := f.Claim("a")
 			if gone := c == nil; gone != tt.gone || result.RequeueAfter != tt.wait {
-				t.Errorf("gone %v, comes back after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
+				t.Errorf("gone %v, is requeued after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
 			}
-			if diff := cmp.Diff(tt.ended, tt.cloud.ended); diff != "" {
+			if diff := cmp.Diff(tt.terminated, tt.cloud.terminated); diff != "" {
 				t.Errorf("instances (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.deleted, deletedNodes(f)); diff != "" {
@@ -132,30 +132,30 @@ func deletedNodes(f *controllertest.Fixture) []string {
 }
 
 func TestClaimWaitsForItsNodes(t *testing.T) {
-	t.Run("lifecycle row 42: the last of three Nodes holds the instance and the claim", func(t *testing.T) {
+	t.Run("the instance and the claim wait for the last of three Nodes", func(t *testing.T) {
 		last := controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { n.Name = "node-c" })
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), last)
 		e := &ec2{terminate: errGone}
 		r := claimReconciler(f, e)
-		if f.Reconcile(r, "a"); f.Claim("a") == nil || len(e.ended) > 0 {
-			t.Errorf("claim %v, instances ended %v, though a Node is there", f.Claim("a"), e.ended)
+		if f.Reconcile(r, "a"); f.Claim("a") == nil || len(e.terminated) > 0 {
+			t.Errorf("claim %v, instances terminated %v, though a Node exists", f.Claim("a"), e.terminated)
 		}
 		f.Do(f.API.Patch(f.Context(), f.Node("node-c"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-		if f.Reconcile(r, "a"); f.Claim("a") != nil || len(e.ended) != 1 {
-			t.Errorf("claim %v, instances ended %v, though all Nodes are gone", f.Claim("a"), e.ended)
+		if f.Reconcile(r, "a"); f.Claim("a") != nil || len(e.terminated) != 1 {
+			t.Errorf("claim %v, instances terminated %v, though all Nodes are gone", f.Claim("a"), e.terminated)
 		}
 	})
 }
 
-// One claim's way, step by step.
-// A claim whose instance cannot be ended says why, whoever tries to end it.
+// One claim's termination, step by step.
+// A claim with an instance that cannot be terminated reports why, whether the Node or the claim was deleted.
 func TestInstanceThatCannotBeEnded(t *testing.T) {
 	protected := errors.New("OperationNotPermitted: the instance may not be terminated")
 	why := func(f *controllertest.Fixture) string {
 		c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInstanceTerminating)
 		return string(c.Status) + " " + c.Reason + " " + c.Message
 	}
-	const want = "Unknown FailedTermination The instance aws:///us-east-1a/i-a is not ended: OperationNotPermitted: the instance may not be terminated"
+	const want = "Unknown FailedTermination Terminating instance aws:///us-east-1a/i-a failed: OperationNotPermitted: the instance may not be terminated"
 	t.Run("after its node has gone", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting))
 		e := &ec2{terminate: []error{protected, nil}}
@@ -163,11 +163,11 @@ func TestInstanceThatCannotBeEnded(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil || why(f) != want {
 			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
 		}
-		if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "FailedTermination") {
-			t.Errorf("events %q", said)
+		if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "FailedTermination") {
+			t.Errorf("events %q", events)
 		}
 		if f.Reconcile(r, "a"); !condition.IsTrue(f.Claim("a"), karpv1.ConditionInstanceTerminating) {
-			t.Errorf("it is on its way out now, condition %q", why(f))
+			t.Errorf("it is being deleted now, condition %q", why(f))
 		}
 	})
 	t.Run("before", func(t *testing.T) {
@@ -177,13 +177,13 @@ func TestInstanceThatCannotBeEnded(t *testing.T) {
 		if _, err := f.Try(r, "node-a"); err == nil || why(f) != want {
 			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
 		}
-		said := f.Said()
-		if len(said) != 2 || !strings.Contains(said[0], "FailedTermination") || !strings.Contains(said[1], "FailedTermination") {
-			t.Errorf("events %q, want one on the Node and one on the claim", said)
+		events := f.Said()
+		if len(events) != 2 || !strings.Contains(events[0], "FailedTermination") || !strings.Contains(events[1], "FailedTermination") {
+			t.Errorf("events %q, want one on the Node and one on the claim", events)
 		}
 		f.Reconcile(r, "node-a")
 		if _, err := f.Try(r, "node-a"); err == nil || !condition.IsTrue(f.Claim("a"), karpv1.ConditionInstanceTerminating) {
-			t.Errorf("error %v: it is on its way out, whatever one call comes to, condition %q", err, why(f))
+			t.Errorf("error %v: it is shutting down, whatever one call returns, condition %q", err, why(f))
 		}
 	})
 }
@@ -194,23 +194,23 @@ func TestInstanceEnds(t *testing.T) {
 	}))
 	e := &ec2{terminate: []error{errors.New("throttled"), nil, nil, cloudprovider.ErrNotFound}}
 	r := claimReconciler(f, e)
-	t.Run("lifecycle row 46: the call fails once", func(t *testing.T) {
+	t.Run("the call fails once", func(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil {
-			t.Error("the error is not told")
+			t.Error("the error is not returned")
 		}
 	})
-	t.Run("lifecycle row 38: InstanceTerminating leaves Ready as it is", func(t *testing.T) {
+	t.Run("InstanceTerminating leaves Ready as it is", func(t *testing.T) {
 		f.Reconcile(r, "a")
 		if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionInstanceTerminating) || condition.IsUnknown(c, condition.Ready) {
 			t.Errorf("conditions %+v", c.Status.Conditions)
 		}
 	})
-	t.Run("lifecycle row 45: still there at the next poll", func(t *testing.T) {
+	t.Run("still there at the next poll", func(t *testing.T) {
 		if result := f.Reconcile(r, "a"); result.RequeueAfter != instancePoll || f.Claim("a") == nil {
-			t.Errorf("comes back after %v", result.RequeueAfter)
+			t.Errorf("is requeued after %v", result.RequeueAfter)
 		}
 	})
-	t.Run("lifecycle row 49: a quantity that the API writes otherwise does not keep it", func(t *testing.T) {
+	t.Run("a quantity that the API writes otherwise does not keep it", func(t *testing.T) {
 		f.Reconcile(r, "a")
 		if f.Claim("a") != nil {
 			t.Error("the instance is gone, the claim is not")

@@ -10,17 +10,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// drain is what a node's pods ask for next.
+// drain is the next step of a node's drain.
 type drain struct {
-	// Evict are the pods whose turn it is; Force those whose time has run out, whatever their turn.
+	// Evict are the pods of the current tier; Force are those at their deadline, in any tier.
 	Evict, Force []*corev1.Pod
-	// Left is how many pods are still in the way.
-	Left int
+	// Waiting is how many pods the node still waits for.
+	Waiting int
 }
 
-// nextDrain decides which pods leave now. Pods leave in four tiers, and a tier waits until the one before
-// it is gone: first what does not matter to the node itself, last what keeps it alive. A deadline is nil
-// when the drain may take as long as it takes.
+// nextDrain decides which pods leave now. Pods leave in four tiers, and each tier waits for the one before:
+// applications, daemons, critical applications, critical daemons. A nil deadline means no limit on the drain.
 func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 	var out drain
 	var tiers [4][]*corev1.Pod
@@ -28,7 +27,7 @@ func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 		if !drainable(pod, now) || snapshot.Terminal(pod) {
 			continue
 		}
-		out.Left++
+		out.Waiting++
 		if overdue(pod, deadline, now) {
 			out.Force = append(out.Force, pod)
 			continue
@@ -38,15 +37,16 @@ func nextDrain(pods []*corev1.Pod, deadline *time.Time, now time.Time) drain {
 	}
 	for _, pods := range tiers {
 		if len(pods) > 0 {
-			out.Evict = stateful(pods)
+			out.Evict = volumesFirst(pods)
 			break
 		}
 	}
 	return out
 }
 
-// stateful puts the pods with volumes first: unmounting and detaching then go on while the others end.
-func stateful(pods []*corev1.Pod) []*corev1.Pod {
+// volumesFirst moves the pods with volumes to the front: unmounting and detaching then overlap with the other pods'
+// shutdown.
+func volumesFirst(pods []*corev1.Pod) []*corev1.Pod {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return rank(a) - rank(b) })
 	return pods
 }
@@ -58,7 +58,7 @@ func rank(pod *corev1.Pod) int {
 	return 1
 }
 
-// tier is the rank of a pod's leave.
+// tier is the position of a pod in the order of the drain.
 func tier(pod *corev1.Pod) int {
 	t := 0
 	if snapshot.DaemonOwned(pod) {
@@ -70,25 +70,25 @@ func tier(pod *corev1.Pod) int {
 	return t
 }
 
-// stuck is how long after its grace period a pod still counts as on its way out. Its kubelet will not
+// stuckPodTimeout is how long after its grace period a terminating pod still counts. After that its kubelet will not
 // report any more.
-const stuck = time.Minute
+const stuckPodTimeout = time.Minute
 
-// drainable reports whether the pod has to leave before its node may. Static pods cannot, pods that tolerate
-// the taint of ending nodes want to stay to the end.
+// drainable reports whether the node waits for the pod. Static pods cannot leave; pods that tolerate the disruption
+// taint stay to the end.
 func drainable(pod *corev1.Pod, now time.Time) bool {
 	if snapshot.ToleratesDisruption(pod) || snapshot.Mirror(pod) {
 		return false
 	}
-	return pod.DeletionTimestamp == nil || now.Sub(pod.DeletionTimestamp.Time) <= stuck
+	return pod.DeletionTimestamp == nil || now.Sub(pod.DeletionTimestamp.Time) <= stuckPodTimeout
 }
 
-// longestGrace is the longest grace period in seconds that can be reckoned with; the API server admits longer ones.
+// longestGrace is the longest grace period in seconds that fits a time.Duration; the API server admits longer ones.
 const longestGrace = int64(math.MaxInt64 / time.Second)
 
-// overdue reports whether a pod must be deleted now so that its own grace period ends by the deadline: one whose grace period
-// is as long as the node's must be as soon as the drain begins. A pod
-// that is already terminating is overdue when it would take longer than that.
+// overdue reports whether a pod must be deleted now so that its own grace period is over by the deadline. If its grace
+// period is as long as the node's, that is at the start of the drain. A pod that is already terminating is overdue when
+// its grace period would last beyond the deadline.
 func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 	if deadline == nil {
 		return false
@@ -100,8 +100,8 @@ func overdue(pod *corev1.Pod, deadline *time.Time, now time.Time) bool {
 	return grace != nil && !now.Before(deadline.Add(-time.Duration(min(*grace, longestGrace))*time.Second))
 }
 
-// grantedSeconds is the grace period of a forced deletion: what is left until the deadline, at least one
-// second, since zero would let a successor start while the pod still runs.
+// grantedSeconds is the grace period of a forced deletion: the time left until the deadline, at least one second, since
+// zero would let a successor start while the pod still runs.
 func grantedSeconds(deadline, now time.Time) int64 {
 	return max(int64(deadline.Sub(now)/time.Second), 1)
 }

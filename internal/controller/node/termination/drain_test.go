@@ -11,7 +11,7 @@ import (
 
 var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// pod describes a pod in as many words as a drain looks at.
+// pod describes the properties of a pod that matter to a drain.
 type pod struct {
 	name       string
 	daemon     bool
@@ -79,26 +79,26 @@ func TestNextDrain(t *testing.T) {
 		{"then critical pods", []pod{{name: "dns", critical: critical}, {name: "proxy", daemon: true, critical: critical}}, nil, []string{"dns"}, nil, 2},
 		{"critical daemons last", []pod{{name: "proxy", daemon: true, critical: critical}}, nil, []string{"proxy"}, nil, 1},
 		{
-			"lifecycle row 192: pods that tolerate the taint, by Equal or Exists, are neither evicted nor in the way; nor are static and ended pods",
+			"pods that tolerate the taint, by Equal or Exists, are neither evicted nor in the way; nor are static and terminated pods",
 			[]pod{
 				{name: "equal", toleration: &corev1.Toleration{Key: "karpenter.sh/disrupted", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoSchedule}},
 				{name: "exists", toleration: &corev1.Toleration{Operator: corev1.TolerationOpExists}},
 				{name: "static", mirror: true},
-				{name: "ended", terminal: true},
+				{name: "terminated", terminal: true},
 			},
 			nil, nil, nil, 0,
 		},
 		{
-			"lifecycle row 193: a pod that tolerates only cordoned nodes leaves",
+			"a pod that tolerates only cordoned nodes leaves",
 			[]pod{{name: "app", toleration: &corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}}},
 			nil,
 			[]string{"app"},
 			nil, 1,
 		},
-		{"lifecycle row 194: a pod stuck 90 s after its deletion is ignored", []pod{{name: "stuck", deleted: -90 * time.Second}}, nil, nil, nil, 0},
+		{"a pod stuck 90 s after its deletion is ignored", []pod{{name: "stuck", deleted: -90 * time.Second}}, nil, nil, nil, 0},
 		{"a terminating pod is waited for", []pod{{name: "leaving", deleted: 10 * time.Second}}, nil, []string{"leaving"}, nil, 1},
 		{
-			"lifecycle row 196: a critical pod past its time is deleted now, although an earlier tier is not empty",
+			"a critical pod past its time is deleted now, although an earlier tier is not empty",
 			[]pod{{name: "app", grace: 30 * time.Second}, {name: "dns", critical: critical, grace: 600 * time.Second}},
 			at(300 * time.Second),
 			[]string{"app"},
@@ -107,10 +107,10 @@ func TestNextDrain(t *testing.T) {
 		},
 		{"a grace period of 300 s and 301 s left: not yet", []pod{{name: "app", grace: 300 * time.Second}}, at(301 * time.Second), []string{"app"}, nil, 1},
 		{"a grace period of 300 s and 299 s left: now", []pod{{name: "app", grace: 300 * time.Second}}, at(299 * time.Second), nil, []string{"app"}, 1},
-		{"lifecycle row 197: a grace period of 300 s as the drain begins, and 300 s left: now", []pod{{name: "app", grace: 300 * time.Second}}, at(300 * time.Second), nil, []string{"app"}, 1},
-		{"lifecycle row 198: a grace period of 60 s and 60 s left: now", []pod{{name: "app", grace: 60 * time.Second}}, at(60 * time.Second), nil, []string{"app"}, 1},
-		{"lifecycle row 198: a grace period of 60 s and 210 s left: alive", []pod{{name: "app", grace: 60 * time.Second}}, at(210 * time.Second), []string{"app"}, nil, 1},
-		{"lifecycle row 199: terminating, but its grace ends after the deadline: shortened", []pod{{name: "slow", grace: 6000 * time.Second, deleted: 5900 * time.Second}}, at(210 * time.Second), nil, []string{"slow"}, 1},
+		{"a grace period of 300 s as the drain begins, and 300 s left: now", []pod{{name: "app", grace: 300 * time.Second}}, at(300 * time.Second), nil, []string{"app"}, 1},
+		{"a grace period of 60 s and 60 s left: now", []pod{{name: "app", grace: 60 * time.Second}}, at(60 * time.Second), nil, []string{"app"}, 1},
+		{"a grace period of 60 s and 210 s left: alive", []pod{{name: "app", grace: 60 * time.Second}}, at(210 * time.Second), []string{"app"}, nil, 1},
+		{"terminating, but its grace period lasts beyond the deadline: shortened", []pod{{name: "slow", grace: 6000 * time.Second, deleted: 5900 * time.Second}}, at(210 * time.Second), nil, []string{"slow"}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestNextDrain(t *testing.T) {
 			if diff := cmp.Diff(tt.force, names(got.Force)); diff != "" {
 				t.Errorf("forced (-want +got):\n%s", diff)
 			}
-			if got.Left != tt.left {
-				t.Errorf("%d pods left, want %d", got.Left, tt.left)
+			if got.Waiting != tt.left {
+				t.Errorf("%d pods left, want %d", got.Waiting, tt.left)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestGrantedSeconds(t *testing.T) {
 	}{
 		{"what is left", 210 * time.Second, 210},
 		{"whole seconds", 1900 * time.Millisecond, 1},
-		{"lifecycle row 200: an hour ago: one second, never zero", -time.Hour, 1},
+		{"an hour ago: one second, never zero", -time.Hour, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

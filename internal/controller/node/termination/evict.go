@@ -23,8 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Evictor drives pods off nodes, each at its own pace: a pod that its budget holds back is tried again with
-// growing delay, and does not delay the others.
+// Evictor evicts pods from nodes, each with its own backoff: a pod that a PodDisruptionBudget protects does not delay
+// the others.
 type Evictor struct {
 	Client  client.Client
 	Events  *event.Recorder
@@ -34,13 +34,17 @@ type Evictor struct {
 	// Workers is how many evictions run at once.
 	Workers int
 
-	once  sync.Once
-	queue workqueue.TypedRateLimitingInterface[podKey]
-	mu    sync.Mutex
-	asked map[podKey]eviction
+	once     sync.Once
+	queue    workqueue.TypedRateLimitingInterface[podKey]
+	mu       sync.Mutex
+	requests map[podKey]eviction
 }
 
-// podKey tells a pod from its namesake that came after it.
+// The backoff of a pod's eviction. A PodDisruptionBudget may allow it as soon as a replacement is ready, which takes
+// seconds; a budget that never does costs one call per maxBackoff.
+const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
+
+// podKey identifies a pod; the UID distinguishes pods that reuse a name.
 type podKey struct {
 	namespace, name string
 	uid             types.UID
@@ -51,18 +55,18 @@ type eviction struct {
 	node     *corev1.Node
 	reason   string
 	deadline *time.Time
-	// due is true once the pod's time has come: it is not asked any more then, but deleted.
+	// due is true once the pod's deadline requires its deletion instead of an eviction.
 	due bool
 }
 
 func (e *Evictor) init() {
 	e.once.Do(func() {
-		e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](100*time.Millisecond, 10*time.Second))
-		e.asked = map[podKey]eviction{}
+		e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](minBackoff, maxBackoff))
+		e.requests = map[podKey]eviction{}
 	})
 }
 
-// Start evicts what Ask asks for, until ctx ends.
+// Start evicts the requested pods until ctx is canceled.
 func (e *Evictor) Start(ctx context.Context) error {
 	e.init()
 	var wg sync.WaitGroup
@@ -78,16 +82,16 @@ func (e *Evictor) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection makes sure that only one process evicts.
+// NeedLeaderElection makes sure that only one replica evicts.
 func (e *Evictor) NeedLeaderElection() bool { return true }
 
-// Ask wants pod off its node. Asked again it keeps the earlier deadline; none is later than any. A pod whose time has come
-// meanwhile does not wait until it would have been tried again.
-func (e *Evictor) Ask(pod *corev1.Pod, node *corev1.Node, reason string, deadline *time.Time) {
+// Request requests the eviction of a pod from its node. A repeated request keeps the earlier deadline; no deadline is
+// the latest. A pod that has become due since the last request skips its backoff.
+func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, deadline *time.Time) {
 	e.init()
 	key := podKey{pod.Namespace, pod.Name, pod.UID}
 	e.mu.Lock()
-	have, known := e.asked[key]
+	have, known := e.requests[key]
 	if known && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
 		deadline = have.deadline
 		if have.due || !overdue(pod, deadline, e.Now()) {
@@ -95,7 +99,7 @@ func (e *Evictor) Ask(pod *corev1.Pod, node *corev1.Node, reason string, deadlin
 			return
 		}
 	}
-	e.asked[key] = eviction{node: node, reason: reason, deadline: deadline, due: overdue(pod, deadline, e.Now())}
+	e.requests[key] = eviction{node: node, reason: reason, deadline: deadline, due: overdue(pod, deadline, e.Now())}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }
@@ -107,26 +111,26 @@ func (e *Evictor) work(ctx context.Context) bool {
 	}
 	defer e.queue.Done(key)
 	e.mu.Lock()
-	ask, wanted := e.asked[key]
+	request, wanted := e.requests[key]
 	e.mu.Unlock()
-	if wanted && !e.survive(ctx, key, ask) && ctx.Err() == nil {
+	if wanted && !e.evictRecovered(ctx, key, request) && ctx.Err() == nil {
 		e.queue.AddRateLimited(key)
 		return true
 	}
 	e.queue.Forget(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// An earlier deadline that was asked for meanwhile is in the queue again, and keeps its place here.
-	if e.asked[key] == ask {
-		delete(e.asked, key)
+	// A new request with an earlier deadline is already in the queue, and must stay in the map.
+	if e.requests[key] == request {
+		delete(e.requests, key)
 	}
 	return true
 }
 
-// survive is evict, which is tried again where it panics.
-func (e *Evictor) survive(ctx context.Context, key podKey, ask eviction) (done bool) {
+// evictRecovered is evict, repeated after a panic.
+func (e *Evictor) evictRecovered(ctx context.Context, key podKey, request eviction) (done bool) {
 	err := panics.Logged(e.Log, "eviction of pod "+key.namespace+"/"+key.name, func() error {
-		done = e.evict(ctx, key, ask)
+		done = e.evict(ctx, key, request)
 		return nil
 	})
 	if err != nil {
@@ -136,7 +140,7 @@ func (e *Evictor) survive(ctx context.Context, key podKey, ask eviction) (done b
 }
 
 // evict takes one pod one step further and reports whether nothing is left to do for it.
-func (e *Evictor) evict(ctx context.Context, key podKey, ask eviction) (done bool) {
+func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done bool) {
 	pod := &corev1.Pod{}
 	err := e.Client.Get(ctx, client.ObjectKey{Namespace: key.namespace, Name: key.name}, pod)
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.uid {
@@ -147,27 +151,27 @@ func (e *Evictor) evict(ctx context.Context, key podKey, ask eviction) (done boo
 	}
 	now := e.Now()
 	switch {
-	case overdue(pod, ask.deadline, now):
-		return e.force(ctx, pod, ask, now)
+	case overdue(pod, request.deadline, now):
+		return e.force(ctx, pod, request, now)
 	case !snapshot.Active(pod):
 		return true
 	case !snapshot.Evictable(pod, now):
-		e.Events.Warn(ask.node, "FailedDraining", "Failed to drain node, a pod may not be disrupted (Pod=%s/%s)", pod.Namespace, pod.Name)
+		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, a pod may not be disrupted (Pod=%s/%s)", pod.Namespace, pod.Name)
 		return false
 	}
-	return e.call(ctx, pod, ask)
+	return e.callEviction(ctx, pod, request)
 }
 
-// call asks the API server to evict; it says no while a budget stands against it.
-func (e *Evictor) call(ctx context.Context, pod *corev1.Pod, ask eviction) (done bool) {
+// callEviction calls the eviction API, which refuses while a PodDisruptionBudget does not allow the eviction.
+func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request eviction) (done bool) {
 	err := e.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 	})
 	if err == nil {
 		e.Metrics.Evictions.WithLabelValues("200").Inc()
-		e.Metrics.PodsDrained.WithLabelValues(ask.reason).Inc()
-		e.Events.Normal(pod, "Evicted", "Evicted pod: %s", ask.reason)
+		e.Metrics.PodsDrained.WithLabelValues(request.reason).Inc()
+		e.Events.Normal(pod, "Evicted", "Evicted pod: %s", request.reason)
 		return true
 	}
 	status := apierrors.APIStatus(nil)
@@ -179,20 +183,20 @@ func (e *Evictor) call(ctx context.Context, pod *corev1.Pod, ask eviction) (done
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return true
 	case apierrors.IsTooManyRequests(err):
-		e.Events.Warn(ask.node, "FailedDraining", "Failed to drain node, evicting pod violates a PDB (Pod=%s/%s)", pod.Namespace, pod.Name)
+		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, evicting pod violates a PDB (Pod=%s/%s)", pod.Namespace, pod.Name)
 	case status != nil && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
-		e.Events.Warn(ask.node, "FailedDraining", "Failed to drain node, eviction does not support multiple PDBs (Pod=%s/%s)", pod.Namespace, pod.Name)
+		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, eviction does not support multiple PDBs (Pod=%s/%s)", pod.Namespace, pod.Name)
 	default:
 		e.Log.Error("evicting pod", "namespace", pod.Namespace, "name", pod.Name, "error", err)
 	}
 	return false
 }
 
-// force deletes a pod whose time has run out, past budgets and do-not-disrupt.
-func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, ask eviction, now time.Time) (done bool) {
-	granted := grantedSeconds(*ask.deadline, now)
+// force deletes a pod at its deadline, despite PodDisruptionBudgets and do-not-disrupt.
+func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, now time.Time) (done bool) {
+	granted := grantedSeconds(*request.deadline, now)
 	if had := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && had != nil && *had <= granted {
-		return true // it has no more than that already; its kubelet is slow to say that it is gone, or will not say it any more
+		return true // its grace period is no longer than that already; its kubelet is slow to report the end, or gone
 	}
 	own := "its default"
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
@@ -200,7 +204,7 @@ func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, ask eviction, now 
 	}
 	e.Events.Normal(pod, "Disrupted",
 		"Deleting the pod to accommodate the node's deadline %s: granted %d seconds of grace-period of its own %s; its PodDisruptionBudget and do-not-disrupt no longer count",
-		ask.deadline.Format(time.RFC3339), granted, own)
+		request.deadline.Format(time.RFC3339), granted, own)
 	err := e.Client.Delete(ctx, pod, client.GracePeriodSeconds(granted), client.Preconditions{UID: &pod.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true
@@ -210,6 +214,6 @@ func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, ask eviction, now 
 		return false
 	}
 	e.Log.Debug("deleting pod", "namespace", pod.Namespace, "name", pod.Name, "delete.gracePeriodSeconds", granted)
-	e.Metrics.PodsDrained.WithLabelValues(ask.reason).Inc()
+	e.Metrics.PodsDrained.WithLabelValues(request.reason).Inc()
 	return true
 }

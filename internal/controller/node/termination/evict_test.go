@@ -34,13 +34,13 @@ func protected(p *corev1.Pod) {
 	p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 }
 
-// calls are what an API server was asked for about pods.
+// calls are the API server calls about pods.
 type calls struct {
 	evictions int
 	deletions []int64 // granted seconds
 }
 
-// refusing returns a client that counts, and whose evictions are refused with err if it is not nil.
+// refusing returns a client that counts evictions, and rejects them with err if it is not nil.
 func refusing(f *controllertest.Fixture, c *calls, err error) client.Client {
 	return interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
@@ -88,19 +88,19 @@ func TestEvict(t *testing.T) {
 	}{
 		{name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
 		{name: "gone meanwhile", pod: controllertest.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
-		{name: "lifecycle row 202: another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
-		{name: "held by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
+		{name: "another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
+		{name: "protected by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
 		{name: "under several budgets", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
 		{name: "any other answer", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
 		{name: "do-not-disrupt, no deadline", pod: controllertest.Pod("web", "node-a", protected), event: "Warning FailedDraining Failed to drain node, a pod may not be disrupted (Pod=shop/web)"},
 		{name: "terminating already", pod: controllertest.Pod("web", "node-a", terminating(30*time.Second)), done: true},
-		{name: "lifecycle row 197: do-not-disrupt, grace as long as the node's", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
-		{name: "lifecycle row 198: do-not-disrupt, 210 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second), event: "may not be disrupted"},
-		{name: "lifecycle row 198: do-not-disrupt, 60 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
-		{name: "lifecycle row 199: terminating for too long is shortened", pod: controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
+		{name: "do-not-disrupt, grace as long as the node's", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
+		{name: "do-not-disrupt, 210 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second), event: "may not be disrupted"},
+		{name: "do-not-disrupt, 60 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
+		{name: "terminating for too long is shortened", pod: controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
 		{name: "too late, and deleted with one second already", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(time.Second), granted(time.Second)), deadline: in(-time.Hour), done: true},
 		{name: "too late, and deleted with more than one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(30*time.Second), granted(30*time.Second)), deadline: in(-time.Hour), done: true, granted: []int64{1}, event: "Normal Disrupted"},
-		{name: "lifecycle row 200: an hour too late: one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
+		{name: "an hour too late: one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,27 +108,27 @@ func TestEvict(t *testing.T) {
 			var c calls
 			e := evictor(f)
 			e.Client = refusing(f, &c, tt.refusal)
-			asked := controllertest.Pod("web", "node-a")
-			e.Ask(asked, f.Node("node-a"), "Empty", tt.deadline)
+			requested := controllertest.Pod("web", "node-a")
+			e.Request(requested, f.Node("node-a"), "Empty", tt.deadline)
 			e.work(t.Context())
-			if _, kept := e.asked[podKey{"shop", "web", asked.UID}]; kept == tt.done {
+			if _, kept := e.requests[podKey{"shop", "web", requested.UID}]; kept == tt.done {
 				t.Errorf("kept %v, want %v", kept, !tt.done)
 			}
-			if gone := !f.Get(asked); gone != tt.gone || c.evictions != tt.evictions {
+			if gone := !f.Get(requested); gone != tt.gone || c.evictions != tt.evictions {
 				t.Errorf("gone %v, %d evictions; want %v, %d", gone, c.evictions, tt.gone, tt.evictions)
 			}
 			if len(c.deletions) != len(tt.granted) || len(tt.granted) > 0 && c.deletions[0] != tt.granted[0] {
 				t.Errorf("deleted with %v s, want %v", c.deletions, tt.granted)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
 }
 
-// A pod of a StatefulSet is replaced by one of its name between the read of the cache and the call: the API server has the successor,
-// on another node, and reads in the call which pod is meant.
+// A pod of a StatefulSet is replaced by one of its name between the read of the cache and the call: the API server has
+// the successor, on another node, and reads in the call which pod is meant.
 func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 	past := controllertest.Start.Add(-time.Hour)
 	for name, deadline := range map[string]*time.Time{"evicted": nil, "deleted past its deadline": &past} {
@@ -162,13 +162,13 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 					return api.Delete(ctx, o)
 				},
 			})
-			e.Ask(meant, f.Node("node-a"), "Empty", deadline)
+			e.Request(meant, f.Node("node-a"), "Empty", deadline)
 			e.work(t.Context())
 			if !f.Get(successor) || calls != 1 {
 				t.Errorf("the successor is gone, after %d calls", calls)
 			}
-			if len(e.asked) > 0 {
-				t.Errorf("still to be evicted: %v", e.asked)
+			if len(e.requests) > 0 {
+				t.Errorf("still to be evicted: %v", e.requests)
 			}
 		})
 	}
@@ -182,51 +182,51 @@ func differs(p *metav1.Preconditions, o client.Object) bool {
 func TestDeadlinesOnlyTighten(t *testing.T) {
 	tight, loose := controllertest.Start.Add(time.Minute), controllertest.Start.Add(time.Hour)
 	for _, tt := range []struct {
-		name  string
-		asked []*time.Time
-		want  *time.Time
+		name      string
+		requested []*time.Time
+		want      *time.Time
 	}{
-		{"lifecycle row 201: none, then one: taken", []*time.Time{nil, &loose}, &loose},
-		{"lifecycle row 201: an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
-		{"lifecycle row 201: a later one: not taken", []*time.Time{&tight, &loose}, &tight},
-		{"lifecycle row 201: then none: not taken", []*time.Time{&tight, nil}, &tight},
+		{"none, then one: taken", []*time.Time{nil, &loose}, &loose},
+		{"an earlier one: taken", []*time.Time{&loose, &tight}, &tight},
+		{"a later one: not taken", []*time.Time{&tight, &loose}, &tight},
+		{"then none: not taken", []*time.Time{&tight, nil}, &tight},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Up("a"))
 			e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
-			for _, deadline := range tt.asked {
-				e.Ask(pod, node, "", deadline)
+			for _, deadline := range tt.requested {
+				e.Request(pod, node, "", deadline)
 			}
-			if got := e.asked[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
+			if got := e.requests[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
 				t.Errorf("deadline %v, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
-// A deadline that is set while the pod is being evicted, and refused, must not be lost nor end the process.
+// A deadline that is set while the pod is being evicted, and rejected, must not be lost nor crash the process.
 func TestDeadlineDuringAnEviction(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pod("web", "node-a"), controllertest.Up("a"))
 	e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
 	past := controllertest.Start.Add(-time.Hour)
 	e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			e.Ask(pod, node, "Empty", &past)
+			e.Request(pod, node, "Empty", &past)
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 		},
 	})
-	e.Ask(pod, node, "Empty", nil)
+	e.Request(pod, node, "Empty", nil)
 	e.work(t.Context())
-	if got := e.asked[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
-		t.Fatalf("asked %+v, want the new deadline", got)
+	if got := e.requests[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
+		t.Fatalf("requested %+v, want the new deadline", got)
 	}
 	e.work(t.Context())
-	if len(e.asked) > 0 {
-		t.Errorf("asked %v: nothing is left to ask", e.asked)
+	if len(e.requests) > 0 {
+		t.Errorf("requests %v: none must be left", e.requests)
 	}
 }
 
-// A pod that its budget holds back is deleted when its time has come, not when it would have been asked again.
+// A pod that its budget protects is deleted at its deadline, not when its next attempt is due.
 func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), controllertest.Up("a"))
@@ -240,7 +240,7 @@ func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Start(ctx) }()
 		for f.Get(controllertest.Pod("web", "")) && time.Since(begin) < 5*time.Minute {
-			e.Ask(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
+			e.Request(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
 			time.Sleep(poll)
 			synctest.Wait()
 		}
@@ -265,11 +265,11 @@ func TestEvictorWorksAndStops(t *testing.T) {
 		go func() { done <- e.Start(ctx) }()
 		held := controllertest.Pod("b", "node-a")
 		for _, name := range []string{"a", "b"} {
-			e.Ask(controllertest.Pod(name, "node-a"), node, "Empty", nil)
+			e.Request(controllertest.Pod(name, "node-a"), node, "Empty", nil)
 		}
 		time.Sleep(time.Minute)
 		if f.Get(controllertest.Pod("a", "")) || !f.Get(held) {
-			t.Error("a pod that may not go held up one that may, or went")
+			t.Error("a pod that may not be evicted delayed one that may, or was evicted")
 		}
 		held.Annotations = nil
 		f.Do(f.API.Update(ctx, held))
@@ -278,8 +278,8 @@ func TestEvictorWorksAndStops(t *testing.T) {
 			t.Error("pod b is there, though it may go")
 		}
 		stop()
-		if err := <-done; err != nil || len(e.asked) > 0 {
-			t.Errorf("error %v, still asked %v", err, e.asked)
+		if err := <-done; err != nil || len(e.requests) > 0 {
+			t.Errorf("error %v, still requested %v", err, e.requests)
 		}
 	})
 }

@@ -32,21 +32,21 @@ import (
 )
 
 const (
-	// poll is how often a drain or a volume is looked after.
+	// poll is the time between two checks of a drain or a volume.
 	poll = time.Second
-	// observed is how long a write takes, at most, to come back through the watch in a healthy cluster.
-	observed = 200 * time.Millisecond
-	// minDrain leaves a scheduler that has not seen the taint yet the time to bind its last pod.
+	// watchDelay is how long a write takes, at most, to arrive through the watch in a healthy cluster.
+	watchDelay = 200 * time.Millisecond
+	// minDrain gives a scheduler that has not seen the taint yet the time to bind its last pod.
 	minDrain = 5 * time.Second
 )
 
-// instances tells whether an instance still exists, and ends it.
+// instances reads and terminates instances.
 type instances interface {
 	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
-// NodeReconciler takes deleted Nodes of ours apart in order.
+// NodeReconciler drains and terminates deleted Nodes of ours.
 type NodeReconciler struct {
 	Client  client.Client
 	Cloud   instances
@@ -66,29 +66,29 @@ func (r *NodeReconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// options have a node whose end has met with a failure looked at again soon: its deadline does not wait.
+// options retry a failed termination soon: the node's deadline does not wait.
 func (r *NodeReconciler) options() controller.Options {
-	return eventfilter.Options(100, 100*time.Millisecond, 10*time.Second)
+	return eventfilter.Options(concurrency, 100*time.Millisecond, 10*time.Second)
 }
 
-// step is one stage of a node's end. It returns how long to wait before it is asked again; zero when it is done.
-type step func(ctx context.Context, e *ending) (wait time.Duration, err error)
+// step is one stage of a node's termination. It returns when to run it again; zero when it is done.
+type step func(ctx context.Context, t *termination) (wait time.Duration, err error)
 
-// ending is a node on its way out.
-type ending struct {
+// termination is what is known of a node that is being terminated.
+type termination struct {
 	node *corev1.Node
 	// claim is nil when the node has none, or more than one.
 	claim    *karpv1.NodeClaim
 	deadline *time.Time
 	pods     []*corev1.Pod
-	// gone is true once the instance is known not to run any more.
+	// gone is true once the instance is known to have stopped.
 	gone bool
 }
 
-// overdue reports whether the time that the node had is over.
-func (e *ending) overdue(now time.Time) bool { return e.deadline != nil && now.After(*e.deadline) }
+// overdue reports whether the node's deadline has passed.
+func (t *termination) overdue(now time.Time) bool { return t.deadline != nil && now.After(*t.deadline) }
 
-// Reconcile takes the node as far as it goes now.
+// Reconcile takes the node's termination as far as possible now.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
@@ -97,183 +97,184 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed || node.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(node, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, nil
 	}
-	e, err := r.observe(ctx, node)
+	t, err := r.observe(ctx, node)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if e.claim != nil && e.claim.DeletionTimestamp == nil {
-		if err := r.Client.Delete(ctx, e.claim, client.Preconditions{UID: &e.claim.UID}); client.IgnoreNotFound(err) != nil {
+	if t.claim != nil && t.claim.DeletionTimestamp == nil {
+		if err := r.Client.Delete(ctx, t.claim, client.Preconditions{UID: &t.claim.UID}); client.IgnoreNotFound(err) != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	dead, err := r.dead(ctx, e)
+	gone, err := r.instanceGone(ctx, t)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	e.gone = dead
-	if !dead {
-		wait, err := r.proceed(ctx, e)
+	t.gone = gone
+	if !gone {
+		wait, err := r.proceed(ctx, t)
 		if wait > 0 || err != nil {
 			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
 		}
 	}
-	if e.gone {
-		if wait, err := r.abandon(ctx, e); wait > 0 || err != nil {
+	if t.gone {
+		if wait, err := r.forceDetach(ctx, t); wait > 0 || err != nil {
 			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
 		}
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.release(ctx, e))
+	return reconcile.Result{}, client.IgnoreNotFound(r.removeFinalizer(ctx, t))
 }
 
-// observe reads all that the decisions below depend on.
-func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*ending, error) {
-	e := &ending{node: node}
+// observe reads everything that the decisions below depend on.
+func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*termination, error) {
+	t := &termination{node: node}
 	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
 	if err != nil {
 		return nil, err
 	}
 	if len(claims) == 1 {
-		e.claim = &claims[0]
-		deadline, err := e.claim.TerminationDeadline()
+		t.claim = &claims[0]
+		deadline, err := t.claim.TerminationDeadline()
 		if err != nil {
-			for _, o := range []event.Object{node, e.claim} {
+			for _, o := range []event.Object{node, t.claim} {
 				r.Events.Warn(o, invalidDeadline, "The %v", err)
 			}
 		}
-		if e.deadline = deadline; deadline != nil {
+		if t.deadline = deadline; deadline != nil {
 			r.Events.Warn(node, "TerminationGracePeriodExpiring", "All pods will be deleted by %s",
-				e.claim.Annotations[karpv1.AnnotationTerminationTimestamp])
+				t.claim.Annotations[karpv1.AnnotationTerminationTimestamp])
 		}
 	}
-	e.pods, err = cluster.PodsOn(ctx, r.Client, node.Name)
-	return e, err
+	t.pods, err = cluster.PodsOn(ctx, r.Client, node.Name)
+	return t, err
 }
 
-// dead reports whether nothing is left to drain: the kubelet is silent and the instance is gone.
-func (r *NodeReconciler) dead(ctx context.Context, e *ending) (bool, error) {
-	if cluster.NodeReady(e.node) {
+// instanceGone reports whether nothing is left to drain: the kubelet does not report, and the instance does not exist.
+func (r *NodeReconciler) instanceGone(ctx context.Context, t *termination) (bool, error) {
+	if cluster.NodeReady(t.node) {
 		return false, nil
 	}
-	_, err := r.Cloud.Get(ctx, e.node.Spec.ProviderID)
+	_, err := r.Cloud.Get(ctx, t.node.Spec.ProviderID)
 	if errors.Is(err, cloudprovider.ErrNotFound) {
 		return true, nil
 	}
 	return false, err
 }
 
-// proceed runs the steps in order and stops at the first that is not done. What they found out about the
-// claim is written once, at the end.
-func (r *NodeReconciler) proceed(ctx context.Context, e *ending) (wait time.Duration, err error) {
-	if written, err := r.closeNode(ctx, e); written || err != nil {
-		// Nobody is asked to go before the taint has come back through the watch: who looks at the pods before that may
-		// miss one that is being bound.
-		return observed, err
+// proceed runs the steps in order and stops at the first that is not done. It writes what they found out about the
+// claim once, at the end.
+func (r *NodeReconciler) proceed(ctx context.Context, t *termination) (wait time.Duration, err error) {
+	if written, err := r.cordon(ctx, t); written || err != nil {
+		// The taint must come back through the watch before the first eviction: a read of the pods before that may miss
+		// one that is being bound.
+		return watchDelay, err
 	}
 	var before *karpv1.NodeClaim
-	if e.claim != nil {
-		before = e.claim.DeepCopy()
+	if t.claim != nil {
+		before = t.claim.DeepCopy()
 	}
-	for _, s := range []step{r.drain, r.detach, r.retire, r.terminate} {
-		if wait, err = s(ctx, e); wait > 0 || err != nil {
+	for _, s := range []step{r.drain, r.awaitDetachment, r.drainDaemons, r.terminate} {
+		if wait, err = s(ctx, t); wait > 0 || err != nil {
 			break
 		}
 	}
-	if e.claim != nil && !equality.Semantic.DeepEqual(before.Status, e.claim.Status) {
-		patchErr := r.Client.Status().Patch(ctx, e.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if t.claim != nil && !equality.Semantic.DeepEqual(before.Status, t.claim.Status) {
+		_, patchErr := patch.StatusFrom(ctx, r.Client, before, t.claim)
 		if apierrors.IsNotFound(patchErr) {
-			return wait, err // the claim was let go by force; the node is where it is all the same
+			return wait, err // somebody removed the claim's finalizer; the node remains
 		}
 		if patchErr != nil {
 			return 0, errors.Join(err, patchErr)
 		}
-		if !condition.IsTrue(before, karpv1.ConditionDrained) && condition.IsTrue(e.claim, karpv1.ConditionDrained) {
-			r.Metrics.NodesDrained.WithLabelValues(e.node.Labels[karpv1.LabelNodePool]).Inc()
+		if !condition.IsTrue(before, karpv1.ConditionDrained) && condition.IsTrue(t.claim, karpv1.ConditionDrained) {
+			r.Metrics.NodesDrained.WithLabelValues(t.node.Labels[karpv1.LabelNodePool]).Inc()
 		}
 	}
 	return wait, err
 }
 
-// closeNode keeps new pods and load balancers away from the node, and reports whether it had to.
-func (r *NodeReconciler) closeNode(ctx context.Context, e *ending) (bool, error) {
-	before := e.node.DeepCopy()
+// cordon keeps new pods and load balancers away from the node, and reports whether it wrote the node.
+func (r *NodeReconciler) cordon(ctx context.Context, t *termination) (bool, error) {
+	before := t.node.DeepCopy()
 	taint := corev1.Taint{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}
-	if !slices.ContainsFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
-		e.node.Spec.Taints = slices.DeleteFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
-		e.node.Spec.Taints = append(e.node.Spec.Taints, taint)
-	} else if e.node.Labels[corev1.LabelNodeExcludeBalancers] != "" {
+	if !slices.ContainsFunc(t.node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+		t.node.Spec.Taints = slices.DeleteFunc(t.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
+		t.node.Spec.Taints = append(t.node.Spec.Taints, taint)
+	} else if t.node.Labels[corev1.LabelNodeExcludeBalancers] != "" {
 		return false, nil
 	}
-	metav1.SetMetaDataLabel(&e.node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "karpenter")
-	if err := r.Client.Patch(ctx, e.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	metav1.SetMetaDataLabel(&t.node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "karpenter")
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, t.node); err != nil {
 		return false, err
 	}
-	r.Log.Info("tainted node", "Node", e.node.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
+	r.Log.Info("tainted node", "Node", t.node.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
 	return true, nil
 }
 
-// drain drives the pods off, tier by tier, except the daemons that the others need to end well.
-func (r *NodeReconciler) drain(_ context.Context, e *ending) (time.Duration, error) {
+// drain evicts the pods, tier by tier, except the daemons that the others need for their shutdown.
+func (r *NodeReconciler) drain(_ context.Context, t *termination) (time.Duration, error) {
 	now := r.Now()
-	if e.claim != nil {
-		if _, started := condition.Get(e.claim, karpv1.ConditionDrained); !started {
-			condition.SetUnknown(e.claim, karpv1.ConditionDrained, "Draining", "", now)
+	if t.claim != nil {
+		if _, started := condition.Get(t.claim, karpv1.ConditionDrained); !started {
+			condition.SetUnknown(t.claim, karpv1.ConditionDrained, "Draining", "", now)
 		}
 	}
-	pods, _ := split(e.pods)
-	if left := r.drive(e, pods, now); left > 0 {
-		r.tellLeft(e.node, left)
+	pods, _ := splitDaemons(t.pods)
+	if waiting := r.evictPods(t, pods, now); waiting > 0 {
+		r.recordWaiting(t.node, waiting)
 		return poll, nil
 	}
-	if e.claim == nil {
+	if t.claim == nil {
 		return 0, nil
 	}
-	if c, _ := condition.Get(e.claim, karpv1.ConditionDrained); c.Status != metav1.ConditionTrue {
+	if c, _ := condition.Get(t.claim, karpv1.ConditionDrained); c.Status != metav1.ConditionTrue {
 		if now.Sub(c.LastTransitionTime.Time) < minDrain {
 			return poll, nil
 		}
-		condition.SetTrue(e.claim, karpv1.ConditionDrained, now)
+		condition.SetTrue(t.claim, karpv1.ConditionDrained, now)
 	}
 	return 0, nil
 }
 
-// drive asks those of the pods to go whose turn it is, and returns how many are still there.
-func (r *NodeReconciler) drive(e *ending, pods []*corev1.Pod, now time.Time) int {
-	d := nextDrain(pods, e.deadline, now)
-	if reclaimed(e.claim) {
-		d = hurry(d, pods, now)
+// evictPods evicts the pods of the current tier, and returns how many pods the node still waits for.
+func (r *NodeReconciler) evictPods(t *termination, pods []*corev1.Pod, now time.Time) int {
+	d := nextDrain(pods, t.deadline, now)
+	if interrupted(t.claim) {
+		d = evictVolumesFirst(d, pods, now)
 	}
 	reason := "Forceful Termination"
-	if e.claim != nil {
-		if c, ok := condition.Get(e.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
+	if t.claim != nil {
+		if c, ok := condition.Get(t.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
 			reason = c.Reason
 		}
 	}
 	for _, pods := range [][]*corev1.Pod{d.Force, d.Evict} {
 		for _, pod := range pods {
-			r.Evictor.Ask(pod, e.node, reason, e.deadline)
+			r.Evictor.Request(pod, t.node, reason, t.deadline)
 		}
 	}
-	return d.Left
+	return d.Waiting
 }
 
-func (r *NodeReconciler) tellLeft(node *corev1.Node, left int) {
-	r.Events.Warn(node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", left)
+// recordWaiting records the event about the pods that are still on the node.
+func (r *NodeReconciler) recordWaiting(node *corev1.Node, waiting int) {
+	r.Events.Warn(node, "FailedDraining", "Failed to drain node, %d pods are waiting to be evicted", waiting)
 }
 
-// detach waits until the volumes of drained pods have left the node, or its deadline has passed.
-func (r *NodeReconciler) detach(ctx context.Context, e *ending) (time.Duration, error) {
-	blocking, err := r.blockingAttachments(ctx, e)
+// awaitDetachment waits until the volumes of drained pods are detached, or the node's deadline has passed.
+func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (time.Duration, error) {
+	blocking, err := r.blockingAttachments(ctx, t)
 	if err != nil {
 		return 0, err
 	}
 	now := r.Now()
 	if len(blocking) == 0 {
-		if e.claim != nil {
-			condition.SetTrue(e.claim, karpv1.ConditionVolumesDetached, now)
+		if t.claim != nil {
+			condition.SetTrue(t.claim, karpv1.ConditionVolumesDetached, now)
 		}
 		return 0, nil
 	}
-	holders, err := r.holders(ctx, e, blocking)
+	holders, err := r.holders(ctx, t, blocking)
 	if err != nil {
 		return 0, err
 	}
@@ -281,58 +282,58 @@ func (r *NodeReconciler) detach(ctx context.Context, e *ending) (time.Duration, 
 	for i, a := range blocking {
 		names[i] = a.Name
 	}
-	if e.overdue(now) {
-		if e.claim != nil {
-			condition.SetFalse(e.claim, karpv1.ConditionVolumesDetached, "TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(holders, "; "), now)
+	if t.overdue(now) {
+		if t.claim != nil {
+			condition.SetFalse(t.claim, karpv1.ConditionVolumesDetached, "TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(holders, "; "), now)
 		}
 		return 0, nil
 	}
-	r.Events.Normal(e.node, "AwaitingVolumeDetachment", "Awaiting deletion of bound volumeattachments (%s): %s", strings.Join(names[:min(len(names), 5)], ", "), strings.Join(holders[:min(len(names), 5)], "; "))
-	if e.claim != nil {
-		condition.SetUnknown(e.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(holders, "; "), now)
+	r.Events.Normal(t.node, "AwaitingVolumeDetachment", "Awaiting deletion of bound volumeattachments (%s): %s", strings.Join(names[:min(len(names), 5)], ", "), strings.Join(holders[:min(len(names), 5)], "; "))
+	if t.claim != nil {
+		condition.SetUnknown(t.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(holders, "; "), now)
 	}
 	return poll, nil
 }
 
-// retire drives off the daemons that the others needed. With the node's time over, nothing waits for them.
-func (r *NodeReconciler) retire(_ context.Context, e *ending) (time.Duration, error) {
+// drainDaemons evicts the daemons that the other pods needed. It does not wait for them beyond the node's deadline.
+func (r *NodeReconciler) drainDaemons(_ context.Context, t *termination) (time.Duration, error) {
 	now := r.Now()
-	_, last := split(e.pods)
-	if left := r.drive(e, last, now); left > 0 && !e.overdue(now) {
-		r.tellLeft(e.node, left)
+	_, daemons := splitDaemons(t.pods)
+	if waiting := r.evictPods(t, daemons, now); waiting > 0 && !t.overdue(now) {
+		r.recordWaiting(t.node, waiting)
 		return poll, nil
 	}
 	return 0, nil
 }
 
-// terminate ends the instance and waits until it is gone.
-func (r *NodeReconciler) terminate(ctx context.Context, e *ending) (time.Duration, error) {
-	if e.claim == nil {
+// terminate terminates the instance and waits until it is gone.
+func (r *NodeReconciler) terminate(ctx context.Context, t *termination) (time.Duration, error) {
+	if t.claim == nil {
 		return 0, nil
 	}
-	err := r.Cloud.Terminate(ctx, e.claim.Status.ProviderID)
+	err := r.Cloud.Terminate(ctx, t.claim.Status.ProviderID)
 	if errors.Is(err, cloudprovider.ErrNotFound) {
-		e.gone = true
+		t.gone = true
 		return 0, nil
 	}
 	if err != nil {
-		message := notEnded(e.claim, err, r.Now())
-		r.Events.Warn(e.node, reasonNotEnded, "%s", message)
-		r.Events.Warn(e.claim, reasonNotEnded, "%s", message)
-		return 0, fmt.Errorf("terminate the instance of node %q: %w", e.node.Name, err)
+		message := recordFailure(t.claim, err, r.Now())
+		r.Events.Warn(t.node, reasonTerminationFailed, "%s", message)
+		r.Events.Warn(t.claim, reasonTerminationFailed, "%s", message)
+		return 0, fmt.Errorf("terminate the instance of node %q: %w", t.node.Name, err)
 	}
-	condition.SetTrue(e.claim, karpv1.ConditionInstanceTerminating, r.Now())
+	condition.SetTrue(t.claim, karpv1.ConditionInstanceTerminating, r.Now())
 	return instancePoll, nil
 }
 
-// release lets the Node object go.
-func (r *NodeReconciler) release(ctx context.Context, e *ending) error {
-	before := e.node.DeepCopy()
-	controllerutil.RemoveFinalizer(e.node, karpv1.FinalizerTermination)
-	if err := r.Client.Patch(ctx, e.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+// removeFinalizer removes the Node's finalizer, with which the API server deletes the Node.
+func (r *NodeReconciler) removeFinalizer(ctx context.Context, t *termination) error {
+	before := t.node.DeepCopy()
+	controllerutil.RemoveFinalizer(t.node, karpv1.FinalizerTermination)
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, t.node); err != nil {
 		return err
 	}
-	r.Log.Info("deleted node", "Node", e.node.Name)
-	r.Metrics.NodesTerminated.WithLabelValues(e.node.Labels[karpv1.LabelNodePool], e.node.Labels[corev1.LabelTopologyZone]).Inc()
+	r.Log.Info("deleted node", "Node", t.node.Name)
+	r.Metrics.NodesTerminated.WithLabelValues(t.node.Labels[karpv1.LabelNodePool], t.node.Labels[corev1.LabelTopologyZone]).Inc()
 	return nil
 }

@@ -30,7 +30,7 @@ func nodeReconciler(f *controllertest.Fixture, e *ec2) *NodeReconciler {
 	return &NodeReconciler{Client: f.API, Cloud: e, Evictor: evictor(f), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
-// leaving is a claim and its Node on their way out.
+// leaving is a claim and its Node that are being deleted.
 func leaving(change ...func(*karpv1.NodeClaim)) []client.Object {
 	return []client.Object{
 		controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized, controllertest.Deleting}, change...)...),
@@ -83,26 +83,26 @@ func TestLeavingNode(t *testing.T) {
 	}
 	with := func(objects []client.Object, more ...client.Object) []client.Object { return append(objects, more...) }
 	tests := []struct {
-		name    string
-		objects []client.Object
-		cloud   ec2
-		gone    bool
-		ended   int
-		wait    time.Duration
+		name       string
+		objects    []client.Object
+		cloud      ec2
+		gone       bool
+		terminated int
+		wait       time.Duration
 		// conditions of the claim, as type=status/reason
 		conditions []string
 		event      string
 	}{
 		{name: "pods are left", objects: with(leaving(), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "lifecycle row 203: nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{
-			name: "drained: the instance goes", objects: leaving(drainedBefore), ended: 1, wait: instancePoll,
+			name: "drained: the instance goes", objects: leaving(drainedBefore), terminated: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
-		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
-		{name: "lifecycle row 192: a pod that tolerates the taint holds nothing up", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, ended: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, terminated: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{name: "a pod that tolerates the taint delays nothing", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, terminated: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
 		{
-			name: "lifecycle row 204: a volume of a pod that stays holds nothing up, that of another does", wait: poll,
+			name: "a volume of a pod that stays holds nothing up, that of another does", wait: poll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-a", "pv-2"), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"))),
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
 		},
@@ -111,20 +111,20 @@ func TestLeavingNode(t *testing.T) {
 			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
 		{
-			name: "lifecycle row 204: a volume of a pod that stays, of another node, of no volume", ended: 1, wait: instancePoll,
+			name: "a volume of a pod that stays, of another node, of no volume", terminated: 1, wait: instancePoll,
 			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{
-			name: "lifecycle row 205: the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), ended: 1, wait: instancePoll,
+			name: "the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), terminated: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
 		},
-		{name: "lifecycle row 188: no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
-		{name: "lifecycle row 188: no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "lifecycle row 188: two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
-		{name: "lifecycle row 190: silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
+		{name: "no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
+		{name: "no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
+		{name: "two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
+		{name: "silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
 		{name: "silent, but the instance is there", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "lifecycle row 191: Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{name: "Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a")}},
 	}
 	for _, tt := range tests {
@@ -132,16 +132,16 @@ func TestLeavingNode(t *testing.T) {
 			f := controllertest.New(t, tt.objects...)
 			result := f.Reconcile(nodeReconciler(f, &tt.cloud), "node-a")
 			if gone := f.Node("node-a") == nil; gone != tt.gone || result.RequeueAfter != tt.wait {
-				t.Errorf("gone %v, comes back after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
+				t.Errorf("gone %v, is requeued after %v; want %v, %v", gone, result.RequeueAfter, tt.gone, tt.wait)
 			}
-			if len(tt.cloud.ended) != tt.ended {
-				t.Errorf("instances ended: %v, want %d", tt.cloud.ended, tt.ended)
+			if len(tt.cloud.terminated) != tt.terminated {
+				t.Errorf("instances terminated: %v, want %d", tt.cloud.terminated, tt.terminated)
 			}
 			if diff := cmp.Diff(tt.conditions, drainConditions(f.Claim("a"))); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
@@ -161,12 +161,12 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 }
 
 func TestNodeOfNobody(t *testing.T) {
-	t.Run("lifecycle row 189: a Node that is not managed is not touched", func(t *testing.T) {
+	t.Run("a Node that is not managed is not touched", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
 		before, e := f.Node("node-a"), &ec2{}
 		r := nodeReconciler(f, e)
-		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.ended)+len(r.Evictor.asked) > 0 {
-			t.Errorf("comes back after %v; instances ended %v, pods asked %v", result.RequeueAfter, e.ended, r.Evictor.asked)
+		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.terminated)+len(r.Evictor.requests) > 0 {
+			t.Errorf("is requeued after %v; instances terminated %v, evictions %v", result.RequeueAfter, e.terminated, r.Evictor.requests)
 		}
 		if diff := cmp.Diff(before, f.Node("node-a")); diff != "" {
 			t.Errorf("Node (-before +after):\n%s", diff)
@@ -175,8 +175,8 @@ func TestNodeOfNobody(t *testing.T) {
 }
 
 func TestLeavingNodeIsClosedFirst(t *testing.T) {
-	t.Run("lifecycle row 195: nothing new comes before the first pod is asked to go", closedFirst)
-	t.Run("lifecycle row 195: nor when a budget lets no pod go", closedThoughHeld)
+	t.Run("the node is cordoned before the first eviction", closedFirst)
+	t.Run("nor when a budget lets no pod go", closedThoughHeld)
 }
 
 func closedThoughHeld(t *testing.T) {
@@ -215,13 +215,13 @@ func closedFirst(t *testing.T) {
 	if n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
 		t.Errorf("labels %v", n.Labels)
 	}
-	if len(r.Evictor.asked) > 0 {
-		t.Error("a pod is asked to go before the taint was seen")
+	if len(r.Evictor.requests) > 0 {
+		t.Error("a pod is evicted before the taint was observed")
 	}
 	version := n.ResourceVersion
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 {
-		t.Errorf("%d pods are asked to go, want one", len(r.Evictor.asked))
+	if len(r.Evictor.requests) != 1 {
+		t.Errorf("%d pods are evicted, want one", len(r.Evictor.requests))
 	}
 	if f.Node("node-a").ResourceVersion != version {
 		t.Error("written again, though nothing has changed")
@@ -229,7 +229,7 @@ func closedFirst(t *testing.T) {
 }
 
 func TestDrainTakesItsTime(t *testing.T) {
-	t.Run("lifecycle row 203: five seconds with nothing to drain, then the instance ends", drainsFiveSeconds)
+	t.Run("five seconds with nothing to drain, then the instance is terminated", drainsFiveSeconds)
 }
 
 func drainsFiveSeconds(t *testing.T) {
@@ -238,14 +238,14 @@ func drainsFiveSeconds(t *testing.T) {
 	r := nodeReconciler(f, e)
 	for range 5 {
 		f.Reconcile(r, "node-a")
-		if len(e.ended) > 0 {
-			t.Fatalf("instance ended after %v", f.Clock.Sub(controllertest.Start))
+		if len(e.terminated) > 0 {
+			t.Fatalf("instance terminated after %v", f.Clock.Sub(controllertest.Start))
 		}
 		f.Clock = f.Clock.Add(time.Second)
 	}
 	f.Reconcile(r, "node-a")
-	if len(e.ended) != 1 {
-		t.Error("nothing to drain for five seconds, and the instance is not ended")
+	if len(e.terminated) != 1 {
+		t.Error("nothing to drain for five seconds, and the instance is not terminated")
 	}
 }
 
@@ -259,13 +259,13 @@ func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
 	if f.Claim("a").DeletionTimestamp == nil {
 		t.Error("the claim stays, and would be given a node again")
 	}
-	if f.Node("node-a") == nil || len(e.ended) > 0 {
+	if f.Node("node-a") == nil || len(e.terminated) > 0 {
 		t.Error("gone without a drain")
 	}
 }
 
-// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been drained by
-// that.
+// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been
+// drained by that.
 func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
 	f := controllertest.New(t, append(leaving(), controllertest.Pod("web", "node-a"))...)
 	r := nodeReconciler(f, &ec2{})
@@ -276,7 +276,7 @@ func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
 	})
 	result := f.Reconcile(r, "node-a")
 	if f.Node("node-a") == nil || result.RequeueAfter != poll {
-		t.Errorf("the node is let go with a pod on it; comes back after %v", result.RequeueAfter)
+		t.Errorf("the node is removed with a pod on it; is requeued after %v", result.RequeueAfter)
 	}
 }
 
@@ -289,8 +289,8 @@ func TestCloudDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of long ago
-// or far away is one.
+// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of
+// long ago or far away is one.
 func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
 	endless := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64)) }
@@ -309,7 +309,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 		{name: "number of seconds", deadline: "1773489600", says: "InvalidTerminationTimestamp", stands: "1773489600"},
 		{name: "long ago", deadline: "0001-01-01T00:00:00Z", forced: true, says: "TerminationGracePeriodExpiring", stands: "0001-01-01T00:00:00Z"},
 		{name: "far away", deadline: "9999-12-31T23:59:59Z", says: "TerminationGracePeriodExpiring", stands: "9999-12-31T23:59:59Z"},
-		{name: "near, and a pod that may take for ever", deadline: "2026-03-14T13:00:00Z", pod: endless, forced: true, says: "TerminationGracePeriodExpiring", stands: "2026-03-14T13:00:00Z"},
+		{name: "near, and a pod that may take forever", deadline: "2026-03-14T13:00:00Z", pod: endless, forced: true, says: "TerminationGracePeriodExpiring", stands: "2026-03-14T13:00:00Z"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -327,15 +327,15 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 			claims, nodes := claimReconciler(f, cloud), nodeReconciler(f, cloud)
 			f.Reconcile(claims, "a")
 			f.Reconcile(nodes, "node-a")
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, tt.says) {
-				t.Errorf("events\n%s\nwant %s", said, tt.says)
+			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, tt.says) {
+				t.Errorf("events\n%s\nwant %s", events, tt.says)
 			}
 			if c := f.Claim("a"); c == nil || c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.stands {
 				t.Errorf("claim %+v, want deadline %q", c, tt.stands)
 			}
-			ask := nodes.Evictor.asked[podKey{"shop", "web", "uid-web"}]
+			ask := nodes.Evictor.requests[podKey{"shop", "web", "uid-web"}]
 			if forced := overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
-				t.Errorf("asked %+v, forced %v, want %v", ask, forced, tt.forced)
+				t.Errorf("eviction %+v, forced %v, want %v", ask, forced, tt.forced)
 			}
 			f.Do(f.API.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 			for range 8 {
@@ -354,19 +354,19 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 	}
 }
 
-// Pods are asked to go tier by tier, by name of the reason for which their node ends.
+// Pods are evicted tier by tier, with the reason of their node's disruption.
 func TestDrainAsksTheEvictor(t *testing.T) {
 	f := controllertest.New(t, append(leaving(func(c *karpv1.NodeClaim) {
 		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", controllertest.Start)
 	}), controllertest.Pod("web", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("elsewhere", "node-b"))...)
 	r := nodeReconciler(f, &ec2{})
 	f.Reconcile(r, "node-a")
-	var asked []string
-	for key, ask := range r.Evictor.asked {
-		asked = append(asked, key.name+" "+ask.reason)
+	var requested []string
+	for key, ask := range r.Evictor.requests {
+		requested = append(requested, key.name+" "+ask.reason)
 	}
-	slices.Sort(asked)
-	if diff := cmp.Diff([]string{"web Empty"}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	slices.Sort(requested)
+	if diff := cmp.Diff([]string{"web Empty"}, requested); diff != "" {
+		t.Errorf("evicted (-want +got):\n%s", diff)
 	}
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// attachments are the VolumeAttachments of a node that are of a PersistentVolume, by name.
+// attachments returns the node's VolumeAttachments of PersistentVolumes, by name.
 func (r *NodeReconciler) attachments(ctx context.Context, node string) ([]*storagev1.VolumeAttachment, error) {
 	var list storagev1.VolumeAttachmentList
 	if err := r.Client.List(ctx, &list); err != nil {
@@ -34,14 +35,14 @@ func (r *NodeReconciler) attachments(ctx context.Context, node string) ([]*stora
 	return out, nil
 }
 
-// blockingAttachments are those that must go before the instance may: those of the node, less those of pods that stay to
-// the end, or until the other volumes have gone.
-func (r *NodeReconciler) blockingAttachments(ctx context.Context, e *ending) ([]*storagev1.VolumeAttachment, error) {
-	all, err := r.attachments(ctx, e.node.Name)
+// blockingAttachments returns the node's attachments that must go before the instance may: not those of pods that stay
+// to the end and of daemons that leave after the other volumes.
+func (r *NodeReconciler) blockingAttachments(ctx context.Context, t *termination) ([]*storagev1.VolumeAttachment, error) {
+	all, err := r.attachments(ctx, t.node.Name)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	staying, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return serves(p) || !drainable(p, r.Now()) })
+	staying, err := r.volumesOf(ctx, t.pods, func(p *corev1.Pod) bool { return servesNode(p) || !drainable(p, r.Now()) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (r *NodeReconciler) blockingAttachments(ctx context.Context, e *ending) ([]
 	}), nil
 }
 
-// volumesOf are the PersistentVolumes of those pods that match, each with one of its pods.
+// volumesOf returns the PersistentVolumes of the pods that match, each with one of its pods.
 func (r *NodeReconciler) volumesOf(ctx context.Context, pods []*corev1.Pod, match func(*corev1.Pod) bool) (map[string]*corev1.Pod, error) {
 	out := map[string]*corev1.Pod{}
 	for _, pod := range pods {
@@ -76,7 +77,7 @@ func (r *NodeReconciler) volumesOf(ctx context.Context, pods []*corev1.Pod, matc
 	return out, nil
 }
 
-// claimName is the PersistentVolumeClaim behind a volume; empty if there is none.
+// claimName returns the PersistentVolumeClaim behind a volume; empty if there is none.
 func claimName(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -87,9 +88,9 @@ func claimName(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// holders says of each attachment who has to act before it goes.
-func (r *NodeReconciler) holders(ctx context.Context, e *ending, attachments []*storagev1.VolumeAttachment) ([]string, error) {
-	using, err := r.volumesOf(ctx, e.pods, func(p *corev1.Pod) bool { return !snapshot.Terminal(p) })
+// holders describes for each attachment who has to act before it goes.
+func (r *NodeReconciler) holders(ctx context.Context, t *termination, attachments []*storagev1.VolumeAttachment) ([]string, error) {
+	using, err := r.volumesOf(ctx, t.pods, func(p *corev1.Pod) bool { return !snapshot.Terminal(p) })
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +101,19 @@ func (r *NodeReconciler) holders(ctx context.Context, e *ending, attachments []*
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pv); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		out[i] = "volume " + name + ": " + holder(e, a, pv, using[name])
+		out[i] = "volume " + name + ": " + holder(t, a, pv, using[name])
 	}
 	return out, nil
 }
 
-// holder is who has to act before an attachment goes: a pod, the driver's daemon on the node, the attach-detach controller,
-// or the driver's controller, in the order in which they have to.
-func holder(e *ending, a *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, user *corev1.Pod) string {
+// holder describes who has to act before an attachment goes. In the order of the steps: a pod, the driver's daemon on
+// the node, the attach-detach controller, the driver's controller.
+func holder(t *termination, a *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, user *corev1.Pod) string {
 	switch csi := pv.Spec.CSI; {
 	case user != nil:
 		return fmt.Sprintf("pod %s/%s still runs with it", user.Namespace, user.Name)
-	case csi != nil && slices.Contains(e.node.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
-		if !slices.ContainsFunc(e.pods, func(p *corev1.Pod) bool { return csiDriver(p) == csi.Driver && snapshot.Active(p) }) {
+	case csi != nil && slices.Contains(t.node.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
+		if !slices.ContainsFunc(t.pods, func(p *corev1.Pod) bool { return csiDriver(p) == csi.Driver && snapshot.Active(p) }) {
 			return fmt.Sprintf("it is mounted, and the daemon of %s that has to unmount it does not run on the node", csi.Driver)
 		}
 		return "kubelet is unmounting it"
@@ -125,53 +126,54 @@ func holder(e *ending, a *storagev1.VolumeAttachment, pv *corev1.PersistentVolum
 	}
 }
 
-// abandonTime bounds the wait for attachments of a machine that is gone. Without the taint Kubernetes detaches by force
-// after six minutes.
-const abandonTime = 6 * time.Minute
+// forceDetachTimeout bounds the wait for attachments of an instance that is gone. Without the taint Kubernetes detaches
+// by force after six minutes.
+const forceDetachTimeout = 6 * time.Minute
 
-// abandon frees what is still attached to a machine that certainly does not run any more: the taint out-of-service tells
-// Kubernetes that nothing there can write to the volumes, so that they need not wait for anybody to unmount them.
-func (r *NodeReconciler) abandon(ctx context.Context, e *ending) (time.Duration, error) {
-	left, err := r.attachments(ctx, e.node.Name)
+// forceDetach detaches the volumes that are still attached to an instance that has certainly stopped: the
+// out-of-service taint declares that nothing there can write to them, so that Kubernetes does not wait for an unmount.
+func (r *NodeReconciler) forceDetach(ctx context.Context, t *termination) (time.Duration, error) {
+	left, err := r.attachments(ctx, t.node.Name)
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
 	now := metav1.NewTime(r.Now())
-	if cluster.NodeReady(e.node) {
-		return r.untilSilent(e, now.Time), nil
+	if cluster.NodeReady(t.node) {
+		return r.awaitSilence(t, now.Time), nil
 	}
-	i := slices.IndexFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-	if i < 0 || e.node.Spec.Taints[i].TimeAdded == nil { // a taint that people put on does not say since when it is there
-		before := e.node.DeepCopy()
-		e.node.Spec.Taints = slices.DeleteFunc(e.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-		e.node.Spec.Taints = append(e.node.Spec.Taints, corev1.Taint{
+	i := slices.IndexFunc(t.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	if i < 0 || t.node.Spec.Taints[i].TimeAdded == nil { // a taint that a person added has no time
+		before := t.node.DeepCopy()
+		t.node.Spec.Taints = slices.DeleteFunc(t.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		t.node.Spec.Taints = append(t.node.Spec.Taints, corev1.Taint{
 			Key: corev1.TaintNodeOutOfService, Value: "terminated", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now,
 		})
-		if err := r.Client.Patch(ctx, e.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if _, err := patch.ObjectFrom(ctx, r.Client, before, t.node); err != nil {
 			return 0, err
 		}
-		r.Events.Warn(e.node, "VolumesLeftAttached", "The instance is gone and %d volumes are still attached to it; taint %s has them detached by force", len(left), corev1.TaintNodeOutOfService)
+		r.Events.Warn(t.node, "VolumesLeftAttached", "The instance is gone and %d volumes are still attached to it; taint %s makes Kubernetes detach them by force", len(left), corev1.TaintNodeOutOfService)
 		return poll, nil
 	}
-	if now.Sub(e.node.Spec.Taints[i].TimeAdded.Time) < abandonTime {
+	if now.Sub(t.node.Spec.Taints[i].TimeAdded.Time) < forceDetachTimeout {
 		return poll, nil
 	}
-	r.Log.Warn("volumes of a terminated instance are still attached; its node is let go", "Node", e.node.Name, "volumeattachments", len(left))
+	r.Log.Warn("volumes of a terminated instance are still attached; removing its node anyway", "Node", t.node.Name, "volumeattachments", len(left))
 	return 0, nil
 }
 
-// untilSilent is how long to wait for the kubelet of a machine that is said to be gone to fall silent. What EC2 does not know may
-// run all the same, and volumes that are detached from under it lose what was not written yet. The wait is bounded, too.
-func (r *NodeReconciler) untilSilent(e *ending, now time.Time) time.Duration {
-	since := e.node.DeletionTimestamp.Time
-	if e.claim != nil {
-		if c, _ := condition.Get(e.claim, karpv1.ConditionInstanceTerminating); c.Status == metav1.ConditionTrue {
+// awaitSilence returns how long to wait for the kubelet of an instance that EC2 reports as gone to stop reporting. An
+// instance that EC2 does not know may run all the same, and a volume that is detached from it loses unwritten data. The
+// same timeout bounds this wait.
+func (r *NodeReconciler) awaitSilence(t *termination, now time.Time) time.Duration {
+	since := t.node.DeletionTimestamp.Time
+	if t.claim != nil {
+		if c, _ := condition.Get(t.claim, karpv1.ConditionInstanceTerminating); c.Status == metav1.ConditionTrue {
 			since = c.LastTransitionTime.Time
 		}
 	}
-	if now.Sub(since) < abandonTime {
+	if now.Sub(since) < forceDetachTimeout {
 		return poll
 	}
-	r.Log.Warn("a machine that is said to be gone still reports, with volumes attached; its node is let go", "Node", e.node.Name)
+	r.Log.Warn("the kubelet of an instance that EC2 reports as gone still reports, with volumes attached; removing its node anyway", "Node", t.node.Name)
 	return 0
 }

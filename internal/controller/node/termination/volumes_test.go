@@ -40,11 +40,11 @@ func TestServes(t *testing.T) {
 		{"the network's, by its binaries", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/opt/cni/bin/")), true},
 		{"kube-proxy", controllertest.Pod("x", "n", controllertest.Daemon, container("kube-proxy")), true},
 		{"a daemon that only registers plugins", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/var/lib/kubelet/plugins_registry")), false},
-		{"a daemon that looks into kubelet's directory", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/var/lib/kubelet")), false},
+		{"a daemon that reads kubelet's directory", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/var/lib/kubelet")), false},
 		{"an agent", controllertest.Pod("x", "n", controllertest.Daemon, hostPath("/var/log")), false},
 		{"no daemon", controllertest.Pod("x", "n", hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com")), false},
 	} {
-		if got := serves(tt.pod); got != tt.want {
+		if got := servesNode(tt.pod); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -68,7 +68,7 @@ func detaching(a *storagev1.VolumeAttachment) {
 	a.DeletionTimestamp, a.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{"external-attacher/ebs-csi-aws-com"}
 }
 
-// A wait for a volume says who has to act.
+// A wait for a volume reports who has to act.
 func TestHolders(t *testing.T) {
 	inUse := func(n *corev1.Node) {
 		n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/ebs.csi.aws.com^vol-1"}
@@ -110,7 +110,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// The daemon that unmounts volumes goes after the last of them, whatever it tolerates and however critical the others are.
+// The daemon that unmounts volumes goes after the last of them, whatever it tolerates and however critical the others
+// are.
 func TestDriverGoesAfterTheVolumes(t *testing.T) {
 	plugin := controllertest.Pod("ebs-csi-node", "node-a", controllertest.Daemon, hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"))
 	f := controllertest.New(t, append(append(leaving(drainedBefore), disk()...), plugin)...)
@@ -120,21 +121,21 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 		f.Reconcile(r, "node-a")
 		f.Clock = f.Clock.Add(10 * time.Second)
 	}
-	if len(r.Evictor.asked) > 0 || len(e.ended) > 0 {
-		t.Fatal("the driver's daemon is asked to go while a volume is attached")
+	if len(r.Evictor.requests) > 0 || len(e.terminated) > 0 {
+		t.Fatal("the driver's daemon is evicted while a volume is attached")
 	}
 	f.Do(f.API.Delete(t.Context(), attachment("va-1", "node-a", "pv-1")))
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
-		t.Errorf("%d asked to go, %d instances ended; want the daemon to go, and then the instance", len(r.Evictor.asked), len(e.ended))
+	if len(r.Evictor.requests) != 1 || len(e.terminated) > 0 {
+		t.Errorf("%d evicted, %d instances terminated; want the daemon evicted, and then the instance terminated", len(r.Evictor.requests), len(e.terminated))
 	}
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted") {
-		t.Errorf("events %q: nobody says what the node waits for", said)
+	if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted") {
+		t.Errorf("events %q: none reports what the node waits for", events)
 	}
 	f.Do(f.API.Delete(t.Context(), plugin))
 	f.Reconcile(r, "node-a")
-	if len(e.ended) != 1 {
-		t.Error("the instance is not ended")
+	if len(e.terminated) != 1 {
+		t.Error("the instance is not terminated")
 	}
 }
 
@@ -147,18 +148,18 @@ func TestDriverWithAVolumeOfItsOwn(t *testing.T) {
 	e := &ec2{}
 	r := nodeReconciler(f, e)
 	f.Reconcile(r, "node-a")
-	if len(r.Evictor.asked) != 1 || len(e.ended) > 0 {
-		t.Fatalf("%d asked to go, %d instances ended: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.asked), len(e.ended))
+	if len(r.Evictor.requests) != 1 || len(e.terminated) > 0 {
+		t.Fatalf("%d evicted, %d instances terminated: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.requests), len(e.terminated))
 	}
 	f.Do(f.API.Delete(t.Context(), plugin))
 	f.Reconcile(r, "node-a")
-	if len(e.ended) > 0 {
-		t.Error("the instance is ended with the daemon's volume attached")
+	if len(e.terminated) > 0 {
+		t.Error("the instance is terminated with the daemon's volume attached")
 	}
 	f.Do(f.API.Delete(t.Context(), attachment("va-1", "node-a", "pv-1")))
 	f.Reconcile(r, "node-a")
-	if len(e.ended) != 1 {
-		t.Error("the instance is not ended")
+	if len(e.terminated) != 1 {
+		t.Error("the instance is not terminated")
 	}
 }
 
@@ -166,30 +167,30 @@ func TestPodsWithVolumesGoFirst(t *testing.T) {
 	plain, data := controllertest.Pod("a-web", "n"), controllertest.Pod("z-db", "n", mounting("data"))
 	d := nextDrain([]*corev1.Pod{plain, data}, nil, controllertest.Start)
 	if got := names(d.Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
-		t.Errorf("asked in the order %v", got)
+		t.Errorf("evicted in the order %v", got)
 	}
 }
 
-// EC2 may not know a machine that runs. As long as its kubelet reports, its volumes are not taken from it by force.
+// EC2 may not know an instance that runs. As long as its kubelet reports, its volumes are not taken from it by force.
 func TestVolumesOfAMachineThatReports(t *testing.T) {
 	f := controllertest.New(t, append(leaving(drainedBefore, deadlineIn(-time.Second)), disk()...)...)
 	r := nodeReconciler(f, &ec2{terminate: []error{nil, cloudprovider.ErrNotFound}})
 	f.Reconcile(r, "node-a")
 	f.Clock = f.Clock.Add(instancePoll)
 	if result := f.Reconcile(r, "node-a"); result.RequeueAfter != poll {
-		t.Errorf("comes back after %v", result.RequeueAfter)
+		t.Errorf("is requeued after %v", result.RequeueAfter)
 	}
 	if taints := controllertest.Taints(f.Node("node-a")); slices.Contains(taints, "node.kubernetes.io/out-of-service:NoExecute") {
 		t.Errorf("taints %v, and kubelet still reports", taints)
 	}
-	f.Clock = f.Clock.Add(abandonTime)
+	f.Clock = f.Clock.Add(forceDetachTimeout)
 	f.Reconcile(r, "node-a")
 	if f.Node("node-a") != nil {
-		t.Error("the node waits for ever")
+		t.Error("the node waits forever")
 	}
 }
 
-// silent is objects with the Node among them, whose kubelet does not report any more.
+// silent returns objects with the Node changed: its kubelet does not report any more.
 func silent(objects []client.Object) []client.Object {
 	for _, o := range objects {
 		if node, ok := o.(*corev1.Node); ok {
@@ -199,7 +200,7 @@ func silent(objects []client.Object) []client.Object {
 	return objects
 }
 
-// A volume that is attached to a machine that is gone is detached by force, instead of after six minutes.
+// A volume that is attached to an instance that is gone is detached by force, instead of after six minutes.
 func TestVolumesOfAGoneMachine(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -213,14 +214,14 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 			f := controllertest.New(t, append(tt.objects, disk()...)...)
 			r := nodeReconciler(f, &tt.cloud)
 			if result := f.Reconcile(r, "node-a"); result.RequeueAfter != poll {
-				t.Errorf("comes back after %v", result.RequeueAfter)
+				t.Errorf("is requeued after %v", result.RequeueAfter)
 			}
 			taints := controllertest.Taints(f.Node("node-a"))
 			if !slices.Contains(taints, "node.kubernetes.io/out-of-service:NoExecute") {
 				t.Errorf("taints %v", taints)
 			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "VolumesLeftAttached The instance is gone and 1 volumes are still attached") {
-				t.Errorf("events %q", said)
+			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "VolumesLeftAttached The instance is gone and 1 volumes are still attached") {
+				t.Errorf("events %q", events)
 			}
 			f.Clock = f.Clock.Add(5 * time.Minute)
 			f.Reconcile(r, "node-a")
@@ -241,20 +242,20 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		f := controllertest.New(t, objects...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")
-		f.Clock = f.Clock.Add(abandonTime)
+		f.Clock = f.Clock.Add(forceDetachTimeout)
 		f.Reconcile(r, "node-a")
 		if f.Node("node-a") != nil {
-			t.Error("the node waits for ever for an attachment that nobody removes")
+			t.Error("the node waits forever for an attachment that nobody removes")
 		}
 	})
 	t.Run("bounded", func(t *testing.T) {
 		f := controllertest.New(t, append(silent(leaving(drainedBefore, deadlineIn(-time.Second))), disk()...)...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")
-		f.Clock = f.Clock.Add(abandonTime)
+		f.Clock = f.Clock.Add(forceDetachTimeout)
 		f.Reconcile(r, "node-a")
 		if f.Node("node-a") != nil {
-			t.Error("the node waits for ever for an attachment that nobody removes")
+			t.Error("the node waits forever for an attachment that nobody removes")
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package consistency looks at whether nodes are what was promised: a node with much less of a resource than its
-// NodeClaim expects makes plans that do not come true.
+// Package consistency compares the capacity of a node with the capacity that its NodeClaim expects. Plans count on the
+// expected capacity: pods that are planned for a node with much less do not fit on it.
 package consistency
 
 import (
@@ -27,10 +27,11 @@ import (
 )
 
 const (
-	// checkEvery is how long a verdict stands.
-	checkEvery = 10 * time.Minute
-	// enough is the share of what is expected that a node must have.
-	enough = 0.9
+	// checkInterval is the time between two checks of a node. Its capacity changes with a restart of the kubelet at most.
+	checkInterval = 10 * time.Minute
+	// minShare is the share of the expected capacity that a node must have: the estimate of a node's memory is off by some
+	// percent. It is Karpenter's value.
+	minShare = 0.9
 )
 
 // Reconciler compares nodes with their NodeClaims.
@@ -41,7 +42,7 @@ type Reconciler struct {
 	Now    func() time.Time
 
 	mu sync.Mutex
-	// checked is when a claim was last looked at, by its name; its UID tells it from another of that name.
+	// checked holds the last check of each claim by name; the UID distinguishes claims that reuse a name.
 	checked map[string]check
 }
 
@@ -59,7 +60,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// Reconcile looks at a claim's node, unless it has done so lately.
+// Reconcile checks the node of a claim, unless the last check is recent.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil {
@@ -72,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if claim.Status.ProviderID == "" || claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionInitialized) {
 		return reconcile.Result{}, nil
 	}
-	if wait := r.wait(claim); wait > 0 {
+	if wait := r.untilNextCheck(claim); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
@@ -90,25 +91,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else {
 		condition.SetTrue(claim, karpv1.ConditionConsistentStateFound, r.Now())
 	}
-	err = r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err = patch.StatusFrom(ctx, r.Client, before, claim)
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	r.note(claim)
-	return reconcile.Result{RequeueAfter: checkEvery}, nil
+	r.recordCheck(claim)
+	return reconcile.Result{RequeueAfter: checkInterval}, nil
 }
 
-// shortfalls name the resources of which a node has much less than its claim was promised. Only those count that the
-// claim asked for.
+// shortfalls returns a message for each requested resource of which the node has much less than its claim expects.
 func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 	var out []string
-	for name, asked := range claim.Spec.Resources.Requests {
+	for name, requested := range claim.Spec.Resources.Requests {
 		expected, found := claim.Status.Capacity[name], node.Status.Capacity[name]
-		if asked.IsZero() || expected.IsZero() {
+		if requested.IsZero() || expected.IsZero() {
 			continue
 		}
 		share := found.AsApproximateFloat64() / expected.AsApproximateFloat64()
-		if share < enough {
+		if share < minShare {
 			out = append(out, fmt.Sprintf("expected %s of resource %s, but found %s (%.1f%% of expected)", expected.String(), name, found.String(), 100*share))
 		}
 	}
@@ -116,18 +116,18 @@ func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 	return out
 }
 
-// wait is for how long the last look at a claim still stands.
-func (r *Reconciler) wait(claim *karpv1.NodeClaim) time.Duration {
+// untilNextCheck returns the time until the next check of a claim is due.
+func (r *Reconciler) untilNextCheck(claim *karpv1.NodeClaim) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.checked[claim.Name]
 	if last.uid != claim.UID {
 		return 0
 	}
-	return last.at.Add(checkEvery).Sub(r.Now())
+	return last.at.Add(checkInterval).Sub(r.Now())
 }
 
-func (r *Reconciler) note(claim *karpv1.NodeClaim) {
+func (r *Reconciler) recordCheck(claim *karpv1.NodeClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.checked == nil {

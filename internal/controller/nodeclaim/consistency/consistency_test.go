@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// expects makes a claim ask for some memory and expect so much.
+// expects makes a claim request some memory and expect a capacity.
 func expects(memory string) func(*karpv1.NodeClaim) {
 	return func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
@@ -39,16 +39,16 @@ func TestConsistency(t *testing.T) {
 		event string
 	}{
 		{
-			"lifecycle row 62: half of the memory", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")),
+			"half of the memory", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")),
 			[]client.Object{controllertest.Up("a", has("64Gi"))},
 			metav1.ConditionFalse, "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
 		},
-		{"lifecycle row 63: exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.Up("a", has("90Gi"))}, metav1.ConditionTrue, ""},
-		{"all of it, and few CPUs, which nobody asked for", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.Up("a", has("4Gi"))}, metav1.ConditionTrue, ""},
+		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.Up("a", has("90Gi"))}, metav1.ConditionTrue, ""},
+		{"all of it, and few CPUs, which nobody requested", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.Up("a", has("4Gi"))}, metav1.ConditionTrue, ""},
 		{"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 		{"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 		{"no Node", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), nil, "", ""},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
+		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.nodes, tt.claim)...)
@@ -57,9 +57,9 @@ func TestConsistency(t *testing.T) {
 			if c.Status != tt.want {
 				t.Errorf("ConsistentStateFound is %q: %s", c.Status, c.Message)
 			}
-			said := f.Said()
-			if (tt.event == "") != (len(said) == 0) || !slices.ContainsFunc(append(said, ""), func(s string) bool { return strings.Contains(s, tt.event) }) {
-				t.Errorf("said %q, want %q", said, tt.event)
+			events := f.Said()
+			if (tt.event == "") != (len(events) == 0) || !slices.ContainsFunc(append(events, ""), func(s string) bool { return strings.Contains(s, tt.event) }) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
@@ -70,18 +70,18 @@ func TestEveryTenMinutes(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), node)
 	r := &Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
 	if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Minute {
-		t.Errorf("comes back after %v", result.RequeueAfter)
+		t.Errorf("is requeued after %v", result.RequeueAfter)
 	}
 	f.Get(node)
 	has("128Gi")(node)
 	f.Do(f.API.Status().Update(f.Context(), node))
 	f.Clock = f.Clock.Add(4 * time.Minute)
 	if result := f.Reconcile(r, "a"); result.RequeueAfter != 6*time.Minute || !condition.IsFalse(f.Claim("a"), karpv1.ConditionConsistentStateFound) {
-		t.Errorf("after four minutes: comes back after %v", result.RequeueAfter)
+		t.Errorf("after four minutes: is requeued after %v", result.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(6 * time.Minute)
 	f.Reconcile(r, "a")
 	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionConsistentStateFound) {
-		t.Error("after ten minutes the verdict is the old one")
+		t.Error("after ten minutes the old result still stands")
 	}
 }

@@ -1,5 +1,5 @@
-// Package drift marks NodeClaims that are not what their NodePool and node class would launch now. It ends none of them: that
-// is disruption's business, under budgets.
+// Package drift sets the condition Drifted on NodeClaims that differ from what their NodePool and node class would
+// launch now. It deletes nothing: the disruption controller replaces drifted nodes, within budgets.
 package drift
 
 import (
@@ -30,15 +30,20 @@ import (
 )
 
 const (
-	// again is how often a claim is looked at when nothing happens.
-	again = 5 * time.Minute
-	// oldEnough is the age from which on it is asked whether a claim's type is still sold, and soldFor how long a yes is believed.
-	oldEnough, soldFor = time.Hour, 30 * time.Minute
+	// recheckInterval is the time between two checks of a claim when none of its objects changes: AMIs, subnets and
+	// offerings change without an event.
+	recheckInterval = 5 * time.Minute
+	// offeredMinAge is the age at which the check of a claim's instance type begins: it was offered when the claim
+	// launched.
+	offeredMinAge = time.Hour
+	// offeredTTL is how long a found instance type needs no further check. AWS withdraws types from a zone rarely, and
+	// each check evaluates the whole catalog.
+	offeredTTL = 30 * time.Minute
 )
 
-// provider is what the cloud says of a claim that has an instance, and what it sells.
+// provider compares instances with their node class and lists what can be launched.
 type provider interface {
-	// Drift returns why the instance is not what the class asks for; empty if it is. After an error nothing is known.
+	// Drift returns why the instance differs from its node class; empty if it does not. With an error nothing is known.
 	Drift(ctx context.Context, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) (reason string, err error)
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
@@ -52,8 +57,8 @@ type Reconciler struct {
 	Now    func() time.Time
 
 	mu sync.Mutex
-	// sold is when the type of a claim was last found among those that are sold.
-	sold map[types.UID]time.Time
+	// offered is when the instance type of a claim was last found in the catalog.
+	offered map[types.UID]time.Time
 }
 
 // Register adds the reconciler to mgr.
@@ -73,8 +78,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// requests are for the claims that of picks.
-func (r *Reconciler) requests(ctx context.Context, of func(*karpv1.NodeClaim) bool) []reconcile.Request {
+// requests returns a request for each claim that match accepts.
+func (r *Reconciler) requests(ctx context.Context, match func(*karpv1.NodeClaim) bool) []reconcile.Request {
 	var claims karpv1.NodeClaimList
 	if err := r.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		r.Log.Error("listing node claims", "error", err)
@@ -82,14 +87,14 @@ func (r *Reconciler) requests(ctx context.Context, of func(*karpv1.NodeClaim) bo
 	}
 	var out []reconcile.Request
 	for i := range claims.Items {
-		if of(&claims.Items[i]) {
+		if match(&claims.Items[i]) {
 			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: claims.Items[i].Name}})
 		}
 	}
 	return out
 }
 
-// Reconcile sets or removes the condition, and comes back in five minutes.
+// Reconcile sets or removes the condition Drifted.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -105,17 +110,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
-		return reconcile.Result{}, r.mark(ctx, claim, "")
+		return reconcile.Result{}, r.setDrifted(ctx, claim, "")
 	}
-	reason, err := r.why(ctx, claim, pool)
+	reason, err := r.driftReason(ctx, claim, pool)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("tell whether node claim %q is out of date: %w", claim.Name, err)
+		return reconcile.Result{}, fmt.Errorf("check node claim %q for drift: %w", claim.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: again}, r.mark(ctx, claim, reason)
+	return reconcile.Result{RequeueAfter: recheckInterval}, r.setDrifted(ctx, claim, reason)
 }
 
-// why returns why the claim is out of date, the cheapest questions first; empty if it is not.
-func (r *Reconciler) why(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) (string, error) {
+// driftReason returns why the claim has drifted, the cheapest checks first; empty if it has not.
+func (r *Reconciler) driftReason(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) (string, error) {
 	if reason, err := disrupt.OutOfDate(claim, pool, r.Labels); reason != "" || err != nil {
 		return reason, err
 	}
@@ -123,51 +128,52 @@ func (r *Reconciler) why(ctx context.Context, claim *karpv1.NodeClaim, pool *kar
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	if sold, err := r.stillSold(ctx, claim, class); err != nil || !sold {
+	if offered, err := r.typeOffered(ctx, claim, class); err != nil || !offered {
 		return disrupt.InstanceTypeNotFound, err
 	}
 	reason, err := r.Cloud.Drift(ctx, class, claim)
-	if errors.Is(err, cloudprovider.ErrNotFound) { // the instance has gone; others see to that
+	if errors.Is(err, cloudprovider.ErrNotFound) { // garbage collection deletes claims without an instance
 		return "", nil
 	}
 	return reason, err
 }
 
-func (r *Reconciler) stillSold(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (bool, error) {
-	if !condition.IsReady(class) { // what it sells is not known; nothing is replaced for that
+// typeOffered reports whether the node class still offers what the claim has launched.
+func (r *Reconciler) typeOffered(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) (bool, error) {
+	if !condition.IsReady(class) { // its offerings are unknown, which is no reason to replace nodes
 		return true, nil
 	}
 	now := r.Now()
 	r.mu.Lock()
-	recent := now.Sub(r.sold[claim.UID]) < soldFor
+	recent := now.Sub(r.offered[claim.UID]) < offeredTTL
 	r.mu.Unlock()
-	if recent || now.Sub(claim.CreationTimestamp.Time) <= oldEnough {
+	if recent || now.Sub(claim.CreationTimestamp.Time) <= offeredMinAge {
 		return true, nil
 	}
-	sells, err := r.Cloud.InstanceTypes(ctx, class)
+	all, err := r.Cloud.InstanceTypes(ctx, class)
 	if err != nil {
 		return false, err
 	}
-	if !disrupt.StillSold(claim, sells, r.Labels, awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible) {
+	if !disrupt.StillSold(claim, all, r.Labels, awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible) {
 		return false, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sold == nil {
-		r.sold = map[types.UID]time.Time{}
+	if r.offered == nil {
+		r.offered = map[types.UID]time.Time{}
 	}
-	r.sold[claim.UID] = now
+	r.offered[claim.UID] = now
 	return true, nil
 }
 
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.sold, uid)
+	delete(r.offered, uid)
 }
 
-// mark writes the reason, or removes the condition if there is none.
-func (r *Reconciler) mark(ctx context.Context, claim *karpv1.NodeClaim, reason string) error {
+// setDrifted writes the condition with its reason, or removes it if the reason is empty.
+func (r *Reconciler) setDrifted(ctx context.Context, claim *karpv1.NodeClaim, reason string) error {
 	before := claim.DeepCopy()
 	changed := false
 	if reason == "" {
@@ -181,6 +187,6 @@ func (r *Reconciler) mark(ctx context.Context, claim *karpv1.NodeClaim, reason s
 	if reason != "" {
 		r.Log.Debug("marking drifted", "NodeClaim", claim.Name, "Node", claim.Status.NodeName, "reason", reason)
 	}
-	err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err := patch.StatusFrom(ctx, r.Client, before, claim)
 	return client.IgnoreNotFound(err)
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// sky is a cloud that says one thing of every instance.
-type sky struct {
+// fakeCloud is a cloud that returns the same for every instance.
+type fakeCloud struct {
 	reason string
 	err    error
 	types  []*catalog.InstanceType
-	// asked counts how often it was asked what it sells.
-	asked int
+	// calls counts the calls for instance types.
+	calls int
 }
 
-func (s *sky) Drift(context.Context, *awsv1.EC2NodeClass, *karpv1.NodeClaim) (string, error) {
+func (s *fakeCloud) Drift(context.Context, *awsv1.EC2NodeClass, *karpv1.NodeClaim) (string, error) {
 	return s.reason, s.err
 }
 
-func (s *sky) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
-	s.asked++
+func (s *fakeCloud) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	s.calls++
 	return s.types, nil
 }
 
@@ -50,7 +50,7 @@ func drifted(c *karpv1.NodeClaim) {
 	condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start)
 }
 
-func reconciler(f *controllertest.Fixture, s *sky) *Reconciler {
+func reconciler(f *controllertest.Fixture, s *fakeCloud) *Reconciler {
 	return &Reconciler{Client: f.API, Cloud: s, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Log: f.Log, Now: f.Now}
 }
 
@@ -68,37 +68,37 @@ func TestDrift(t *testing.T) {
 		name  string
 		claim func(*karpv1.NodeClaim)
 		pool  *karpv1.NodePool
-		sky   sky
+		cloud fakeCloud
 		want  string
 		fails bool
 	}{
 		{name: "up to date", claim: large, pool: controllertest.Pool("general")},
 		{name: "up to date again", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general")},
-		{name: "the cloud says so", claim: large, pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"}, want: "AMIDrift"},
+		{name: "the cloud reports it", claim: large, pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift"},
 		{
-			name: "lifecycle row 64: not launched", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
+			name: "not launched", pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) { drifted(c) },
 		},
 		{
-			name: "lifecycle row 64: launching has failed so far", pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"},
+			name: "launching has failed so far", pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) {
 				drifted(c)
 				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "no", controllertest.Start)
 			},
 		},
-		{name: "lifecycle row 65: the pool is missing", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, sky: sky{reason: "SubnetDrift"}, want: "AMIDrift"},
+		{name: "the pool is missing", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, cloud: fakeCloud{reason: "SubnetDrift"}, want: "AMIDrift"},
 		{
-			name: "lifecycle row 66: the pool's hash differs, too", claim: func(c *karpv1.NodeClaim) { large(c); c.Annotations = stamped("1") },
-			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Annotations = stamped("2") }), sky: sky{reason: "AMIDrift"}, want: "NodePoolDrifted",
+			name: "the pool's hash differs, too", claim: func(c *karpv1.NodeClaim) { large(c); c.Annotations = stamped("1") },
+			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Annotations = stamped("2") }), cloud: fakeCloud{reason: "AMIDrift"}, want: "NodePoolDrifted",
 		},
-		{name: "lifecycle row 67: the requirements do not suit it, too", claim: large, pool: controllertest.Pool("general", asks), sky: sky{reason: "AMIDrift"}, want: "RequirementsDrifted"},
+		{name: "the requirements do not suit it, too", claim: large, pool: controllertest.Pool("general", asks), cloud: fakeCloud{reason: "AMIDrift"}, want: "RequirementsDrifted"},
 		{
-			name: "lifecycle row 85: a pool of a fixed size", claim: large,
-			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), sky: sky{reason: "AMIDrift"}, want: "AMIDrift",
+			name: "a pool of a fixed size", claim: large,
+			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
 		},
-		{name: "the cloud does not know", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general"), sky: sky{err: errors.New("throttled")}, want: "AMIDrift", fails: true},
-		{name: "the instance is gone", claim: large, pool: controllertest.Pool("general"), sky: sky{err: cloudprovider.ErrNotFound}},
-		{name: "it is being deleted", claim: func(c *karpv1.NodeClaim) { large(c); controllertest.Deleting(c) }, pool: controllertest.Pool("general"), sky: sky{reason: "AMIDrift"}},
+		{name: "the cloud fails", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general"), cloud: fakeCloud{err: errors.New("throttled")}, want: "AMIDrift", fails: true},
+		{name: "the instance is gone", claim: large, pool: controllertest.Pool("general"), cloud: fakeCloud{err: cloudprovider.ErrNotFound}},
+		{name: "it is being deleted", claim: func(c *karpv1.NodeClaim) { large(c); controllertest.Deleting(c) }, pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestDrift(t *testing.T) {
 				objects = append(objects, tt.pool)
 			}
 			f := controllertest.New(t, objects...)
-			_, err := f.Try(reconciler(f, &tt.sky), "a")
+			_, err := f.Try(reconciler(f, &tt.cloud), "a")
 			if got := reasonOf(f); got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%q, error %v; want %q, error %v", got, err, tt.want, tt.fails)
 			}
@@ -115,28 +115,28 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-func TestTypeIsNotSoldAnyMore(t *testing.T) {
+func TestTypeIsNotOfferedAnyMore(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.Claim("a", large))
-	s := &sky{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	f.Clock = controllertest.Start.Add(time.Hour)
-	if result := f.Reconcile(r, "a"); reasonOf(f) != "" || s.asked != 0 || result.RequeueAfter != 5*time.Minute {
-		t.Errorf("lifecycle row 76: %q at an hour, asked %d times, again after %v", reasonOf(f), s.asked, result.RequeueAfter)
+	if result := f.Reconcile(r, "a"); reasonOf(f) != "" || s.calls != 0 || result.RequeueAfter != 5*time.Minute {
+		t.Errorf("%q at an hour, called %d times, again after %v", reasonOf(f), s.calls, result.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(time.Second)
 	s.types = []*catalog.InstanceType{engine.Type("m.large", 1)}
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
-	if reasonOf(f) != "" || s.asked != 1 {
-		t.Errorf("%q while it is sold; asked %d times, want once", reasonOf(f), s.asked)
+	if reasonOf(f) != "" || s.calls != 1 {
+		t.Errorf("%q while it is offered; called %d times, want once", reasonOf(f), s.calls)
 	}
 	s.types = []*catalog.InstanceType{engine.Type("m.small", 1)}
 	f.Clock = f.Clock.Add(30 * time.Minute)
 	f.Reconcile(r, "a")
 	if reasonOf(f) != "InstanceTypeNotFound" {
-		t.Errorf("%q when it is not sold any more", reasonOf(f))
+		t.Errorf("%q when it is not offered any more", reasonOf(f))
 	}
-	t.Run("what a class sells that is not ready is not known", func(t *testing.T) {
+	t.Run("the offerings of a class that is not ready are unknown", func(t *testing.T) {
 		class := controllertest.Class()
 		f.Do(f.API.Get(t.Context(), client.ObjectKeyFromObject(class), class))
 		condition.SetFalse(class, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "none", f.Now())

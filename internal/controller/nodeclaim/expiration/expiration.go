@@ -1,4 +1,4 @@
-// Package expiration ends NodeClaims that have reached the age their pool allows.
+// Package expiration deletes NodeClaims that have reached the maximum age that their spec allows.
 package expiration
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// Reconciler deletes NodeClaims older than spec.expireAfter. Budgets do not delay it; draining honours
-// PodDisruptionBudgets as ever.
+// Reconciler deletes NodeClaims older than spec.expireAfter. Disruption budgets do not delay it; the drain honors
+// PodDisruptionBudgets.
 type Reconciler struct {
 	Client  client.Client
 	Metrics *metrics.Metrics
@@ -31,7 +31,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(patch.Retry(r))
 }
 
-// Reconcile deletes the claim if it has expired, or comes back when it will have.
+// Reconcile deletes the claim if it has expired, or requeues it for the time when it will.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -45,7 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	pods := cluster.Reschedulable(ctx, r.Client, claim.Status.NodeName)
-	// The version makes sure that a claim which is on its way out already is not counted again.
+	// The resource version keeps a claim that is already being deleted from being counted twice.
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

@@ -22,11 +22,11 @@ func TestExpire(t *testing.T) {
 		wait    time.Duration
 		expires bool
 	}{
-		{"lifecycle row 58: Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
-		{"lifecycle row 59: 200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
+		{"Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
+		{"200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
 		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
 		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
-		{"lifecycle row 1: another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+		{"another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -34,13 +34,13 @@ func TestExpire(t *testing.T) {
 			f.Clock = f.Clock.Add(tt.age)
 			result := f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
 			if expired := f.Claim("a").DeletionTimestamp != nil; expired != tt.expires || result.RequeueAfter != tt.wait {
-				t.Errorf("expired %v, comes back after %v; want %v, %v", expired, result.RequeueAfter, tt.expires, tt.wait)
+				t.Errorf("expired %v, is requeued after %v; want %v, %v", expired, result.RequeueAfter, tt.expires, tt.wait)
 			}
 		})
 	}
 }
 
-// lifecycle row 60, with a foreign finalizer and a cache that does not show the first deletion yet.
+// The claim has a foreign finalizer, and the cache does not show the first deletion yet.
 func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) {
 		c.Spec.ExpireAfter = karpv1.After(time.Second)
@@ -58,14 +58,14 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 		},
 	})
 	if _, err := f.Try(r, "a"); err == nil {
-		t.Error("deleted what is on its way out")
+		t.Error("deleted what is being deleted")
 	}
 	if got := f.Counted("expired"); got != 1 {
 		t.Errorf("counted %d times", got)
 	}
 }
 
-// lifecycle row 61: two pods of applications and one of a DaemonSet.
+// The node has two application pods and one of a DaemonSet.
 func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
 		controllertest.Up("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("web-3", "node-b"))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -21,18 +22,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
-// afterHolding is the pause after a pass that held claims back: long enough for a person to notice the event, short enough that
-// a large loss of instances is cleared away within minutes.
-const afterHolding = 30 * time.Second
+// heldBackInterval is the time until the next pass after one that held claims back: long enough for a person to notice
+// the event, short enough that a large loss of instances is cleaned up within minutes.
+const heldBackInterval = 30 * time.Second
 
-// describedPerPass is how many instances EC2 is queried for one by one in a pass: a listing that lacks a whole fleet must not use up
-// the account's rate of DescribeInstances.
-const describedPerPass = 200
+// maxDescribes is how many instances a pass reads from EC2 one by one: a listing that lacks a whole fleet must not use
+// up the account's rate of DescribeInstances.
+const maxDescribes = 200
 
-// remindEvery is how often the event about a claim that is held back is repeated.
-const remindEvery = 15 * time.Minute
+// heldBackEventWindow is the dedupe window of the event about a claim that is held back.
+const heldBackEventWindow = 15 * time.Minute
 
-// describer lists instances, and reads a single one: cloud.ErrNotFound says that it is gone for good.
+// describer lists instances and reads single ones. It returns cloudprovider.ErrNotFound for an instance that is gone
+// for good.
 type describer interface {
 	lister
 	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
@@ -46,37 +48,36 @@ type Claims struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 
-	// last is the name of the claim that the last pass came to. The next one begins after it: instances that EC2 describes and
-	// never lists must not keep the claims behind them waiting for ever.
+	// last is the name of the last claim that the previous pass checked. The next pass begins after it: instances that EC2
+	// describes but never lists must not block the claims behind them.
 	last string
 }
 
-// NeedLeaderElection makes sure that only one process collects.
+// NeedLeaderElection makes sure that only one replica collects.
 func (c *Claims) NeedLeaderElection() bool { return true }
 
-// Start collects until ctx ends.
+// Start collects until ctx is canceled.
 func (c *Claims) Start(ctx context.Context) error {
-	for {
-		wait := later
+	interval := steadyInterval
+	_ = wait.DelayFunc(func() time.Duration { return interval }).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		held, err := c.pass(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.Log.Error("collecting node claims", "error", err)
 		}
+		interval = steadyInterval
 		if held > 0 {
-			wait = afterHolding
+			interval = heldBackInterval
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-	}
+		return false, nil
+	}) // returns only the context's error
+	return nil
 }
 
-// pass lists claims first and instances after, so that what was launched in between has its instance. A node
-// with a Ready condition that its kubelet renews stays, whatever the cloud says. A listing that lacks an instance proves nothing:
-// EC2 has to say so of that instance by itself, too. More than a few claims at once are held back until a later pass; pass returns
-// how many.
+// pass deletes claims that have no instance, and returns how many it holds back for a later pass. It lists claims
+// before instances, so that a claim launched in between finds its instance. Three rules protect claims:
+//   - A claim with a node that is Ready stays, whatever the cloud reports.
+//   - A listing that lacks an instance proves nothing: EC2 must confirm for that instance ID that it is gone.
+//   - Only a few claims are deleted in one pass.
 func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	var claims karpv1.NodeClaimList
 	if err := c.Client.List(ctx, &claims); err != nil {
@@ -86,26 +87,26 @@ func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	there := map[string]bool{}
+	listed := map[string]bool{}
 	for _, i := range instances {
-		there[i.ProviderID] = true
+		listed[i.ProviderID] = true
 	}
-	candidates, total, err := c.candidates(ctx, claims.Items, there)
+	candidates, total, err := c.candidates(ctx, claims.Items, listed)
 	if err != nil {
 		return 0, err
 	}
 	limit, deleted := blastradius.Collectable(total), 0
 	var errs []error
 	for n, claim := range candidates {
-		if deleted == limit || n == describedPerPass {
+		if deleted == limit || n == maxDescribes {
 			c.last = candidates[n-1].Name
-			c.hold(candidates[n:], total)
+			c.reportHeldBack(candidates[n:], total)
 			return len(candidates) - n, errors.Join(errs...)
 		}
-		gone, err := c.gone(ctx, claim)
+		gone, err := c.confirmGone(ctx, claim)
 		if err == nil && gone {
 			deleted++
-			err = c.end(ctx, claim)
+			err = c.delete(ctx, claim)
 		}
 		errs = append(errs, err)
 	}
@@ -113,10 +114,10 @@ func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	return 0, errors.Join(errs...)
 }
 
-// candidates are the orphaned claims with a node that does not work, by name from where the last pass stopped, and the number of
-// claims that count for the limit.
+// candidates returns the claims that have no listed instance and no Ready node, by name from where the last pass
+// stopped, and the number of claims that count for the limit.
 func (c *Claims) candidates(
-	ctx context.Context, claims []karpv1.NodeClaim, there map[string]bool,
+	ctx context.Context, claims []karpv1.NodeClaim, listed map[string]bool,
 ) (out []*karpv1.NodeClaim, total int, err error) {
 	for i := range claims {
 		claim := &claims[i]
@@ -125,7 +126,7 @@ func (c *Claims) candidates(
 			continue
 		}
 		total++
-		if there[claim.Status.ProviderID] {
+		if listed[claim.Status.ProviderID] {
 			continue
 		}
 		nodes, err := cluster.NodesOf(ctx, c.Client, claim.Status.ProviderID)
@@ -144,12 +145,12 @@ func (c *Claims) candidates(
 	return out, total, nil
 }
 
-// hold reports the claims that this pass leaves.
-func (c *Claims) hold(claims []*karpv1.NodeClaim, total int) {
+// reportHeldBack records events for the claims that this pass does not delete.
+func (c *Claims) reportHeldBack(claims []*karpv1.NodeClaim, total int) {
 	names := make([]string, 0, len(claims))
 	for _, claim := range claims {
 		names = append(names, claim.Name)
-		c.Events.WarnEvery(remindEvery, claim, "CollectionHeldBack",
+		c.Events.WarnEvery(heldBackEventWindow, claim, "CollectionHeldBack",
 			"EC2 lists no instance for this NodeClaim, and for too many others at once. "+
 				"NodeClaims without an instance are deleted a few at a time, "+
 				"this one in a later pass if EC2 confirms that its instance is gone; find out who terminated the instances")
@@ -158,8 +159,8 @@ func (c *Claims) hold(claims []*karpv1.NodeClaim, total int) {
 		"limit", blastradius.Collectable(total), "names", names)
 }
 
-// gone reports whether EC2 says of a claim's instance by itself that it is gone.
-func (c *Claims) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+// confirmGone reports whether EC2 confirms, for the ID of a claim's instance, that it is gone.
+func (c *Claims) confirmGone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	i, err := c.Cloud.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, cloudprovider.ErrNotFound):
@@ -173,7 +174,7 @@ func (c *Claims) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error
 	return false, nil
 }
 
-func (c *Claims) end(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (c *Claims) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	pods := cluster.Reschedulable(ctx, c.Client, claim.Status.NodeName)
 	err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if err != nil {

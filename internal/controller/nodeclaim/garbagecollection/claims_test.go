@@ -28,12 +28,12 @@ func TestOrphanedClaims(t *testing.T) {
 		there   bool
 		deleted bool
 	}{
-		{"lifecycle row 50: silent Node, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", controllertest.NotReady)}, false, true},
+		{"silent Node, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", controllertest.NotReady)}, false, true},
 		{"Node gone, instance gone", controllertest.Claim("a", controllertest.Registered), nil, false, true},
-		{"lifecycle row 51: Node Ready, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, false, false},
-		{"lifecycle row 52: never registered, instance gone", controllertest.Claim("a", controllertest.Launched), nil, false, false},
-		{"lifecycle row 53: Node missing, instance there", controllertest.Claim("a", controllertest.Registered), nil, true, false},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
+		{"Node Ready, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, false, false},
+		{"never registered, instance gone", controllertest.Claim("a", controllertest.Launched), nil, false, false},
+		{"Node missing, instance there", controllertest.Claim("a", controllertest.Registered), nil, true, false},
+		{"another provider's", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,9 +53,9 @@ func TestOrphanedClaims(t *testing.T) {
 	}
 }
 
-// lifecycle row 54: the instance and its Node go; a claim that only the API server shows keeps its own.
+// The instance and its Node are deleted; a claim that only the API server has keeps its own.
 func TestCollectInstances(t *testing.T) {
-	node := controllertest.Up("stray", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
+	node := controllertest.Up("orphan", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
 	f := controllertest.New(t, node)
 	live := controllertest.New(t, controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///a/i-2" }))
 	fleet := &fakeFleet{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Ours, time.Hour), instance("i-2", cloudprovider.Ours, time.Hour), instance("i-3", cloudprovider.Foreign, time.Hour)}}
@@ -63,11 +63,11 @@ func TestCollectInstances(t *testing.T) {
 	if err := c.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"aws:///a/i-1"}, fleet.ended); diff != "" {
-		t.Errorf("ended (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"aws:///a/i-1"}, fleet.terminated); diff != "" {
+		t.Errorf("terminated (-want +got):\n%s", diff)
 	}
 	if f.Node(node.Name) != nil {
-		t.Error("the Node of the stray stays")
+		t.Error("the Node of the orphan stays")
 	}
 }
 
@@ -82,8 +82,8 @@ func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *controll
 	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
 }
 
-// lifecycle row 50: the instances of a hundred claims are gone at once. They go a few at a time, the others say that they are
-// held back, and all are gone in the end.
+// The instances of a hundred claims are gone at once. The claims are deleted a few at a time, the others have an event
+// that they are held back, and all are deleted in the end.
 func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
 	const n = 100
 	c, _, f := aWorldWithoutInstances(t, n)
@@ -94,9 +94,9 @@ func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("garbage_collected", "general", "", "", "graceful")); got != 1 {
 		t.Errorf("counted %v pods", got)
 	}
-	said := f.Said()
-	if len(said) != 95 || !strings.HasPrefix(said[0], "Warning CollectionHeldBack") || !strings.Contains(said[0], "a few at a time") {
-		t.Errorf("%d events, %q", len(said), said[:1])
+	events := f.Said()
+	if len(events) != 95 || !strings.HasPrefix(events[0], "Warning CollectionHeldBack") || !strings.Contains(events[0], "a few at a time") {
+		t.Errorf("%d events, %q", len(events), events[:1])
 	}
 	const few = 20
 	c, _, f = aWorldWithoutInstances(t, few)
@@ -123,14 +123,14 @@ func TestAListingThatLacksInstancesDeletesNoClaim(t *testing.T) {
 	fleet.describes = errors.New("RequestLimitExceeded")
 	fleet.unlisted = nil
 	if _, err := c.pass(t.Context()); err == nil || !strings.Contains(err.Error(), "confirm that the instance") {
-		t.Errorf("EC2 does not answer, and the pass says %v", err)
+		t.Errorf("EC2 fails, and the pass returns %v", err)
 	}
 	if got := f.Counted("garbage_collected"); got != 0 {
 		t.Errorf("%d claims were deleted", got)
 	}
 	fleet.describes = nil
 	if _, err := c.pass(t.Context()); err != nil || f.Counted("garbage_collected") != 3 {
-		t.Errorf("EC2 says of each that it is gone, %d claims were deleted, %v", f.Counted("garbage_collected"), err)
+		t.Errorf("EC2 confirms that each is gone, %d claims were deleted, %v", f.Counted("garbage_collected"), err)
 	}
 }
 
@@ -160,18 +160,19 @@ func TestKilledWhileCollecting(t *testing.T) {
 }
 
 func TestAnEmptyListingOfALargeFleetDoesNotFloodEC2(t *testing.T) {
-	c, fleet, f := aWorldWithoutInstances(t, describedPerPass+10)
+	c, fleet, f := aWorldWithoutInstances(t, maxDescribes+10)
 	fleet.describes = errors.New("RequestLimitExceeded")
 	held, err := c.pass(t.Context())
-	if err == nil || held != 10 || fleet.described != describedPerPass || f.Counted("garbage_collected") != 0 {
+	if err == nil || held != 10 || fleet.described != maxDescribes || f.Counted("garbage_collected") != 0 {
 		t.Errorf("%d instances were described, %d claims held back, %d deleted", fleet.described, held, f.Counted("garbage_collected"))
 	}
 }
 
-// Hundreds of instances lost the tags by which EC2 lists them, and run. A claim that comes after theirs by name lost its instance.
+// Hundreds of instances lost the tags by which EC2 lists them, and run. A claim that comes after theirs by name lost
+// its instance.
 func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
-	c, fleet, f := aWorldWithoutInstances(t, describedPerPass+10)
-	for i := range describedPerPass + 9 {
+	c, fleet, f := aWorldWithoutInstances(t, maxDescribes+10)
+	for i := range maxDescribes + 9 {
 		fleet.unlisted = append(fleet.unlisted, cloudprovider.Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%03d", i), State: cloudprovider.Running})
 	}
 	for range 2 {

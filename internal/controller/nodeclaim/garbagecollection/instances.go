@@ -1,5 +1,5 @@
-// Package garbagecollection clears away what has lost its other half: instances without a NodeClaim, and NodeClaims
-// without an instance.
+// Package garbagecollection deletes objects that have lost their counterpart: instances without a NodeClaim, and
+// NodeClaims without an instance.
 package garbagecollection
 
 import (
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -22,30 +23,30 @@ import (
 )
 
 const (
-	// minAge spares instances whose claim may not say yet that it has them.
+	// minAge protects new instances: the claim of one may not have its provider ID yet.
 	minAge = 30 * time.Second
-	// early and later are the periods of collection: often after a start, when leftovers of the process
-	// before are likely, seldom afterwards.
-	early, later = 10 * time.Second, 2 * time.Minute
-	earlyPasses  = 20
+	// startupInterval is the time between the first passes: leftovers of the previous process are likely after a start.
+	// steadyInterval is the time between later ones: each pass lists all instances of the cluster.
+	startupInterval, steadyInterval = 10 * time.Second, 2 * time.Minute
+	startupPasses                   = 20
 )
 
-// lister lists the instances under this cluster's name, each with its owner.
+// lister lists the instances that have this cluster's name, each with its owner.
 type lister interface {
 	List(ctx context.Context) ([]cloudprovider.Instance, error)
 }
 
-// fleet lists instances, ends those that are ours, and knows of launches that are under way.
+// fleet lists instances, terminates those that are ours, and knows the launches in progress.
 type fleet interface {
 	lister
 	Terminate(ctx context.Context, providerID string) error
 	Launching(claimUID string) bool
 }
 
-// Instances ends instances of ours that no NodeClaim wants.
+// Instances terminates instances of ours that belong to no NodeClaim.
 type Instances struct {
 	Client client.Client
-	// Live reads the API server itself: a claim that the cache misses must not cost an instance.
+	// Live reads from the API server: a claim that the cache lacks must not cost an instance.
 	Live    client.Reader
 	Cloud   fleet
 	Events  *event.Recorder
@@ -54,37 +55,30 @@ type Instances struct {
 	Now     func() time.Time
 }
 
-// NeedLeaderElection makes sure that only one process collects.
+// NeedLeaderElection makes sure that only one replica collects.
 func (c *Instances) NeedLeaderElection() bool { return true }
 
-// Start collects until ctx ends.
+// Start collects until ctx is canceled, often at first and less often later.
 func (c *Instances) Start(ctx context.Context) error {
-	every(ctx, func(ctx context.Context) {
+	passes := 0
+	interval := func() time.Duration {
+		if passes <= startupPasses {
+			return startupInterval
+		}
+		return steadyInterval
+	}
+	_ = wait.DelayFunc(interval).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		passes++
 		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Error("collecting instances", "error", err)
 		}
-	})
+		return false, nil
+	}) // returns only the context's error
 	return nil
 }
 
-// every runs pass often at first and seldom later, until ctx ends.
-func every(ctx context.Context, pass func(context.Context)) {
-	for n := 0; ; n++ {
-		pass(ctx)
-		wait := later
-		if n < earlyPasses {
-			wait = early
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-// pass lists instances first and claims after: a claim launched in between is then never missed. The claims are
-// read from the API server itself, whose answer is that of a quorum.
+// pass lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the
+// API server, which answers with a quorum.
 func (c *Instances) pass(ctx context.Context) error {
 	instances, err := c.Cloud.List(ctx)
 	if err != nil {
@@ -94,26 +88,26 @@ func (c *Instances) pass(ctx context.Context) error {
 	if err := c.Live.List(ctx, &claims); err != nil {
 		return fmt.Errorf("read node claims from the API server: %w", err)
 	}
-	strays := slices.DeleteFunc(strays(instances, claims.Items, c.Now()), func(i cloudprovider.Instance) bool {
+	orphans := slices.DeleteFunc(orphaned(instances, claims.Items, c.Now()), func(i cloudprovider.Instance) bool {
 		return i.NodeClaimUID != "" && c.Cloud.Launching(i.NodeClaimUID)
 	})
 	own := owned(instances)
-	if limit := blastradius.Collectable(own); len(strays) > limit {
-		c.Metrics.CollectionRefused.Set(float64(len(strays)))
+	if limit := blastradius.Collectable(own); len(orphans) > limit {
+		c.Metrics.CollectionRefused.Set(float64(len(orphans)))
 		err := fmt.Errorf("%d of this cluster's %d instances have no NodeClaim, more than the %d that may be collected in one pass: "+
-			"nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(strays), own, limit)
-		return errors.Join(err, c.warn(ctx, err.Error()))
+			"nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(orphans), own, limit)
+		return errors.Join(err, c.warnPools(ctx, err.Error()))
 	}
 	c.Metrics.CollectionRefused.Set(0)
 	var errs []error
-	for _, i := range strays {
-		errs = append(errs, c.end(ctx, i))
+	for _, i := range orphans {
+		errs = append(errs, c.terminate(ctx, i))
 	}
 	return errors.Join(errs...)
 }
 
-// owned counts the instances that are certainly ours and not terminating: those of others say nothing of how many of ours may
-// go in one pass.
+// owned counts the running instances that are certainly ours. Instances of others must not raise the limit on how many
+// of ours are terminated in one pass.
 func owned(instances []cloudprovider.Instance) int {
 	n := 0
 	for i := range instances {
@@ -124,8 +118,8 @@ func owned(instances []cloudprovider.Instance) int {
 	return n
 }
 
-// warn says on every NodePool that collection has stopped.
-func (c *Instances) warn(ctx context.Context, message string) error {
+// warnPools records on every NodePool that collection has stopped.
+func (c *Instances) warnPools(ctx context.Context, message string) error {
 	var pools karpv1.NodePoolList
 	if err := c.Client.List(ctx, &pools); err != nil {
 		return err
@@ -136,20 +130,20 @@ func (c *Instances) warn(ctx context.Context, message string) error {
 	return nil
 }
 
-// strays are the instances that are ours, old enough, and wanted by no claim: neither by provider ID nor,
-// while its launch is not written down, by the claim that they were launched for.
-func strays(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now time.Time) []cloudprovider.Instance {
-	byProvider, launchingUID, launchingName, launches := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+// orphaned returns the instances that are ours, old enough, and belong to no claim: neither by provider ID nor, while
+// their launch is not recorded, by the claim that they were launched for.
+func orphaned(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now time.Time) []cloudprovider.Instance {
+	byProviderID, launchingUID, launchingName, launches := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range claims {
 		claim := &claims[i]
 		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
 			continue
 		}
-		byProvider[claim.Status.ProviderID] = true
+		byProviderID[claim.Status.ProviderID] = true
 		if claim.Status.ProviderID == "" {
-			// UIDs do not come again, names may. An instance that does not say for which UID goes by its name.
+			// UIDs are unique, names are reused. An instance without a UID is matched by name.
 			launchingUID[string(claim.UID)], launchingName[claim.Name] = true, true
-			// One of several that were launched together may be this claim's.
+			// One instance of a batch launch may be this claim's.
 			if ticket, ok := cloudprovider.ParseTicket(claim.Annotations[karpv1.AnnotationLaunch]); ok {
 				launches[ticket.Launch] = true
 			}
@@ -164,7 +158,7 @@ func strays(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now t
 		if i.NodeClaimUID == "" {
 			wanted = launchingName[i.NodeClaim] || launches[i.Launch]
 		}
-		if byProvider[i.ProviderID] || wanted {
+		if byProviderID[i.ProviderID] || wanted {
 			continue
 		}
 		out = append(out, i)
@@ -172,8 +166,8 @@ func strays(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now t
 	return out
 }
 
-// end terminates a stray instance and deletes the Node that it made, if any.
-func (c *Instances) end(ctx context.Context, i cloudprovider.Instance) error {
+// terminate terminates an orphaned instance and deletes its Node, if it has one.
+func (c *Instances) terminate(ctx context.Context, i cloudprovider.Instance) error {
 	if err := c.Cloud.Terminate(ctx, i.ProviderID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package hydration brings NodeClaims and Nodes up to date that were written by an earlier version or another autoscaler:
-// the label of their node class, and the generation that decided conditions were last looked at for.
+// Package hydration completes NodeClaims and Nodes that an earlier version or another autoscaler wrote: the label of
+// their node class, and the observed generation of conditions that do not change any more.
 package hydration
 
 import (
@@ -37,31 +37,30 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// Reconcile labels the claim and its Node, and carries the claim's conditions to its present generation.
+// Reconcile labels the claim and its Node, and sets the observed generation of the claim's conditions.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
 		return reconcile.Result{}, err
 	}
 	before := claim.DeepCopy()
-	if metav1.SetMetaDataLabel(&claim.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); !equality.Semantic.DeepEqual(before.Labels, claim.Labels) {
-		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
+	metav1.SetMetaDataLabel(&claim.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name)
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if err := r.node(ctx, claim); err != nil {
+	if err := r.labelNode(ctx, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before = claim.DeepCopy()
-	if !carry(claim, r.Now()) {
+	if !updateObservedGeneration(claim, r.Now()) {
 		return reconcile.Result{}, nil
 	}
-	err = r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err = patch.StatusFrom(ctx, r.Client, before, claim)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// node labels the claim's Node, if there is one and only one.
-func (r *Reconciler) node(ctx context.Context, claim *karpv1.NodeClaim) error {
+// labelNode labels the claim's Node, if there is exactly one.
+func (r *Reconciler) labelNode(ctx context.Context, claim *karpv1.NodeClaim) error {
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil || len(nodes) != 1 {
 		return err
@@ -71,13 +70,13 @@ func (r *Reconciler) node(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); equality.Semantic.DeepEqual(before.Labels, node.Labels) {
 		return nil
 	}
-	// A label takes nothing from anybody: whoever else has changed the Node meanwhile does not stand in its way.
+	// A label conflicts with no other writer, so this patch needs no optimistic lock.
 	return r.Client.Patch(ctx, node, client.MergeFrom(before))
 }
 
-// carry looks at decided conditions anew for the claim's generation: what was launched, registered and initialized is
-// so whatever the spec says now. It reports whether it changed something.
-func carry(claim *karpv1.NodeClaim, now time.Time) (changed bool) {
+// updateObservedGeneration moves decided conditions to the claim's generation: Launched, Registered and Initialized
+// hold whatever the spec says now. It reports whether it changed something.
+func updateObservedGeneration(claim *karpv1.NodeClaim, now time.Time) (changed bool) {
 	for _, typ := range claim.ConditionTypes().Dependents {
 		c, _ := condition.Get(claim, typ)
 		if c.Status != metav1.ConditionUnknown && c.ObservedGeneration != claim.Generation {

@@ -20,7 +20,7 @@ func hydrate(f *controllertest.Fixture) {
 func TestNodeClassLabel(t *testing.T) {
 	bare := func(c *karpv1.NodeClaim) { delete(c.Labels, awsv1.LabelNodeClass) }
 	bareNode := controllertest.Up("a", func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })
-	twin := controllertest.Up("a", func(n *corev1.Node) {
+	second := controllertest.Up("a", func(n *corev1.Node) {
 		n.Name = "node-b"
 		delete(n.Labels, awsv1.LabelNodeClass)
 	})
@@ -31,8 +31,8 @@ func TestNodeClassLabel(t *testing.T) {
 		claims, has bool
 	}{
 		{"claim and node of an earlier version", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode}, true, true},
-		{"two nodes: it is not known which is the claim's", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode, twin}, true, false},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", controllertest.Registered, bare, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
+		{"two nodes: it is not known which is the claim's", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode, second}, true, false},
+		{"another provider's", controllertest.Claim("a", controllertest.Registered, bare, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var nodes []client.Object
@@ -53,7 +53,7 @@ func TestNodeClassLabel(t *testing.T) {
 
 func TestGenerations(t *testing.T) {
 	next := func(c *karpv1.NodeClaim) { c.Generation = 2 }
-	t.Run("lifecycle row 37: the spec changes after all is True", func(t *testing.T) {
+	t.Run("the spec changes after all is True", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, next), controllertest.Up("a"))
 		f.Clock = f.Clock.Add(time.Hour)
 		hydrate(f)
@@ -68,7 +68,7 @@ func TestGenerations(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what is not decided is for others to look at", func(t *testing.T) {
+	t.Run("undecided conditions keep their generation", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Launched, func(c *karpv1.NodeClaim) {
 			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeNotFound", "", controllertest.Start)
 		}, next))

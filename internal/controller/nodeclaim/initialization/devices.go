@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
 )
 
-// waitsForDrivers is the gate for claims that were bought for their devices: each driver must have published them.
+// waitsForDrivers returns what a claim launched for devices waits for: each driver must have published them.
 func (r *Reconciler) waitsForDrivers(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (reason, message string, err error) {
 	list := claim.Annotations[karpv1.AnnotationRequestedDRADrivers]
 	if list == "" {
@@ -32,13 +32,14 @@ func (r *Reconciler) waitsForDrivers(ctx context.Context, claim *karpv1.NodeClai
 	return "", "", nil
 }
 
-// unpublished is the first of the drivers, a list with commas, that has no complete pool on the node; empty if all have one.
+// unpublished returns the first of the comma-separated drivers that has no complete pool on the node; empty if all have
+// one.
 func unpublished(drivers, node string, published []resourcev1.ResourceSlice) string {
 	complete := map[string]bool{}
 	for _, p := range poolsOn(node, published) {
 		complete[p.driver] = complete[p.driver] || p.declared > 0 && p.seen == p.declared
 	}
-	for driver := range strings.SplitSeq(list(drivers), ",") {
+	for driver := range strings.SplitSeq(withoutBlanks(drivers), ",") {
 		if driver != "" && !complete[driver] {
 			return driver
 		}
@@ -46,8 +47,8 @@ func unpublished(drivers, node string, published []resourcev1.ResourceSlice) str
 	return ""
 }
 
-// list is the drivers without blanks, which people put into annotations.
-func list(drivers string) string { return strings.ReplaceAll(drivers, " ", "") }
+// withoutBlanks removes the blanks that people put into annotations.
+func withoutBlanks(drivers string) string { return strings.ReplaceAll(drivers, " ", "") }
 
 // devicePool is the highest generation of a driver's pool on a node.
 type devicePool struct {

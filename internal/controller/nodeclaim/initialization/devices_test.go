@@ -53,22 +53,22 @@ func TestDriversPublishFirst(t *testing.T) {
 		slices  []client.Object
 		missing string // the driver that is waited for
 	}{
-		{"lifecycle row 33: one slice of two", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 2)}, "a.example.com"},
-		{"lifecycle row 33: both", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 2), published("2", "a.example.com", 1, 2)}, ""},
+		{"one slice of two", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 2)}, "a.example.com"},
+		{"both", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 2), published("2", "a.example.com", 1, 2)}, ""},
 		{
-			"lifecycle row 34: the newer generation is incomplete", "a.example.com", false,
+			"the newer generation is incomplete", "a.example.com", false,
 			[]client.Object{published("1", "a.example.com", 1, 1), published("2", "a.example.com", 2, 2)},
 			"a.example.com",
 		},
 		{
-			"lifecycle row 34: in whatever order", "a.example.com", false,
+			"in whatever order", "a.example.com", false,
 			[]client.Object{published("1", "a.example.com", 2, 2), published("2", "a.example.com", 1, 1)},
 			"a.example.com",
 		},
-		{"lifecycle row 35: the other of two drivers", "a.example.com,b.example.com", false, []client.Object{published("1", "a.example.com", 1, 1)}, "b.example.com"},
-		{"lifecycle row 36: ignored", "a.example.com", true, nil, ""},
+		{"the other of two drivers", "a.example.com,b.example.com", false, []client.Object{published("1", "a.example.com", 1, 1)}, "b.example.com"},
+		{"ignored", "a.example.com", true, nil, ""},
 		{"nothing published", "a.example.com", false, nil, "a.example.com"},
-		{"nothing asked for", "", false, nil, ""},
+		{"nothing requested", "", false, nil, ""},
 		{"published for another node", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, elsewhere)}, "a.example.com"},
 		{"owned by the node", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, owned)}, ""},
 		{"owned by the node, for all nodes", "a.example.com", false, []client.Object{published("1", "a.example.com", 1, 1, forAll)}, "a.example.com"},

@@ -1,5 +1,5 @@
-// Package initialization decides when a registered node is ready for use: Ready, free of the taints of its
-// start-up, and with every resource that was asked of it.
+// Package initialization decides when a registered node is ready for use: Ready, free of startup taints, and with every
+// requested resource.
 package initialization
 
 import (
@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,14 +35,14 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Patience is how long after registration a startup taint may stay, or the node may be not Ready, before that is named; a minute
-	// if not set.
+	// Patience is how long after registration a startup taint may stay, or the node may be not Ready, before the condition
+	// names it; a minute if not set.
 	Patience time.Duration
-	// Removals says whether the owners of startup taints work; nil knows nothing of them.
+	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
 	Removals *cluster.TaintRemovals
-	// MendLostTaints removes the cloud controller manager's taint from a node that it is done with.
+	// MendLostTaints removes the taint of the cloud controller manager from a node that it has finished with.
 	MendLostTaints bool
-	// Devices has nodes wait for the DRA drivers that their pods need devices of.
+	// Devices makes nodes wait for the DRA drivers that their pods need.
 	Devices bool
 }
 
@@ -62,7 +61,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// observe notes the taints that others have removed from a node. It requests nothing.
+// observe records the taints that others remove from a node. It enqueues nothing.
 func (r *Reconciler) observe(_ context.Context, e ctrlevent.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	before, was := e.ObjectOld.(*corev1.Node)
 	after, is := e.ObjectNew.(*corev1.Node)
@@ -71,7 +70,7 @@ func (r *Reconciler) observe(_ context.Context, e ctrlevent.UpdateEvent, _ workq
 	}
 }
 
-// Reconcile sets Initialized, or says what it waits for. A change of the Node, or of its devices, brings it back.
+// Reconcile sets Initialized, or records what it waits for. A change of the Node, or of its devices, enqueues it again.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -95,18 +94,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if reason != "" {
 		w := waiting{reason: reason, message: message}
 		if len(nodes) == 1 {
-			if w, err = r.overdue(ctx, claim, &nodes[0], w); err != nil || w.over {
+			if w, err = r.overdue(ctx, claim, &nodes[0], w); err != nil || w.resolved {
 				return reconcile.Result{}, client.IgnoreNotFound(err)
 			}
 		}
 		condition.SetUnknown(claim, karpv1.ConditionInitialized, w.reason, w.message, r.Now())
-		return reconcile.Result{RequeueAfter: w.again}, r.patchStatus(ctx, claim, before)
+		return reconcile.Result{RequeueAfter: w.recheckAfter}, r.patchStatus(ctx, claim, before)
 	}
 	node := &nodes[0]
 	if node.Labels[karpv1.LabelInitialized] != "true" {
-		labelled := node.DeepCopy()
-		metav1.SetMetaDataLabel(&labelled.ObjectMeta, karpv1.LabelInitialized, "true")
-		if err := r.Client.Patch(ctx, labelled, client.MergeFrom(node)); err != nil {
+		labeled := node.DeepCopy()
+		metav1.SetMetaDataLabel(&labeled.ObjectMeta, karpv1.LabelInitialized, "true")
+		if err := r.Client.Patch(ctx, labeled, client.MergeFrom(node)); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
@@ -118,19 +117,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// patchStatus writes what the claim waits for, if that is anything else than before: each change of its Node comes by here.
 func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.NodeClaim) error {
-	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
-		return nil
-	}
-	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	_, err := patch.StatusFrom(ctx, r.Client, before, claim)
+	return client.IgnoreNotFound(err)
 }
 
-// waitsFor returns the first gate that a claim's node has not passed, as reason and message; empty if
-// it has passed them all. Taints match by key and effect, whatever their value.
+// waitsFor returns the first requirement that a claim's node does not meet, as reason and message; empty if it meets
+// them all. Taints match by key and effect, whatever their value.
 func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message string) {
 	if len(nodes) != 1 {
-		return "NodeNotFound", fmt.Sprintf("%d nodes bear provider ID %s", len(nodes), claim.Status.ProviderID)
+		return "NodeNotFound", fmt.Sprintf("%d nodes have provider ID %s", len(nodes), claim.Status.ProviderID)
 	}
 	node := &nodes[0]
 	if !cluster.NodeReady(node) {
@@ -147,8 +143,8 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 		}
 	}
 	for _, name := range resourceNames(claim.Spec.Resources.Requests) {
-		asked, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
-		if !asked.IsZero() && have.IsZero() {
+		requested, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !requested.IsZero() && have.IsZero() {
 			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
 		}
 	}

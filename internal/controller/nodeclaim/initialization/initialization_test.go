@@ -27,19 +27,19 @@ func TestWaitsFor(t *testing.T) {
 	}{
 		{"ready, no taints, all resources", func(*karpv1.NodeClaim, *corev1.Node) {}, "", ""},
 		{
-			"lifecycle row 28: node not ready",
+			"node not ready",
 			func(_ *karpv1.NodeClaim, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
 			"NodeNotReady", "node-a",
 		},
 		{
-			"lifecycle row 29: requested GPU is absent",
+			"requested GPU is absent",
 			func(c *karpv1.NodeClaim, _ *corev1.Node) {
 				c.Spec.Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 			},
 			"ResourceNotRegistered", "nvidia.com/gpu",
 		},
 		{
-			"lifecycle row 29: requested GPU is zero",
+			"requested GPU is zero",
 			func(c *karpv1.NodeClaim, n *corev1.Node) {
 				c.Spec.Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 				n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
@@ -54,7 +54,7 @@ func TestWaitsFor(t *testing.T) {
 			"", "",
 		},
 		{
-			"lifecycle row 30: one of several startup taints is left, whatever its value",
+			"one of several startup taints is left, whatever its value",
 			func(c *karpv1.NodeClaim, n *corev1.Node) {
 				c.Spec.StartupTaints = []corev1.Taint{taint("a", "x", "NoSchedule"), taint("b", "", "NoExecute")}
 				n.Spec.Taints = []corev1.Taint{taint("a", "y", "NoSchedule")}
@@ -70,15 +70,15 @@ func TestWaitsFor(t *testing.T) {
 			"", "",
 		},
 		{
-			"lifecycle row 31: the cloud controller manager has not finished",
+			"the cloud controller manager has not finished",
 			func(_ *karpv1.NodeClaim, n *corev1.Node) {
 				n.Spec.Taints = []corev1.Taint{taint("node.cloudprovider.kubernetes.io/uninitialized", "anything", "NoSchedule")}
 			},
 			"KnownEphemeralTaintsExist", "uninitialized",
 		},
-		{"lifecycle row 32: a readiness rule, NoSchedule", readiness(corev1.TaintEffectNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
-		{"lifecycle row 32: a readiness rule, PreferNoSchedule", readiness(corev1.TaintEffectPreferNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
-		{"lifecycle row 32: a readiness rule, NoExecute", readiness(corev1.TaintEffectNoExecute), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{"a readiness rule, NoSchedule", readiness(corev1.TaintEffectNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{"a readiness rule, PreferNoSchedule", readiness(corev1.TaintEffectPreferNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{"a readiness rule, NoExecute", readiness(corev1.TaintEffectNoExecute), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestInitialize(t *testing.T) {
-	unlabelled := func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) }
+	unlabeled := func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) }
 	tests := []struct {
 		name   string
 		claim  *karpv1.NodeClaim
@@ -25,17 +25,17 @@ func TestInitialize(t *testing.T) {
 		reason string
 		label  bool
 	}{
-		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"labelled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"labeled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"lifecycle row 36: resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
+		{"resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
 			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
-		}), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"lifecycle row 27: not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
-		{"lifecycle row 28: not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabelled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		}), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
 		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"on its way out", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabelled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// What a node waited for arrives or goes, and nothing else holds it up.
+// What a node waited for arrives or goes, and nothing else is missing.
 func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	gpu := func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
@@ -69,11 +69,11 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 		change func(*corev1.Node)
 		reason string
 	}{
-		{"lifecycle row 29: the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
+		{"the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
 			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
 		}, "ResourceNotRegistered"},
-		{"lifecycle row 31: the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
-		{"lifecycle row 32: the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
+		{"the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
+		{"the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.Up("a", tt.node))
@@ -97,7 +97,7 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// What others remove from a node is noted as it happens, without a request for anybody.
+// What others remove from a node is recorded as it happens, without a request.
 func TestRemovedTaintsAreNoticed(t *testing.T) {
 	f := controllertest.New(t)
 	r := &Reconciler{Now: f.Now, Removals: cluster.NewTaintRemovals()}

@@ -168,10 +168,10 @@ func TestStuckTaint(t *testing.T) {
 		taint corev1.Taint
 		names string
 	}{
-		"cloud controller manager": {corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}, "the cloud controller manager to remove, which has not finished with this node"},
+		"cloud controller manager": {corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}, "the cloud controller manager must remove it and has not finished with this node"},
 		"startup taint of a CNI":   {corev1.Taint{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}, "Cilium"},
 		"startup taint of one's own": {
-			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule}, "whoever the NodePool's startupTaints were written for",
+			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule}, "the component that the NodePool's startupTaints are for",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestStuckTaint(t *testing.T) {
 			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true}
 			f.Clock = controllertest.Start.Add(50 * time.Second)
 			if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Second || len(f.Said()) > 0 {
-				t.Fatalf("in time: comes back after %v", result.RequeueAfter)
+				t.Fatalf("in time: is requeued after %v", result.RequeueAfter)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
 			f.Reconcile(r, "a")
@@ -193,18 +193,18 @@ func TestStuckTaint(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "TaintStuck" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, tt.taint.ToString()) {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning TaintStuck") || !strings.Contains(said, tt.names) {
-				t.Errorf("said: %s", said)
+			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning TaintStuck") || !strings.Contains(events, tt.names) {
+				t.Errorf("events: %s", events)
 			}
 			if len(f.Node("node-a").Spec.Taints) != 1 {
-				t.Error("a taint of somebody else was removed")
+				t.Error("a taint of another owner was removed")
 			}
 		})
 	}
 }
 
 // A lost update is mended: the owner has done its work, and the taint is there nevertheless.
-func TestLostUpdate(t *testing.T) {
+func TestStaleTaintIsRemoved(t *testing.T) {
 	for _, mend := range []bool{true, false} {
 		node := joining()
 		node.Spec.Taints = append(node.Spec.Taints[1:], corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
@@ -226,13 +226,14 @@ func TestLostUpdate(t *testing.T) {
 		if condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized) != mend {
 			t.Errorf("mend %v: initialized %v", mend, !mend)
 		}
-		if said := strings.Join(f.Said(), "\n"); mend != strings.Contains(said, "Warning LostTaintRemoved") {
-			t.Errorf("mend %v: said %s", mend, said)
+		if events := strings.Join(f.Said(), "\n"); mend != strings.Contains(events, "Warning StaleTaintRemoved") {
+			t.Errorf("mend %v: events %s", mend, events)
 		}
 	}
 }
 
-// A node that is not Ready a minute after it has registered is named with what its kubelet reports, once, whatever taints it has.
+// A node that is not Ready a minute after it has registered is named with what its kubelet reports, once, whatever
+// taints it has.
 func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 	const why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 	for name, tt := range map[string]struct {
@@ -256,7 +257,7 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			result := f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
 			if result.RequeueAfter != time.Second || got.Reason != "NodeNotReady" || len(f.Said()) > 0 {
-				t.Fatalf("in time: looked at again after %v, says %s", result.RequeueAfter, got.Reason)
+				t.Fatalf("in time: requeued after %v, reason %s", result.RequeueAfter, got.Reason)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
 			f.Reconcile(r, "a")
@@ -265,8 +266,8 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, "kubectl get pods") {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning NodeNeverReady") || !strings.Contains(said[0], tt.names) {
-				t.Errorf("events: %q", said)
+			if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") || !strings.Contains(events[0], tt.names) {
+				t.Errorf("events: %q", events)
 			}
 			ready := f.Node("node-a")
 			ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -299,8 +300,8 @@ func TestNodeThatBecomesReadyLateIsNotStuckAtOnce(t *testing.T) {
 	}
 }
 
-// While the owner of a taint removes it from other nodes, a node that still has it is late, and says so; its pods wait for it. When
-// the owner has stopped, or has left the node out, the taint is stuck.
+// While the owner of a taint removes it from other nodes, a node that still has it is late, and reports it; its pods
+// wait for it. When the owner has stopped, or has left the node out, the taint is stuck.
 func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 	for name, tt := range map[string]struct {
 		removed time.Duration // when the taint was removed from another node, after the start
@@ -331,11 +332,11 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 			result := f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
 			if got.Reason != tt.reason || result.RequeueAfter != tt.again || !strings.Contains(got.Message, "cloud controller manager") {
-				t.Errorf("looked at again after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
+				t.Errorf("requeued after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
 			}
-			said := strings.Join(f.Said(), "\n")
-			if late := tt.reason != "TaintStuck"; late != strings.Contains(said, "Normal TaintLate") || late == strings.Contains(said, "Warning TaintStuck") {
-				t.Errorf("events: %s", said)
+			events := strings.Join(f.Said(), "\n")
+			if late := tt.reason != "TaintStuck"; late != strings.Contains(events, "Normal TaintLate") || late == strings.Contains(events, "Warning TaintStuck") {
+				t.Errorf("events: %s", events)
 			}
 		})
 	}

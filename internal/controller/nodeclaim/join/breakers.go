@@ -10,40 +10,42 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// How long after a failure the next instance is tried: at first, and at most.
+// The time from a failure to the next probe: at first, and at most. A minute gives an operator's fix a chance to take
+// effect; at the maximum a lasting fault costs two instances per hour and scope.
 const (
 	firstProbe = time.Minute
 	lastProbe  = 30 * time.Minute
 )
 
-// probeTime is how long one instance is tried at most: more than a claim has until its node must have registered. One that has
+// probeTime is how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
 // joined and is not ready by then has failed, too.
 const probeTime = 20 * time.Minute
 
-// Breakers keep instances from being launched that would share the fate of one that certainly cannot join. Each is
-// about what those instances have in common: a role, an image, a node class. While one is open, a single instance
-// is tried from time to time, ever more seldom; when one joins, the breaker is closed. Breakers are forgotten with the
-// process: the next one learns by one instance. They are safe for concurrent use.
+// Breakers are circuit breakers for launches: they hold back instances that would fail to join for the same certain
+// cause as an earlier one. Each breaker has a scope, which is what those instances share: a role, an image, a node
+// class. While a breaker is open, it admits one instance at a time as a probe, with growing intervals; it closes when
+// one joins. Breakers are lost with the process: the next process learns from one instance. They are safe for
+// concurrent use.
 type Breakers struct {
 	now func() time.Time
-	// changed is called, without the lock, when what Held says has changed.
+	// changed is called, without the lock, when the result of Held has changed.
 	changed func()
 
 	mu   sync.Mutex
 	open map[string]*breaker
 }
 
-// breaker is what is known of one scope in which nodes do not join.
+// breaker is the state of one scope in which nodes do not join.
 type breaker struct {
 	finding cloudprovider.Finding
 	opened  time.Time
 	wait    time.Duration
-	next    time.Time // when another instance may be tried
-	probe   types.UID // the claim whose instance is tried now; empty for none
-	tried   time.Time // since when
+	next    time.Time // when the next probe may launch
+	probe   types.UID // the claim that is the current probe; empty for none
+	tried   time.Time // when the current probe began
 }
 
-// settle gives up a probe that has had its time.
+// settle ends a probe that has had its time.
 func (k *breaker) settle(now time.Time) {
 	if over := k.tried.Add(probeTime); k.probe != "" && !now.Before(over) {
 		k.wait = min(2*k.wait, lastProbe)
@@ -51,13 +53,14 @@ func (k *breaker) settle(now time.Time) {
 	}
 }
 
-// NewBreakers returns Breakers of which none is open. changed is called whenever Held may have changed; it must not block.
+// NewBreakers returns Breakers that are all closed. It calls changed whenever the result of Held may have changed;
+// changed must not block.
 func NewBreakers(now func() time.Time, changed func()) *Breakers {
 	return &Breakers{now: now, changed: changed, open: map[string]*breaker{}}
 }
 
-// Report opens the breaker of a certain finding that others share. A standing fault needs none: the node class itself
-// is not ready while it stands.
+// Report opens the breaker of a finding that is certain and that other instances share. A standing fault needs no
+// breaker: it keeps the node class from being ready.
 func (b *Breakers) Report(f cloudprovider.Finding) {
 	if f.Certainty != cloudprovider.Certain || f.Scope == "" || f.Standing {
 		return
@@ -74,11 +77,11 @@ func (b *Breakers) Report(f cloudprovider.Finding) {
 	b.changed()
 }
 
-// Failed notes that the instance of a claim has not joined in time. If it was tried by a breaker, the next one
-// is tried later.
+// Failed records that the instance of a claim has not joined in time. If the claim was a probe, the interval to the
+// next one doubles.
 func (b *Breakers) Failed(claim types.UID) { b.release(claim, true) }
 
-// Gone notes that a claim is gone, whatever came of it.
+// Gone records that a claim is gone, whatever its result.
 func (b *Breakers) Gone(claim types.UID) { b.release(claim, false) }
 
 func (b *Breakers) release(claim types.UID, failed bool) {
@@ -99,12 +102,12 @@ func (b *Breakers) release(claim types.UID, failed bool) {
 	}
 }
 
-// Joined closes the breakers of the scopes of an instance that has become a node at that time.
+// Joined closes the breakers in these scopes: one of their instances has become a node at that time.
 func (b *Breakers) Joined(scopes []string, at time.Time) {
 	b.mu.Lock()
 	closed := false
 	for _, scope := range scopes {
-		// A node may have joined in the last moment before; times of conditions are whole seconds.
+		// A node may have joined just before the breaker opened; condition times are whole seconds.
 		if k := b.open[scope]; k != nil && at.After(k.opened.Truncate(time.Second)) {
 			delete(b.open, scope)
 			closed = true
@@ -116,8 +119,8 @@ func (b *Breakers) Joined(scopes []string, at time.Time) {
 	}
 }
 
-// Held says why no instance of these scopes may be launched now, and until when at least that stays so; the time is zero
-// while an instance is being tried.
+// Held returns why no instance of these scopes may launch now, and until when at least; the time is zero while a probe
+// is in flight.
 func (b *Breakers) Held(scopes []string) (f cloudprovider.Finding, until time.Time, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,15 +134,15 @@ func (b *Breakers) Held(scopes []string) (f cloudprovider.Finding, until time.Ti
 		case k == nil || (k.probe == "" && !now.Before(k.next)):
 			continue
 		case k.probe != "":
-			return k.said("another instance is being tried"), time.Time{}, true
+			return k.withDetail("another instance is being tried"), time.Time{}, true
 		default:
-			return k.said("the next instance is tried at " + k.next.UTC().Format(time.RFC3339)), k.next, true
+			return k.withDetail("the next instance is tried at " + k.next.UTC().Format(time.RFC3339)), k.next, true
 		}
 	}
 	return cloudprovider.Finding{}, time.Time{}, false
 }
 
-// Admit lets the claim launch, as the one that is tried if a breaker of its scopes is open; or says why not.
+// Admit lets the claim launch, as the probe if a breaker of its scopes is open; otherwise it returns why not.
 func (b *Breakers) Admit(scopes []string, claim types.UID) (cloudprovider.Finding, bool) {
 	b.mu.Lock()
 	now := b.now()
@@ -179,8 +182,9 @@ func (b *Breakers) Open() map[string]cloudprovider.Finding {
 	return out
 }
 
-func (k *breaker) said(more string) cloudprovider.Finding {
+// withDetail returns the breaker's finding with a detail added to its message.
+func (k *breaker) withDetail(detail string) cloudprovider.Finding {
 	f := k.finding
-	f.Message = fmt.Sprintf("%s (%s)", f.Message, more)
+	f.Message = fmt.Sprintf("%s (%s)", f.Message, detail)
 	return f
 }

@@ -52,7 +52,8 @@ func TestWhatOpensABreaker(t *testing.T) {
 	}
 }
 
-// A probe of which nobody hears again, be it that its node has joined and never becomes ready, does not hold the others for ever.
+// A probe without a result, for example because its node has joined and never becomes ready, does not block the others
+// forever.
 func TestProbeEndsByItself(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)
@@ -66,7 +67,7 @@ func TestProbeEndsByItself(t *testing.T) {
 	}
 	w.clock = w.clock.Add(2 * firstProbe)
 	if w.held() {
-		t.Error("held by a probe of which nobody has heard")
+		t.Error("held by a probe without a result")
 	}
 	if _, admitted := w.Admit(scopes, "b"); !admitted {
 		t.Error("the next probe is not admitted")
@@ -118,7 +119,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A claim that goes before anything is known of it frees its place.
+// A claim that is deleted before it has a result ends its probe.
 func TestProbeThatGoes(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)
@@ -151,27 +152,27 @@ func TestJoinedBefore(t *testing.T) {
 
 func TestTimes(t *testing.T) {
 	times := NewTimes(time.Minute)
-	if got := times.Usual("x"); got != time.Minute {
-		t.Errorf("before anything is learnt: %v", got)
+	if got := times.GracePeriod("x"); got != time.Minute {
+		t.Errorf("before anything is learned: %v", got)
 	}
 	for i, took := range []time.Duration{40 * time.Second, 20 * time.Second} {
-		times.Learn("x", uid2(i), took)
-		times.Learn("x", uid2(i), 9*time.Minute) // told again
+		times.Observe("x", uid2(i), took)
+		times.Observe("x", uid2(i), 9*time.Minute) // told again
 	}
 	for class, want := range map[string]time.Duration{"x": 80 * time.Second, "y": time.Minute} {
-		if got := times.Usual(class); got != want {
+		if got := times.GracePeriod(class); got != want {
 			t.Errorf("class %s: %v, want %v", class, got, want)
 		}
 	}
-	times.Learn("fast", "f", 2*time.Second)
-	times.Learn("slow", "s", time.Hour)
-	if fast, slow := times.Usual("fast"), times.Usual("slow"); fast != 30*time.Second || slow != 10*time.Minute {
+	times.Observe("fast", "f", 2*time.Second)
+	times.Observe("slow", "s", time.Hour)
+	if fast, slow := times.GracePeriod("fast"), times.GracePeriod("slow"); fast != 30*time.Second || slow != 10*time.Minute {
 		t.Errorf("bounds: %v and %v", fast, slow)
 	}
 	for i := range 20 {
-		times.Learn("x", uid2(100+i), 15*time.Second)
+		times.Observe("x", uid2(100+i), 15*time.Second)
 	}
-	if got := times.Usual("x"); got != 30*time.Second {
+	if got := times.GracePeriod("x"); got != 30*time.Second {
 		t.Errorf("after 20 faster ones: %v", got)
 	}
 }

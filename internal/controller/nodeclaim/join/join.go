@@ -1,6 +1,6 @@
-// Package join watches launched NodeClaims until their instances have become nodes. One that is late is looked into: the
-// cause, with what to do about it, goes to the claim's condition Registered, to an event and to a metric. A
-// cause that certainly keeps others from joining, too, opens a breaker, see Breakers.
+// Package join watches launched NodeClaims until their instances have become nodes. It diagnoses a claim that is late:
+// the cause and its remedy go to the claim's condition Registered, to an event and to a metric. A certain cause that
+// keeps other instances from joining, too, opens a circuit breaker, see Breakers.
 package join
 
 import (
@@ -31,51 +31,55 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// lookAgain is how often a claim that is late is looked into: consoles are read with a delay.
-const lookAgain = 20 * time.Second
+// recheckInterval is the time between two diagnoses of a late claim: console output, which often has the cause, arrives
+// late.
+const recheckInterval = 20 * time.Second
 
-// podQuiet is for how long a pod is not told again that its node does not come.
-const podQuiet = 5 * time.Minute
+// podEventWindow is the dedupe window of the event on a pod that waits for a node that does not join.
+const podEventWindow = 5 * time.Minute
+
+// explainer diagnoses why an instance has not become a node.
 
 // explainer finds out why an instance has not become a node.
 type explainer interface {
 	ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error)
 	JoinScopes(class *awsv1.EC2NodeClass) []string
-	// RecheckJoins makes the next resolution of every node class look again.
+	// RecheckJoins invalidates what the next resolution of every node class knows about joining.
 	RecheckJoins()
 }
 
-// Reconciler watches the joining of NodeClaims.
+// Reconciler watches NodeClaims until they have joined.
 type Reconciler struct {
 	Client   client.Client
 	Cloud    explainer
 	Breakers *Breakers
 	Times    *Times
-	// Removals says whether the owners of startup taints work; nil knows nothing of them.
+	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
 	Removals *cluster.TaintRemovals
-	// Timeout is after which a claim without a Node is ended; what it ends by itself counts as a failure to join.
+	// Timeout is when liveness deletes a claim without a Node; a claim deleted for that reason counts as a failure to
+	// join.
 	Timeout time.Duration
-	// Changed is called when node classes should be looked at again.
+	// Changed is called when the node classes need a reconcile.
 	Changed func()
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	mu    sync.Mutex
-	cases map[types.UID]*fate
-	names map[string]types.UID
+	mu     sync.Mutex
+	claims map[types.UID]*joinState
+	names  map[string]types.UID
 	// standstills are what is known of nodes that have joined.
 	standstills standstills
 }
 
-// fate is what is known of a claim that has not joined.
-type fate struct {
-	cause   string // the last one counted; empty = none
-	covered bool   // the last look has found a cause for which the class is held back anyway
-	ended   bool   // its waste was counted
-	// looked is when it was last looked into.
-	looked time.Time
+// joinState is what is known of a claim that has not joined.
+type joinState struct {
+	cause      string // the last cause counted; empty for none
+	covered    bool   // the last diagnosis found a cause that holds back the class anyway
+	terminated bool   // its waste is counted
+	// diagnosed is when the last diagnosis was made.
+	diagnosed time.Time
 }
 
 // Register adds the reconciler to mgr.
@@ -87,7 +91,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// Reconcile looks into the claim if it is late, and comes back when it would be.
+// Reconcile diagnoses the claim if it is late, and requeues it for the time when it would be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil {
@@ -106,47 +110,47 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !condition.IsTrue(claim, karpv1.ConditionLaunched) || claim.Status.ProviderID == "":
 		return reconcile.Result{}, nil
 	case claim.DeletionTimestamp != nil:
-		return reconcile.Result{}, r.ended(ctx, claim, launched.LastTransitionTime.Time)
+		return reconcile.Result{}, r.terminated(ctx, claim, launched.LastTransitionTime.Time)
 	}
-	usual := r.Times.Usual(claim.Spec.NodeClassRef.Name)
-	wait := launched.LastTransitionTime.Add(usual).Sub(r.Now())
-	if wait = max(wait, r.rest(claim)); wait > 0 {
+	grace := r.Times.GracePeriod(claim.Spec.NodeClassRef.Name)
+	wait := launched.LastTransitionTime.Add(grace).Sub(r.Now())
+	if wait = max(wait, r.untilNextDiagnosis(claim)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.late(ctx, claim, usual); err != nil {
+	if err := r.diagnose(ctx, claim, grace); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.looked(claim)
-	return reconcile.Result{RequeueAfter: lookAgain}, nil
+	r.recordDiagnosis(claim)
+	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// rest is for how long the last look into a late claim still stands. Writing down what was found wakes the reconciler, and
-// what AWS says in words that differ each time would have it look again and again.
-func (r *Reconciler) rest(claim *karpv1.NodeClaim) time.Duration {
+// untilNextDiagnosis returns the time until the next diagnosis of a late claim is due. Writing a finding triggers a
+// reconcile, and AWS error texts may differ each time: without this limit the reconciler would diagnose in a loop.
+func (r *Reconciler) untilNextDiagnosis(claim *karpv1.NodeClaim) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.cases[claim.UID].looked.Add(lookAgain).Sub(r.Now())
+	return r.claims[claim.UID].diagnosed.Add(recheckInterval).Sub(r.Now())
 }
 
-func (r *Reconciler) looked(claim *karpv1.NodeClaim) {
+func (r *Reconciler) recordDiagnosis(claim *karpv1.NodeClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cases[claim.UID].looked = r.Now()
+	r.claims[claim.UID].diagnosed = r.Now()
 }
 
-// joined learns from a claim whose instance has become a node.
+// joined learns from a claim that has become a node.
 func (r *Reconciler) joined(ctx context.Context, claim *karpv1.NodeClaim, launched, registered time.Time) error {
-	r.Times.Learn(claim.Spec.NodeClassRef.Name, claim.UID, registered.Sub(launched))
+	r.Times.Observe(claim.Spec.NodeClassRef.Name, claim.UID, registered.Sub(launched))
 	class, err := r.class(ctx, claim)
 	if err != nil || class == nil {
 		return err
 	}
 	own := joinScope(claim.Labels[karpv1.LabelNodePool], class.Name)
 	r.mu.Lock()
-	r.standstills.pass(registered, own)
+	r.standstills.recordProgress(registered, own)
 	r.mu.Unlock()
 	r.Breakers.Joined(slices.Concat(r.Cloud.JoinScopes(class), []string{own}), registered)
-	return r.usable(ctx, claim, class.Name)
+	return r.checkUsable(ctx, claim, class.Name)
 }
 
 // class returns the node class of a claim; nil if it is gone.
@@ -159,8 +163,8 @@ func (r *Reconciler) class(ctx context.Context, claim *karpv1.NodeClaim) (*awsv1
 	return class, err
 }
 
-// late says why a claim has not joined.
-func (r *Reconciler) late(ctx context.Context, claim *karpv1.NodeClaim, usual time.Duration) error {
+// diagnose finds and reports why a claim has not joined.
+func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grace time.Duration) error {
 	class, err := r.class(ctx, claim)
 	if err != nil || class == nil {
 		return err
@@ -171,32 +175,32 @@ func (r *Reconciler) late(ctx context.Context, claim *karpv1.NodeClaim, usual ti
 	}
 	f, explained := cloudprovider.First(found)
 	if !explained {
-		f = unexplained(found, usual)
+		f = unexplained(found, grace)
 	}
 	r.count(claim, f.Cause)
 	certain := f.Certainty == cloudprovider.Certain
 	r.mu.Lock()
-	r.cases[claim.UID].covered = certain && (f.Standing || f.Scope != "")
+	r.claims[claim.UID].covered = certain && (f.Standing || f.Scope != "")
 	r.mu.Unlock()
 	before := claim.DeepCopy()
 	if condition.SetUnknown(claim, karpv1.ConditionRegistered, f.Cause, text(f), r.Now()) {
-		if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		r.Log.Warn("node does not join", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "cause", f.Cause, "certainty", f.Certainty, "message", f.Message, "remedy", f.Remedy)
 	}
 	r.Events.Warn(claim, f.Cause, "Node of NodeClaim %s does not join: %s", claim.Name, text(f))
 	if explained {
-		r.shared(class, f)
+		r.reportShared(class, f)
 	}
 	if certain {
-		r.Breakers.Failed(claim.UID) // any other may still join, and is waited for until it has had its time
+		r.Breakers.Failed(claim.UID) // with any other cause it may still join before its timeout
 	}
-	return r.tellPods(ctx, claim, f)
+	return r.recordPodEvents(ctx, claim, f)
 }
 
-// tellPods tells the pods that wait for the claim's node why it does not come.
-func (r *Reconciler) tellPods(ctx context.Context, claim *karpv1.NodeClaim, f cloudprovider.Finding) error {
+// recordPodEvents reports the finding on the pods that wait for the claim's node.
+func (r *Reconciler) recordPodEvents(ctx context.Context, claim *karpv1.NodeClaim, f cloudprovider.Finding) error {
 	waiting := claim.Nominated(karpv1.AnnotationNominatedPods)
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
@@ -204,14 +208,14 @@ func (r *Reconciler) tellPods(ctx context.Context, claim *karpv1.NodeClaim, f cl
 	}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
-			r.Events.WarnEvery(podQuiet, pod, "NodeNotJoining", "The node of nodeclaim/%s does not join, %s: %s", claim.Name, f.Cause, text(f))
+			r.Events.WarnEvery(podEventWindow, pod, "NodeNotJoining", "The node of nodeclaim/%s does not join, %s: %s", claim.Name, f.Cause, text(f))
 		}
 	}
 	return nil
 }
 
-// shared tells everybody whom the cause concerns.
-func (r *Reconciler) shared(class *awsv1.EC2NodeClass, f cloudprovider.Finding) {
+// reportShared reports a certain cause on the node class, and opens its breaker.
+func (r *Reconciler) reportShared(class *awsv1.EC2NodeClass, f cloudprovider.Finding) {
 	if f.Certainty != cloudprovider.Certain {
 		return
 	}
@@ -230,9 +234,9 @@ func text(f cloudprovider.Finding) string {
 	return f.Text()
 }
 
-// unexplained is what is said when nothing was found.
-func unexplained(found []cloudprovider.Finding, usual time.Duration) cloudprovider.Finding {
-	message := fmt.Sprintf("the instance has not become a node after %v, and nothing was found that explains it", usual.Round(time.Second))
+// unexplained is the finding when no cause was found.
+func unexplained(found []cloudprovider.Finding, grace time.Duration) cloudprovider.Finding {
+	message := fmt.Sprintf("the instance has not become a node after %v, and no check explains it", grace.Round(time.Second))
 	var missed []string
 	for _, f := range found {
 		if !f.Joins {
@@ -245,17 +249,17 @@ func unexplained(found []cloudprovider.Finding, usual time.Duration) cloudprovid
 	return cloudprovider.Finding{Cause: cloudprovider.CauseUnknown, Certainty: cloudprovider.Unchecked, Message: message}
 }
 
-// ended settles the account of a claim that goes without having joined. Why its instance ended by itself is worth
-// knowing even if it was never late.
-func (r *Reconciler) ended(ctx context.Context, claim *karpv1.NodeClaim, launched time.Time) error {
+// terminated settles a claim that is deleted before it has joined. If its instance terminated by itself, the cause
+// counts even if the claim was never late.
+func (r *Reconciler) terminated(ctx context.Context, claim *karpv1.NodeClaim, launched time.Time) error {
 	r.mu.Lock()
-	cause, done := r.cases[claim.UID].cause, r.cases[claim.UID].ended
+	cause, done := r.claims[claim.UID].cause, r.claims[claim.UID].terminated
 	r.mu.Unlock()
 	if done {
 		return nil
 	}
-	if cause == "" && r.rest(claim) > 0 {
-		return nil // nothing was found a moment ago
+	if cause == "" && r.untilNextDiagnosis(claim) > 0 {
+		return nil // a recent diagnosis found nothing
 	}
 	if cause == "" {
 		class, err := r.class(ctx, claim)
@@ -264,46 +268,46 @@ func (r *Reconciler) ended(ctx context.Context, claim *karpv1.NodeClaim, launche
 		}
 		found, err := r.Cloud.ExplainJoin(ctx, claim, class)
 		if err != nil {
-			return fmt.Errorf("find out why node claim %q ends: %w", claim.Name, err)
+			return fmt.Errorf("find out why node claim %q terminates: %w", claim.Name, err)
 		}
-		r.looked(claim)
+		r.recordDiagnosis(claim)
 		f, explained := cloudprovider.First(found)
 		if !explained || !f.Ended {
-			return nil // somebody wanted it to go
+			return nil // it was deleted on purpose
 		}
 		cause = f.Cause
 		r.count(claim, cause)
 		r.Events.Warn(claim, cause, "Node of NodeClaim %s did not join: %s", claim.Name, text(f))
-		r.shared(class, f)
+		r.reportShared(class, f)
 	}
 	r.timedOut(claim, cause, launched)
 	r.Breakers.Failed(claim.UID)
 	r.Metrics.JoinWaste.WithLabelValues(cause).Add(r.Now().Sub(launched).Hours())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cases[claim.UID].ended = true
+	r.claims[claim.UID].terminated = true
 	return nil
 }
 
-// count counts a claim that does not join once for each cause.
+// count counts a claim that does not join once per cause.
 func (r *Reconciler) count(claim *karpv1.NodeClaim, cause string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cases[claim.UID].cause == cause {
+	if r.claims[claim.UID].cause == cause {
 		return
 	}
-	r.cases[claim.UID].cause = cause
+	r.claims[claim.UID].cause = cause
 	r.Metrics.JoinFailures.WithLabelValues(cause).Inc()
 }
 
 func (r *Reconciler) remember(claim *karpv1.NodeClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cases == nil {
-		r.cases, r.names = map[types.UID]*fate{}, map[string]types.UID{}
+	if r.claims == nil {
+		r.claims, r.names = map[types.UID]*joinState{}, map[string]types.UID{}
 	}
-	if r.cases[claim.UID] == nil {
-		r.cases[claim.UID] = &fate{}
+	if r.claims[claim.UID] == nil {
+		r.claims[claim.UID] = &joinState{}
 	}
 	r.names[claim.Name] = claim.UID
 }
@@ -312,7 +316,7 @@ func (r *Reconciler) forget(name string) {
 	r.mu.Lock()
 	uid := r.names[name]
 	delete(r.names, name)
-	delete(r.cases, uid)
+	delete(r.claims, uid)
 	delete(r.standstills.stuck, uid)
 	r.mu.Unlock()
 	r.Times.Forget(uid)

@@ -29,14 +29,14 @@ func class() *awsv1.EC2NodeClass {
 // oracle is a cloud that knows why.
 type oracle struct {
 	found     []cloudprovider.Finding
-	asked     int
+	calls     int
 	rechecked int
 	launched  int
 	err       error // of launches
 }
 
 func (o *oracle) ExplainJoin(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error) {
-	o.asked++
+	o.calls++
 	return o.found, nil
 }
 func (o *oracle) JoinScopes(*awsv1.EC2NodeClass) []string { return scopes }
@@ -58,7 +58,7 @@ func (o *oracle) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2No
 }
 func (o *oracle) Terminate(context.Context, string) error { return nil }
 
-// launched is a claim whose instance runs since the fixture's start.
+// launched is a claim with an instance that runs since the fixture's start.
 func launched(name string, pods ...string) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -87,8 +87,8 @@ func TestLateClaim(t *testing.T) {
 	}}}
 	r := reconciler(f, o)
 	f.Clock = controllertest.Start.Add(59 * time.Second)
-	if result := f.Reconcile(r, "a"); result.RequeueAfter != time.Second || o.asked > 0 {
-		t.Fatalf("in time: comes back after %v, asked %d times", result.RequeueAfter, o.asked)
+	if result := f.Reconcile(r, "a"); result.RequeueAfter != time.Second || o.calls > 0 {
+		t.Fatalf("in time: is requeued after %v, called %d times", result.RequeueAfter, o.calls)
 	}
 	f.Clock = controllertest.Start.Add(time.Minute)
 	for range 2 {
@@ -99,17 +99,17 @@ func TestLateClaim(t *testing.T) {
 	if registered.Status != metav1.ConditionUnknown || registered.Reason != "NodeRoleNotMapped" || registered.Message != want {
 		t.Errorf("condition Registered: %+v", registered)
 	}
-	said := strings.Join(f.Said(), "\n")
+	events := strings.Join(f.Said(), "\n")
 	for _, who := range []string{"Node of NodeClaim a does not join: " + want, "Nodes of EC2NodeClass default do not join: " + want, "The node of nodeclaim/a does not join, NodeRoleNotMapped: " + want} {
-		if strings.Count(said, who) != 1 {
-			t.Errorf("said %d times, want once: %s\nin %s", strings.Count(said, who), who, said)
+		if strings.Count(events, who) != 1 {
+			t.Errorf("events %d times, want once: %s\nin %s", strings.Count(events, who), who, events)
 		}
 	}
 	if n := testutil.ToFloat64(f.Metrics.JoinFailures.WithLabelValues("NodeRoleNotMapped")); n != 1 {
 		t.Errorf("dovetail_join_failures_total is %v, want 1", n)
 	}
 	if o.rechecked == 0 {
-		t.Error("the node class is not looked at again")
+		t.Error("the node class is not reconciled again")
 	}
 	if len(r.Breakers.Open()) > 0 {
 		t.Error("a fault that stands needs no breaker")
@@ -127,7 +127,7 @@ func TestClaimThatNothingExplains(t *testing.T) {
 	}
 }
 
-// What is written down about a claim wakes the reconciler. That must not make it ask AWS again at once, also where AWS
+// What is recorded on a claim triggers the reconciler. That must not make it call AWS again at once, also where AWS
 // answers in other words each time.
 func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	f := controllertest.New(t, class(), launched("a"))
@@ -136,16 +136,16 @@ func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	for n := range 10 {
 		o.found = []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("not authorized, encoded message: %d", n)}}
-		if result := f.Reconcile(r, "a"); result.RequeueAfter != lookAgain {
-			t.Fatalf("comes back after %v, want %v", result.RequeueAfter, lookAgain)
+		if result := f.Reconcile(r, "a"); result.RequeueAfter != recheckInterval {
+			t.Fatalf("is requeued after %v, want %v", result.RequeueAfter, recheckInterval)
 		}
 	}
-	if o.asked != 1 {
-		t.Errorf("looked into %d times within a moment, want once", o.asked)
+	if o.calls != 1 {
+		t.Errorf("diagnosed %d times within a moment, want once", o.calls)
 	}
-	f.Clock = f.Clock.Add(lookAgain)
-	if f.Reconcile(r, "a"); o.asked != 2 {
-		t.Errorf("looked into %d times, want once more", o.asked)
+	f.Clock = f.Clock.Add(recheckInterval)
+	if f.Reconcile(r, "a"); o.calls != 2 {
+		t.Errorf("diagnosed %d times, want once more", o.calls)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestJoined(t *testing.T) {
 	r := reconciler(f, &oracle{})
 	r.Breakers.Report(untrust)
 	f.Reconcile(r, "a")
-	if got := r.Times.Usual("default"); got != 50*time.Second {
+	if got := r.Times.GracePeriod("default"); got != 50*time.Second {
 		t.Errorf("usual time %v, want twice 25 s", got)
 	}
 	if len(r.Breakers.Open()) > 0 {
@@ -185,7 +185,7 @@ func TestWaste(t *testing.T) {
 	}
 }
 
-// Of claims that end young, only those count whose instance ended by itself.
+// Of claims that are deleted young, only those count with an instance that terminated by itself.
 func TestEndedBeforeLate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		found cloudprovider.Finding
@@ -207,8 +207,8 @@ func TestEndedBeforeLate(t *testing.T) {
 	}
 }
 
-// While a breaker is open nothing is launched, and the node class says why.
-// Each write to a claim on its way out wakes the reconciler. AWS is not asked each time why the claim goes.
+// While a breaker is open nothing is launched, and the node class reports why.
+// Each write to a claim being deleted triggers the reconciler. It does not call AWS each time.
 func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	ending := launched("a")
 	ending.DeletionTimestamp = &metav1.Time{Time: controllertest.Start}
@@ -218,12 +218,13 @@ func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	for range 10 {
 		f.Reconcile(r, "a")
 	}
-	if o.asked != 1 {
-		t.Errorf("looked into %d times within a moment, want once", o.asked)
+	if o.calls != 1 {
+		t.Errorf("diagnosed %d times within a moment, want once", o.calls)
 	}
 }
 
-// A claim that was to be tried and for which nothing could be bought is over, whether or not somebody has seen it before it went.
+// A probe for which nothing could be launched has ended, whether or not a reconcile has seen the claim before its
+// deletion.
 func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
@@ -268,7 +269,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("conditions %+v", resolved.Conditions)
 	}
 	if resolved.Next != time.Minute {
-		t.Errorf("looked at again after %v, want when the next instance may be tried", resolved.Next)
+		t.Errorf("requeued after %v, want when the next instance may be tried", resolved.Next)
 	}
 	w.clock = w.clock.Add(time.Minute)
 	if _, err := guard.LaunchTogether(t.Context(), launched("c"), class(), nil); err != nil || o.launched != 2 {

@@ -7,34 +7,34 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// taintScope is what nodes of a class have in common that wait for a taint. It is closed by a node that is initialized;
-// one that has only joined proves nothing.
+// taintScope is the scope of nodes of a class that wait for a taint. An initialized node closes it; one that has only
+// joined proves nothing.
 func taintScope(class string) string { return "taint/" + class }
 
-// notReadyScope is what nodes of a pool and class have in common that register and never become Ready. It is closed by a node that is
-// initialized.
+// notReadyScope is the scope of nodes of a pool and class that register and never become Ready. An initialized node
+// closes it.
 func notReadyScope(pool, class string) string { return "not-ready/" + class + "/" + pool }
 
-// joinScope is what nodes of a pool and class have in common that do not join, for a cause that is not certain. It is closed by a
-// node that joins.
+// joinScope is the scope of nodes of a pool and class that do not join, for a cause that is not certain. A node that
+// joins closes it.
 func joinScope(pool, class string) string { return "join/" + class + "/" + pool }
 
-// scoper knows what instances of a class have in common.
+// scoper knows what instances of a class share.
 type scoper interface {
 	JoinScopes(class *awsv1.EC2NodeClass) []string
 }
 
-// classScopes are all that may hold back every launch of the class.
+// classScopes are the scopes that may hold back every launch of the class.
 func classScopes(s scoper, class *awsv1.EC2NodeClass) []string {
 	return slices.Concat(s.JoinScopes(class), []string{taintScope(class.Name)})
 }
 
-// poolScopes are all that may hold back the launches of a pool alone.
+// poolScopes are the scopes that may hold back the launches of a pool alone.
 func poolScopes(pool, class string) []string {
 	return []string{notReadyScope(pool, class), joinScope(pool, class)}
 }
 
-// launchScopes are all that may hold back the launch of a claim.
+// launchScopes are the scopes that may hold back the launch of a claim.
 func launchScopes(s scoper, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) []string {
 	return slices.Concat(classScopes(s, class), poolScopes(claim.Labels[karpv1.LabelNodePool], class.Name))
 }

@@ -1,4 +1,4 @@
-// Package launch gives each NodeClaim its instance.
+// Package launch launches an instance for each NodeClaim.
 package launch
 
 import (
@@ -32,16 +32,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// launcher buys the instance of a claim. Called again for the same claim it returns the same instance. It has enroll write
-// down, before it buys, how the claim is launched.
-// Terminate ends an instance and returns cloud.ErrNotFound when it is gone already.
+// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
+// share a call.
+const concurrency = 100
+
+// launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether
+// calls enroll before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
+// returns cloudprovider.ErrNotFound when it is already gone.
 type launcher interface {
 	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
-// Reconciler launches NodeClaims. Killed between any two of its steps, the next run finds the instance
-// that the last one bought.
+// Reconciler launches NodeClaims. If the process is killed between two of its steps, the next run finds the instance
+// that the last one launched.
 type Reconciler struct {
 	Client  client.Client
 	Cloud   launcher
@@ -50,25 +54,25 @@ type Reconciler struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// launched remembers the claims whose launch is written down, until the cache shows it. A claim read
-	// from before that needs nothing.
+	// launched holds the claims with a recorded launch until the cache shows it. A reconcile of a stale claim has
+	// nothing to do.
 	launched sync.Map
-	// pauses keep a launch that has failed from being repeated at once.
-	pauses pauses
+	// backoffs limit how soon a failed launch is repeated.
+	backoffs backoffs
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.launch").
-		For(&karpv1.NodeClaim{}, builder.WithPredicates(wakes())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 100, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicates())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
 		Complete(patch.Retry(r))
 }
 
-// wakes lets a claim be looked at when its spec or metadata change, and when its launch is written down. That
-// it could not be launched is written down too, and must not end the wait before the next attempt.
-func wakes() predicate.Predicate {
+// predicates accept a claim when its spec or metadata change, and when its launch is recorded. A failed attempt is
+// written to the status, too, and must not cut the backoff short.
+func predicates() predicate.Predicate {
 	launched := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return condition.IsTrue(o.(*karpv1.NodeClaim), karpv1.ConditionLaunched)
 	})
@@ -82,56 +86,57 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if claim == nil {
-		r.pauses.forget(req.Name)
+		r.backoffs.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
 	if condition.IsTrue(claim, karpv1.ConditionLaunched) {
-		r.pauses.forget(req.Name)
+		r.backoffs.forget(req.Name)
 		r.launched.Delete(claim.UID)
 		return reconcile.Result{}, nil
 	}
 	if _, done := r.launched.Load(claim.UID); done || claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	// Nothing is bought before the finalizer is there to give it back.
+	// Without the finalizer a deleted claim would leave its instance behind.
 	if !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
 	}
-	if rest := r.pauses.rest(claim, r.Now()); rest > 0 {
-		return reconcile.Result{RequeueAfter: rest}, nil
+	if wait := r.backoffs.remaining(claim, r.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	launched, claim, err := r.launch(ctx, claim)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // somebody was faster; nothing was bought
+		return reconcile.Result{}, client.IgnoreNotFound(err) // another writer was faster; nothing was launched
 	}
 	if err != nil {
 		return reconcile.Result{}, r.failed(ctx, claim, err)
 	}
 	err = r.record(ctx, claim, launched)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.giveBack(ctx, claim, launched.ProviderID)
+		return reconcile.Result{}, r.terminateOrphan(ctx, claim, launched.ProviderID)
 	}
 	return reconcile.Result{}, err
 }
 
-// giveBack ends an instance whose claim was finalized while it was being bought.
-func (r *Reconciler) giveBack(ctx context.Context, claim *karpv1.NodeClaim, providerID string) error {
-	r.Log.Info("terminating the instance of a nodeclaim that went while it was launched", "NodeClaim", claim.Name, "provider-id", providerID)
+// terminateOrphan terminates an instance of which the claim was finalized during the launch.
+func (r *Reconciler) terminateOrphan(ctx context.Context, claim *karpv1.NodeClaim, providerID string) error {
+	r.Log.Info("terminating the instance of a nodeclaim that was deleted during its launch", "NodeClaim", claim.Name, "provider-id", providerID)
 	if err := r.Cloud.Terminate(ctx, providerID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		return fmt.Errorf("terminate the instance of node claim %q, which is gone: %w", claim.Name, err)
 	}
 	return nil
 }
 
-// addFinalizer also says that nobody has tried to launch the claim: that takes the finalizer.
+// addFinalizer also records that no launch has been attempted: a launch requires the finalizer.
 func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
-	before := claim.DeepCopy()
-	controllerutil.AddFinalizer(claim, karpv1.FinalizerTermination)
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
-	return r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err := patch.Object(ctx, r.Client, claim, func() {
+		controllerutil.AddFinalizer(claim, karpv1.FinalizerTermination)
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
+	})
+	return err
 }
 
-// launch checks that the claim's node class can launch, and launches. It returns the claim as it is then.
+// launch checks that the claim's node class can launch, and launches. It returns the claim as the launch annotated it.
 func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Launched, *karpv1.NodeClaim, error) {
 	class := &awsv1.EC2NodeClass{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
@@ -144,18 +149,19 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 	if err := launchable(class); err != nil {
 		return cloudprovider.Launched{}, claim, err
 	}
-	// The cloud may write for a claim whose caller has left already, so what it writes is a copy.
-	enrolled := claim.DeepCopy()
-	enroll := func(ctx context.Context, mark string) error { return r.enroll(ctx, enrolled, mark) }
-	launched, err := r.Cloud.LaunchTogether(ctx, claim, class, enroll)
+	// The cloud may annotate a claim after its caller has left, so it annotates a copy.
+	annotated := claim.DeepCopy()
+	annotate := func(ctx context.Context, mark string) error { return r.annotate(ctx, annotated, mark) }
+	launched, err := r.Cloud.LaunchTogether(ctx, claim, class, annotate)
 	if ctx.Err() != nil {
 		return cloudprovider.Launched{}, claim, errors.Join(err, ctx.Err())
 	}
-	return launched, enrolled, err
+	return launched, annotated, err
 }
 
-// enroll writes down how a claim is launched.
-func (r *Reconciler) enroll(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
+// annotate records how a claim is launched. It sends the patch even if the annotation does not change: the lock in it
+// proves that the claim is not stale, without which nothing may launch.
+func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
 	before := claim.DeepCopy()
 	if mark == "" {
 		delete(claim.Annotations, karpv1.AnnotationLaunch)
@@ -169,7 +175,7 @@ func (r *Reconciler) enroll(ctx context.Context, claim *karpv1.NodeClaim, mark s
 	return nil
 }
 
-// launchable says why a node class cannot launch now; nil if it can.
+// launchable returns why a node class cannot launch now; nil if it can.
 func launchable(class *awsv1.EC2NodeClass) error {
 	if class.DeletionTimestamp != nil {
 		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("node class %q is being deleted", class.Name)}
@@ -181,13 +187,13 @@ func launchable(class *awsv1.EC2NodeClass) error {
 	case !ok || !condition.IsTrue(class, condition.Ready):
 		return &cloudprovider.CreateError{Reason: "NodeClassReadinessUnknown", Message: fmt.Sprintf("the readiness of node class %q is not known yet", class.Name)}
 	case ready.ObservedGeneration != class.Generation:
-		return &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q has changed and was not looked at since", class.Name)}
+		return &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q has changed and was not reconciled since", class.Name)}
 	}
 	return nil
 }
 
-// record writes what was bought: labels and annotations first, since Launched promises that they are there.
-// The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
+// record writes the launched instance to the claim: labels and annotations first, since Launched promises that they are
+// present. The claim's own labels win over the cloud's, the cloud's annotations over the claim's.
 func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launched cloudprovider.Launched) error {
 	before := claim.DeepCopy()
 	labels := map[string]string{}
@@ -198,7 +204,7 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 		claim.Annotations = map[string]string{}
 	}
 	maps.Copy(claim.Annotations, launched.Annotations)
-	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
 		return err
 	}
 	before = claim.DeepCopy()
@@ -207,7 +213,7 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 	claim.Status.Capacity = launched.Capacity
 	claim.Status.Allocatable = launched.Allocatable
 	condition.SetTrue(claim, karpv1.ConditionLaunched, r.Now())
-	if err := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 		return err
 	}
 	r.launched.Store(claim.UID, true)
@@ -217,32 +223,32 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 	return nil
 }
 
-// failed turns a launch error into what comes next: give the claim up, or say so and try again later.
+// failed handles a launch error: it deletes the claim, or records the error for the next attempt.
 func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err error) error {
 	if capacity := (*cloudprovider.InsufficientCapacityError)(nil); errors.As(err, &capacity) {
-		r.Events.Warn(claim, "InsufficientCapacityError", "NodeClaim %s event: %s", claim.Name, cut(err.Error()))
-		return r.giveUp(ctx, claim, "insufficient_capacity", err)
+		r.Events.Warn(claim, "InsufficientCapacityError", "NodeClaim %s event: %s", claim.Name, truncate(err.Error()))
+		return r.delete(ctx, claim, "insufficient_capacity", err)
 	}
 	if notReady := (*cloudprovider.NodeClassNotReadyError)(nil); errors.As(err, &notReady) {
-		return r.giveUp(ctx, claim, "nodeclass_not_ready", err)
+		return r.delete(ctx, claim, "nodeclass_not_ready", err)
 	}
-	r.pauses.failed(claim, r.Now())
-	reason, message := "LaunchFailed", cut(err.Error())
+	r.backoffs.failed(claim, r.Now())
+	reason, message := "LaunchFailed", truncate(err.Error())
 	if create := (*cloudprovider.CreateError)(nil); errors.As(err, &create) {
 		reason, message = create.Reason, create.Message
 	}
 	before := claim.DeepCopy()
 	if condition.SetUnknown(claim, karpv1.ConditionLaunched, reason, message, r.Now()) {
-		patchErr := r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		_, patchErr := patch.StatusFrom(ctx, r.Client, before, claim)
 		err = errors.Join(err, client.IgnoreNotFound(patchErr))
 	}
 	return fmt.Errorf("launch node claim %q: %w", claim.Name, err)
 }
 
-// giveUp deletes the claim, so that its pods are planned again.
-func (r *Reconciler) giveUp(ctx context.Context, claim *karpv1.NodeClaim, reason string, cause error) error {
+// delete deletes the claim, so that its pods are scheduled again.
+func (r *Reconciler) delete(ctx context.Context, claim *karpv1.NodeClaim, reason string, cause error) error {
 	r.Log.Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", cause)
-	// The version makes sure that it was not launched meanwhile by the process before this one.
+	// The resource version rejects the deletion if another process has launched the claim meanwhile.
 	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -253,11 +259,13 @@ func (r *Reconciler) giveUp(ctx context.Context, claim *karpv1.NodeClaim, reason
 	return err
 }
 
-// cut keeps the first 300 characters: a condition and an event are read by people.
-func cut(s string) string {
-	const limit = 300
-	if runes := []rune(s); len(runes) > limit {
-		return string(runes[:limit]) + "..."
+// maxMessage is the length in characters to which messages are truncated: people read conditions and events.
+const maxMessage = 300
+
+// truncate keeps the first characters of a message.
+func truncate(s string) string {
+	if runes := []rune(s); len(runes) > maxMessage {
+		return string(runes[:maxMessage]) + "..."
 	}
 	return s
 }

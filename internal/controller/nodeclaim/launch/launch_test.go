@@ -23,23 +23,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// shop sells one instance, or says why not.
-type shop struct {
+// fakeCloud launches one instance, or returns why not.
+type fakeCloud struct {
 	err    error
 	during func()
-	// mark is written on the claim before anything is bought; "-" stands for none.
-	mark   string
-	bought int
-	ended  []string
+	// mark is written on the claim before anything is launched; "-" stands for none.
+	mark       string
+	launched   int
+	terminated []string
 }
 
-func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (s *fakeCloud) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
 	if s.mark != "" {
 		if err := enroll(ctx, strings.Trim(s.mark, "-")); err != nil {
 			return cloudprovider.Launched{}, err
 		}
 	}
-	s.bought++
+	s.launched++
 	if s.during != nil {
 		s.during()
 	}
@@ -53,12 +53,12 @@ func (s *shop) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1
 	}, nil
 }
 
-func (s *shop) Terminate(_ context.Context, providerID string) error {
-	s.ended = append(s.ended, providerID)
+func (s *fakeCloud) Terminate(_ context.Context, providerID string) error {
+	s.terminated = append(s.terminated, providerID)
 	return nil
 }
 
-func reconciler(f *controllertest.Fixture, s *shop) *Reconciler {
+func reconciler(f *controllertest.Fixture, s *fakeCloud) *Reconciler {
 	return &Reconciler{Client: f.API, Cloud: s, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
@@ -68,14 +68,14 @@ func TestLaunch(t *testing.T) {
 		c.Labels["team"] = "claim"
 		c.Annotations = map[string]string{"both": "claim", "claim": "1"}
 	}))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	f.Reconcile(r, "a")
-	if s.bought != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
-		t.Fatal("bought before the finalizer was there to give it back")
+	if s.launched != 0 || !slices.Contains(f.Claim("a").Finalizers, karpv1.FinalizerTermination) {
+		t.Fatal("launched before the finalizer was there to give it back")
 	}
 	if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != cloudprovider.Unlaunched {
-		t.Errorf("before the first launch the claim says %q", mark)
+		t.Errorf("before the first launch the claim has %q", mark)
 	}
 	s.mark = "-"
 	f.Reconcile(r, "a")
@@ -90,15 +90,15 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("annotations: the cloud's win over the claim's (-want +got):\n%s", diff)
 	}
 	f.Reconcile(r, "a")
-	if s.bought != 1 {
-		t.Errorf("bought %d times", s.bought)
+	if s.launched != 1 {
+		t.Errorf("launched %d times", s.launched)
 	}
 }
 
-// lifecycle row 2: what was bought is asked for again, which buys nothing more, and is written down then.
+// the launch is repeated, which launches nothing more, and is recorded then.
 func TestLostStatusWrite(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	lost := true
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -111,22 +111,22 @@ func TestLostStatusWrite(t *testing.T) {
 		},
 	})
 	if _, err := f.Try(r, "a"); err == nil {
-		t.Fatal("the write was lost, and nobody says so")
+		t.Fatal("the write was lost, without an error")
 	}
 	f.Reconcile(r, "a")
 	c := f.Claim("a")
-	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.ended) > 0 {
-		t.Errorf("status %+v, ended %v", c.Status, s.ended)
+	if !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Status.ProviderID != "aws:///us-east-1a/i-1" || len(s.terminated) > 0 {
+		t.Errorf("status %+v, terminated %v", c.Status, s.terminated)
 	}
 }
 
-// What is written down before the call is there when it is made, and the launch goes on from there.
+// The annotation is written before the call, and the launch continues from it.
 func TestEnrolledBeforeItIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{mark: "x/1/2"}
+	s := &fakeCloud{mark: "x/1/2"}
 	s.during = func() {
 		if mark := f.Claim("a").Annotations[karpv1.AnnotationLaunch]; mark != "x/1/2" {
-			t.Errorf("when the instance is bought, the claim says %q", mark)
+			t.Errorf("when the instance is launched, the claim has %q", mark)
 		}
 	}
 	f.Reconcile(reconciler(f, s), "a")
@@ -135,10 +135,10 @@ func TestEnrolledBeforeItIsBought(t *testing.T) {
 	}
 }
 
-// A claim that somebody has changed since it was read is not bought for: it might be on its way out.
+// A claim that has changed since it was read is not launched: it may be being deleted.
 func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{mark: "x/1/2"}
+	s := &fakeCloud{mark: "x/1/2"}
 	r := reconciler(f, s)
 	stale := f.Claim("a")
 	c := f.Claim("a")
@@ -155,15 +155,15 @@ func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	})
 	_, err := f.Try(r, "a")
 	got := f.Claim("a")
-	if !apierrors.IsConflict(err) || s.bought != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
-		t.Errorf("bought %d times, claim %+v", s.bought, got)
+	if !apierrors.IsConflict(err) || s.launched != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
+		t.Errorf("launched %d times, claim %+v", s.launched, got)
 	}
 }
 
 // The cache may show a claim as it was before its launch was written down.
 func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	stale := f.Claim("a")
 	f.Reconcile(r, "a")
@@ -174,19 +174,19 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 		},
 	})
 	f.Reconcile(r, "a")
-	if s.bought != 1 {
-		t.Errorf("bought %d times", s.bought)
+	if s.launched != 1 {
+		t.Errorf("launched %d times", s.launched)
 	}
 }
 
-// A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes of
-// that, the claim has its instance, and stays.
+// A replica that has just taken over may read a claim from before the one before it has launched it. Whatever it makes
+// of that, the claim has its instance, and stays.
 func TestStaleClaimIsNotGivenUp(t *testing.T) {
 	notReady := func(c *awsv1.EC2NodeClass) {
 		condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 	}
 	f := controllertest.New(t, controllertest.Class(notReady), controllertest.Claim("a", controllertest.Initialized))
-	r := reconciler(f, &shop{})
+	r := reconciler(f, &fakeCloud{})
 	stale := controllertest.Claim("a")
 	stale.ResourceVersion = "1"
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -211,7 +211,7 @@ func TestLeftAlone(t *testing.T) {
 		name   string
 		change func(*karpv1.NodeClaim)
 	}{
-		{"lifecycle row 1: another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
+		{"another provider's", func(c *karpv1.NodeClaim) { c.Finalizers, c.Spec.NodeClassRef.Kind = nil, "Other" }},
 		{"being deleted", controllertest.Deleting},
 		{"launched", controllertest.Launched},
 	}
@@ -219,10 +219,10 @@ func TestLeftAlone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", tt.change))
 			before := f.Claim("a")
-			s := &shop{}
+			s := &fakeCloud{}
 			f.Reconcile(reconciler(f, s), "a")
-			if diff := cmp.Diff(before, f.Claim("a")); diff != "" || s.bought != 0 {
-				t.Errorf("bought %d, changed:\n%s", s.bought, diff)
+			if diff := cmp.Diff(before, f.Claim("a")); diff != "" || s.launched != 0 {
+				t.Errorf("launched %d, changed:\n%s", s.launched, diff)
 			}
 		})
 	}
@@ -238,26 +238,26 @@ func TestFailures(t *testing.T) {
 		name  string
 		class func() *awsv1.EC2NodeClass
 		err   error
-		// gone claims are deleted and counted for it; others say reason and message, and are tried again.
+		// gone claims are deleted and counted for it; others show reason and message, and are retried.
 		gone            string
 		reason, message string
 		event           string
-		bought          int
+		launched        int
 	}{
-		{"lifecycle row 3: no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
-		{"lifecycle row 4: class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
-		{"lifecycle row 5: reason and message", ready, &cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
-		{"lifecycle row 6: anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
+		{"no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
+		{"class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
+		{"reason and message", ready, &cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
+		{"anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
 		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
-		{"aws row 74: class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"aws row 74: class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
+		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
+		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
-		{"aws row 75: class says it is not ready", changed(func(c *awsv1.EC2NodeClass) {
+		{"class is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"aws row 75: class has not said yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
-		{"aws row 76: class has changed since it was looked at", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
+		{"class has not events yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
+		{"class has changed since its last reconcile", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestFailures(t *testing.T) {
 				objects = append(objects, tt.class())
 			}
 			f := controllertest.New(t, objects...)
-			s := &shop{err: tt.err}
+			s := &fakeCloud{err: tt.err}
 			_, err := f.Try(reconciler(f, s), "a")
 			c := f.Claim("a")
 			if gone := c.DeletionTimestamp != nil; gone != (tt.gone != "") || (err != nil) == gone {
@@ -278,20 +278,20 @@ func TestFailures(t *testing.T) {
 			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
-			if s.bought != tt.bought {
-				t.Errorf("the cloud was asked %d times, want %d", s.bought, tt.bought)
+			if s.launched != tt.launched {
+				t.Errorf("the cloud was called %d times, want %d", s.launched, tt.launched)
 			}
 		})
 	}
 }
 
-// lifecycle row 6: conditions keep the time since which they are Unknown, whatever the words.
+// conditions keep the time since which they are Unknown, whatever the words.
 func TestFailingLaunchCountsFromCreation(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{}
+	s := &fakeCloud{}
 	r := reconciler(f, s)
 	for _, words := range []string{"one", "two"} {
 		f.Clock = f.Clock.Add(time.Minute)
@@ -307,33 +307,33 @@ func TestFailingLaunchCountsFromCreation(t *testing.T) {
 
 func TestClaimGoesWhileItsInstanceIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{during: func() {
+	s := &fakeCloud{during: func() {
 		c := f.Claim("a")
 		c.Finalizers = nil
 		f.Do(f.API.Update(f.Context(), c))
 		f.Do(f.API.Delete(f.Context(), c))
 	}}
 	f.Reconcile(reconciler(f, s), "a")
-	if diff := cmp.Diff([]string{"aws:///us-east-1a/i-1"}, s.ended); diff != "" {
-		t.Errorf("nobody owns the instance, and it was not ended (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"aws:///us-east-1a/i-1"}, s.terminated); diff != "" {
+		t.Errorf("no claim owns the instance, and it was not terminated (-want +got):\n%s", diff)
 	}
 }
 
 func TestClaimChangesWhileItsInstanceIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
-	s := &shop{during: func() {
+	s := &fakeCloud{during: func() {
 		c := f.Claim("a")
 		c.Labels["meanwhile"] = "yes"
 		f.Do(f.API.Update(f.Context(), c))
 	}}
 	r := reconciler(f, s)
 	if _, err := f.Try(r, "a"); err == nil {
-		t.Fatal("wrote over what somebody else has written")
+		t.Fatal("overwrote another writer's change")
 	}
 	s.during = nil
 	f.Reconcile(r, "a")
-	if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Labels["meanwhile"] != "yes" || len(s.ended) > 0 {
-		t.Errorf("claim %+v, ended %v", c, s.ended)
+	if c := f.Claim("a"); !condition.IsTrue(c, karpv1.ConditionLaunched) || c.Labels["meanwhile"] != "yes" || len(s.terminated) > 0 {
+		t.Errorf("claim %+v, terminated %v", c, s.terminated)
 	}
 }
 
@@ -355,8 +355,8 @@ func TestWakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			after := unlaunched.DeepCopy()
 			tt.change(after)
-			if got := wakes().Update(event.UpdateEvent{ObjectOld: unlaunched, ObjectNew: after}); got != tt.want {
-				t.Errorf("wakes: %v, want %v", got, tt.want)
+			if got := predicates().Update(event.UpdateEvent{ObjectOld: unlaunched, ObjectNew: after}); got != tt.want {
+				t.Errorf("triggers: %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package liveness ends NodeClaims that do not become nodes in time, or become nodes that cannot be used.
+// Package liveness deletes NodeClaims that do not become nodes in time, or become nodes that never get Ready.
 package liveness
 
 import (
@@ -24,24 +24,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// How long a claim may take, counted from the condition's last transition, which is its creation.
+// The timeouts of a claim's phases, from the last transition of the phase's condition.
 const (
 	LaunchTimeout       = 5 * time.Minute
 	RegistrationTimeout = 15 * time.Minute
-	// ReadinessTimeout is how long a node may stay not Ready from its registration on. It is as long as that of registration: an
-	// instance that was of no use for so long has most likely a fault that another does not have, and costs money.
+	// ReadinessTimeout is how long a node may stay not Ready after its registration. It is as long as the registration
+	// timeout: an instance that is of no use for so long most likely has a fault of its own, and costs money.
 	ReadinessTimeout = 15 * time.Minute
 )
 
-// useAgain is how often a node that is to go is looked at again while somebody uses it.
-const useAgain = time.Minute
+// inUseRecheckInterval is the time between two checks of a not Ready node that is in use.
+const inUseRecheckInterval = time.Minute
 
-// healthTracker counts the claims of a pool that came to nothing.
+// healthTracker counts the claims of a pool that have failed.
 type healthTracker interface {
 	Failed(ctx context.Context, claim *karpv1.NodeClaim) error
 }
 
-// Reconciler deletes NodeClaims that are late.
+// Reconciler deletes NodeClaims that exceed a timeout.
 type Reconciler struct {
 	Client client.Client
 	Health healthTracker
@@ -58,7 +58,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).WithOptions(eventfilter.Options(1, time.Second, time.Minute)).Complete(patch.Retry(r))
 }
 
-// Reconcile deletes the claim if it is late, or comes back when it would be.
+// Reconcile deletes the claim if it is late, or requeues it for the time when it would be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -67,20 +67,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	d, ok := next(claim, r.LaunchTimeout)
+	d, ok := nextDeadline(claim, r.LaunchTimeout)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
 	if wait := d.at.Sub(r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if d.unlessUsed {
-		used, err := r.used(ctx, claim)
+	if d.unlessInUse {
+		used, err := r.inUse(ctx, claim)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
 		if used {
-			return reconcile.Result{RequeueAfter: useAgain}, nil
+			return reconcile.Result{RequeueAfter: inUseRecheckInterval}, nil
 		}
 	}
 	r.Log.Info("terminating due to timeout", "NodeClaim", claim.Name, "timeout", d.timeout, "reason", d.reason)
@@ -88,17 +88,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Metrics.Disrupted(claim, d.reason)
-	if d.unlessUsed {
+	if d.unlessInUse {
 		r.Events.Warn(claim, cluster.ReasonNotReadyStuck,
-			"NodeClaim %s is terminated: its node %s was not Ready for %v, and no pod but daemons is on it", claim.Name, claim.Status.NodeName, d.timeout)
-		return reconcile.Result{}, nil // it has registered, which is what a pool's health is about
+			"NodeClaim %s is terminated: its node %s was not Ready for %v and runs only daemons", claim.Name, claim.Status.NodeName, d.timeout)
+		return reconcile.Result{}, nil // it has registered, and the pool's health counts registrations
 	}
 	return reconcile.Result{}, r.Health.Failed(ctx, claim)
 }
 
-// used reports whether the claim's node is of use after all: it is Ready by now, has pods that are no daemons, or somebody wants
-// it to stay.
-func (r *Reconciler) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+// inUse reports whether the claim's node is of use after all: it is Ready by now, runs pods other than daemons, or has
+// the annotation do-not-disrupt.
+func (r *Reconciler) inUse(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	if claim.Annotations[karpv1.AnnotationDoNotDisrupt] == "true" {
 		return true, nil
 	}
@@ -124,17 +124,17 @@ func (r *Reconciler) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, e
 	return false, nil
 }
 
-// deadline is when a claim counts as late, and for what.
+// deadline is when a claim exceeds a timeout, and which.
 type deadline struct {
 	at      time.Time
 	timeout time.Duration
 	reason  string
-	// unlessUsed deadlines do not count while the node is of use.
-	unlessUsed bool
+	// unlessInUse deadlines do not count while the node is in use.
+	unlessInUse bool
 }
 
-// next returns the claim's next deadline; none once it is registered, unless its node does not become Ready.
-func next(claim *karpv1.NodeClaim, launchTimeout time.Duration) (deadline, bool) {
+// nextDeadline returns the claim's next deadline; none once it is registered, unless its node does not become Ready.
+func nextDeadline(claim *karpv1.NodeClaim, launchTimeout time.Duration) (deadline, bool) {
 	steps := []struct {
 		condition string
 		timeout   time.Duration
@@ -144,7 +144,7 @@ func next(claim *karpv1.NodeClaim, launchTimeout time.Duration) (deadline, bool)
 		{karpv1.ConditionRegistered, RegistrationTimeout, "registration_timeout"},
 	}
 	for _, s := range steps {
-		// A condition that nobody has written yet counts from the claim's creation.
+		// A missing condition counts from the claim's creation.
 		since := claim.CreationTimestamp.Time
 		if c, ok := condition.Get(claim, s.condition); ok {
 			if c.Status == metav1.ConditionTrue {
@@ -158,7 +158,7 @@ func next(claim *karpv1.NodeClaim, launchTimeout time.Duration) (deadline, bool)
 	if initialized.Reason == cluster.ReasonNotReadyStuck && initialized.Status != metav1.ConditionTrue {
 		registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 		at := registered.LastTransitionTime.Add(ReadinessTimeout)
-		return deadline{at: at, timeout: ReadinessTimeout, reason: "readiness_timeout", unlessUsed: true}, true
+		return deadline{at: at, timeout: ReadinessTimeout, reason: "readiness_timeout", unlessInUse: true}, true
 	}
 	return deadline{}, false
 }

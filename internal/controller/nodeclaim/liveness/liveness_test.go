@@ -20,7 +20,7 @@ func TestNextDeadline(t *testing.T) {
 	}{
 		{"new claim: five minutes to launch", func(*karpv1.NodeClaim) {}, 5 * time.Minute, "launch_timeout"},
 		{
-			"lifecycle row 6: a failing launch counts from creation, not from its last failure",
+			"a failing launch counts from creation, not from its last failure",
 			func(c *karpv1.NodeClaim) {
 				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "boom", created.Add(4*time.Minute))
 			},
@@ -42,7 +42,7 @@ func TestNextDeadline(t *testing.T) {
 			17 * time.Minute, "registration_timeout",
 		},
 		{
-			"lifecycle row 11: registered and never initialized: no deadline",
+			"registered and never initialized: no deadline",
 			func(c *karpv1.NodeClaim) {
 				condition.SetTrue(c, karpv1.ConditionLaunched, created)
 				condition.SetTrue(c, karpv1.ConditionRegistered, created)
@@ -54,7 +54,7 @@ func TestNextDeadline(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: created}}}
 			tt.claim(claim)
-			got, ok := next(claim, LaunchTimeout)
+			got, ok := nextDeadline(claim, LaunchTimeout)
 			if ok != (tt.reason != "") || got.reason != tt.reason {
 				t.Fatalf("deadline for %q (%v), want %q", got.reason, ok, tt.reason)
 			}

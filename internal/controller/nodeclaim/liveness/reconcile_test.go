@@ -34,22 +34,22 @@ func TestLateClaims(t *testing.T) {
 		wait   time.Duration
 		reason string
 	}{
-		{"lifecycle row 6: four minutes without instance", controllertest.Claim("a"), 4 * time.Minute, time.Minute, ""},
-		{"lifecycle row 7: six minutes without instance", controllertest.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
-		{"lifecycle row 9: the condition's time decides, not the claim's", controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		{"four minutes without instance", controllertest.Claim("a"), 4 * time.Minute, time.Minute, ""},
+		{"six minutes without instance", controllertest.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
+		{"the condition's time decides, not the claim's", controllertest.Claim("a", func(c *karpv1.NodeClaim) {
 			condition.SetFalse(c, karpv1.ConditionLaunched, "X", "", controllertest.Start.Add(time.Hour))
 		}), time.Hour, LaunchTimeout, ""},
-		{"lifecycle row 10: twenty minutes without Node", controllertest.Claim("a", controllertest.Launched), 20 * time.Minute, 0, "registration_timeout"},
-		{"lifecycle row 11: registered, never initialized", controllertest.Claim("a", controllertest.Registered), 20 * time.Minute, 0, ""},
-		{"lifecycle row 1: another provider's", controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
+		{"twenty minutes without Node", controllertest.Claim("a", controllertest.Launched), 20 * time.Minute, 0, "registration_timeout"},
+		{"registered, never initialized", controllertest.Claim("a", controllertest.Registered), 20 * time.Minute, 0, ""},
+		{"another provider's", controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), time.Hour, 0, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, tt.claim)
 			f.Clock = f.Clock.Add(tt.age)
 			result := f.Reconcile(reconciler(f), "a")
-			if ended := f.Claim("a").DeletionTimestamp != nil; ended != (tt.reason != "") || result.RequeueAfter != tt.wait {
-				t.Errorf("ended %v, comes back after %v; want %q, %v", ended, result.RequeueAfter, tt.reason, tt.wait)
+			if terminated := f.Claim("a").DeletionTimestamp != nil; terminated != (tt.reason != "") || result.RequeueAfter != tt.wait {
+				t.Errorf("terminated %v, is requeued after %v; want %q, %v", terminated, result.RequeueAfter, tt.reason, tt.wait)
 			}
 			if tt.reason != "" && f.Counted(tt.reason) != 1 {
 				t.Errorf("not counted as %s", tt.reason)
@@ -74,18 +74,18 @@ func TestLaunchedAtTheLastMoment(t *testing.T) {
 		},
 	})
 	if _, err := f.Try(r, "a"); !apierrors.IsConflict(err) || f.Claim("a").DeletionTimestamp != nil {
-		t.Errorf("error %v: a claim that has its instance was ended for having none", err)
+		t.Errorf("error %v: a claim that has its instance was terminated for having none", err)
 	}
 }
 
-// lifecycle row 8: another time to launch.
+// another time to launch.
 func TestLaunchTimeout(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a"))
 	r := reconciler(f)
 	r.LaunchTimeout = 45 * time.Second
 	f.Clock = f.Clock.Add(30 * time.Second)
 	if result := f.Reconcile(r, "a"); result.RequeueAfter != 15*time.Second || f.Claim("a").DeletionTimestamp != nil {
-		t.Errorf("after 30 s: comes back after %v", result.RequeueAfter)
+		t.Errorf("after 30 s: is requeued after %v", result.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(30 * time.Second)
 	f.Reconcile(r, "a")
@@ -107,13 +107,13 @@ func TestPoolsHearOfFailures(t *testing.T) {
 		f.Reconcile(r, name)
 		f.Get(pool)
 		if unhealthy := condition.IsFalse(pool, karpv1.ConditionNodeRegistrationHealthy); unhealthy != (n == 1) {
-			t.Errorf("lifecycle row 12: after %d failures the pool is unhealthy: %v", n+1, unhealthy)
+			t.Errorf("after %d failures the pool is unhealthy: %v", n+1, unhealthy)
 		}
 	}
 }
 
 func TestPoolOfThatNameIsAnother(t *testing.T) {
-	t.Run("lifecycle row 15: late claims go, and a pool that has the name of their own is not judged", func(t *testing.T) {
+	t.Run("late claims go, and a pool that has the name of their own is not judged", func(t *testing.T) {
 		pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
 		orphaned := func(c *karpv1.NodeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}
@@ -136,7 +136,7 @@ func TestPoolOfThatNameIsAnother(t *testing.T) {
 	})
 }
 
-// A node that has registered and never becomes Ready is terminated after a while, unless it is of use to somebody.
+// A node that has registered and never becomes Ready is terminated after a while, unless it is in use.
 func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 	never := func(c *karpv1.NodeClaim) {
 		controllertest.Registered(c)
@@ -149,22 +149,22 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 	wanted := controllertest.Claim("a", never, func(c *karpv1.NodeClaim) { kept(c) })
 	daemons := []client.Object{controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("job", "node-a", finished), controllertest.Pod("elsewhere", "node-b")}
 	for _, tt := range []struct {
-		name  string
-		claim *karpv1.NodeClaim
-		node  *corev1.Node
-		pods  []client.Object
-		age   time.Duration
-		ended bool
-		wait  time.Duration
+		name       string
+		claim      *karpv1.NodeClaim
+		node       *corev1.Node
+		pods       []client.Object
+		age        time.Duration
+		terminated bool
+		wait       time.Duration
 	}{
 		{name: "in time", node: silent, age: 10 * time.Minute, wait: 5 * time.Minute},
-		{name: "nothing uses it", node: silent, age: ReadinessTimeout, ended: true},
-		{name: "daemons and what is finished do not use it", node: silent, pods: daemons, age: ReadinessTimeout, ended: true},
-		{name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout, wait: useAgain},
-		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: useAgain},
-		{name: "somebody looks at it", node: watched, age: ReadinessTimeout, wait: useAgain},
-		{name: "somebody wants the claim to stay", claim: wanted, node: silent, age: time.Hour, wait: useAgain},
-		{name: "the Node is gone", age: ReadinessTimeout, ended: true},
+		{name: "nothing uses it", node: silent, age: ReadinessTimeout, terminated: true},
+		{name: "daemons and what is finished do not use it", node: silent, pods: daemons, age: ReadinessTimeout, terminated: true},
+		{name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "its node has do-not-disrupt", node: watched, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{name: "the claim has do-not-disrupt", claim: wanted, node: silent, age: time.Hour, wait: inUseRecheckInterval},
+		{name: "the Node is gone", age: ReadinessTimeout, terminated: true},
 		{name: "it waits for something else", claim: controllertest.Claim("a", controllertest.Registered), node: silent, age: time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,10 +175,10 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 			f := controllertest.New(t, objects...)
 			f.Clock = f.Clock.Add(tt.age)
 			result := f.Reconcile(reconciler(f), "a")
-			if ended := f.Claim("a").DeletionTimestamp != nil; ended != tt.ended || result.RequeueAfter != tt.wait {
-				t.Errorf("terminated %v, looked at again after %v; want %v, %v", ended, result.RequeueAfter, tt.ended, tt.wait)
+			if terminated := f.Claim("a").DeletionTimestamp != nil; terminated != tt.terminated || result.RequeueAfter != tt.wait {
+				t.Errorf("terminated %v, requeued after %v; want %v, %v", terminated, result.RequeueAfter, tt.terminated, tt.wait)
 			}
-			if tt.ended && f.Counted("readiness_timeout") != 1 {
+			if tt.terminated && f.Counted("readiness_timeout") != 1 {
 				t.Error("not counted as readiness_timeout")
 			}
 		})

@@ -1,7 +1,8 @@
-// Package placementgroup completes what a claim says of its place in a placement group.
+// Package placementgroup completes the partition label of claims in placement groups.
 //
-// Where EC2 chooses the partition of an instance it tells which only once the instance is there. Until then the claim's label is
-// empty, and its node does not count as registered: pods that spread over partitions must not land on a node of an unknown one.
+// Where EC2 chooses the partition of an instance, it reports the partition only once the instance exists. Until then
+// the claim's label is empty, and its node does not count as registered: pods that spread over partitions must not be
+// scheduled to a node in an unknown one.
 package placementgroup
 
 import (
@@ -15,10 +16,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/registration"
 )
 
-// again is how soon EC2 is asked again for a partition that it does not know.
-const again = time.Second
+// pollInterval is the time between two reads of a partition that EC2 does not report yet.
+const pollInterval = time.Second
 
-// cloud tells the partition of an instance, empty while it is not known.
+// cloud returns the partition of an instance, empty while it is not known.
 type cloud interface {
 	Partition(ctx context.Context, providerID string) (string, error)
 }
@@ -26,20 +27,20 @@ type cloud interface {
 // Hook is a registration hook that waits for the partition.
 type Hook struct{ Cloud cloud }
 
-// Name implements register.Hook.
+// Name implements registration.Hook.
 func (*Hook) Name() string { return "PlacementGroupRegistrationHook" }
 
-// Ask implements register.Hook.
-func (h *Hook) Ask(ctx context.Context, claim *karpv1.NodeClaim, _ *corev1.Node) (registration.Answer, error) {
+// Check implements registration.Hook.
+func (h *Hook) Check(ctx context.Context, claim *karpv1.NodeClaim, _ *corev1.Node) (registration.HookResult, error) {
 	if known, partitioned := claim.Labels[awsv1.LabelPlacementGroupPartition]; !partitioned || known != "" {
-		return registration.Answer{}, nil
+		return registration.HookResult{}, nil
 	}
 	partition, err := h.Cloud.Partition(ctx, claim.Status.ProviderID)
 	switch {
 	case err != nil:
-		return registration.Answer{}, err
+		return registration.HookResult{}, err
 	case partition == "":
-		return registration.Answer{Wait: again}, nil
+		return registration.HookResult{RequeueAfter: pollInterval}, nil
 	}
-	return registration.Answer{Labels: map[string]string{awsv1.LabelPlacementGroupPartition: partition}}, nil
+	return registration.HookResult{Labels: map[string]string{awsv1.LabelPlacementGroupPartition: partition}}, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// told is what EC2 says of a partition.
-type told struct {
+// fakeCloud is what EC2 returns for a partition.
+type fakeCloud struct {
 	partition string
 	err       error
-	asked     int
+	calls     int
 }
 
-func (c *told) Partition(context.Context, string) (string, error) {
-	c.asked++
+func (c *fakeCloud) Partition(context.Context, string) (string, error) {
+	c.calls++
 	return c.partition, c.err
 }
 
@@ -32,17 +32,17 @@ func TestHook(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		label *string // of the claim, nil = it has none
-		cloud told
-		// registered, the label afterwards, and how often EC2 was asked.
+		cloud fakeCloud
+		// registered, the label afterwards, and how often EC2 was called.
 		registered bool
 		want       string
-		asked      int
+		calls      int
 	}{
-		{"in no partition", nil, told{}, true, "", 0},
-		{"the partition was asked for", new("2"), told{partition: "3"}, true, "2", 0},
-		{"aws row 162: EC2 has not assigned one", new(""), told{}, false, "", 1},
-		{"EC2 does not answer", new(""), told{err: errors.New("throttled")}, false, "", 1},
-		{"EC2 has chosen", new(""), told{partition: "3"}, true, "3", 1},
+		{"in no partition", nil, fakeCloud{}, true, "", 0},
+		{"the partition was requested", new("2"), fakeCloud{partition: "3"}, true, "2", 0},
+		{"EC2 has not assigned one", new(""), fakeCloud{}, false, "", 1},
+		{"EC2 fails", new(""), fakeCloud{err: errors.New("throttled")}, false, "", 1},
+		{"EC2 has chosen", new(""), fakeCloud{partition: "3"}, true, "3", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			claim := controllertest.Claim("a", controllertest.Launched, func(c *karpv1.NodeClaim) {
@@ -65,8 +65,8 @@ func TestHook(t *testing.T) {
 					t.Errorf("the %s has the labels %v", what, labels)
 				}
 			}
-			if tc.cloud.asked != tc.asked {
-				t.Errorf("EC2 was asked %d times", tc.cloud.asked)
+			if tc.cloud.calls != tc.calls {
+				t.Errorf("EC2 was called %d times", tc.cloud.calls)
 			}
 		})
 	}

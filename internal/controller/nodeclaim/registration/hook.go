@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,65 +17,67 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 )
 
-// Hook has a say in when a Node counts as registered. Hooks are asked side by side, and again until each is
-// satisfied; they must not change what they are given.
+// Hook delays the registration of a Node until the hook is satisfied. Hooks run concurrently, and again until each is
+// satisfied; they must not change their arguments.
 type Hook interface {
-	// Name is what the claim's condition says while the hook is not satisfied.
+	// Name is what the claim's condition shows while the hook is not satisfied.
 	Name() string
-	// Ask returns a zero Wait when the hook is satisfied. An error is one more reason to wait.
-	Ask(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (Answer, error)
+	// Check returns a zero RequeueAfter when the hook is satisfied. An error means that it is not.
+	Check(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (HookResult, error)
 }
 
-// Answer is what a hook says.
-type Answer struct {
-	// Wait is after how long to ask again; zero when the hook is satisfied.
-	Wait time.Duration
-	// Labels are to be put on NodeClaim and Node.
+// HookResult is the result of one hook.
+type HookResult struct {
+	// RequeueAfter is when to run the hook again; zero when it is satisfied.
+	RequeueAfter time.Duration
+	// Labels are to be set on NodeClaim and Node.
 	Labels map[string]string
 }
 
-// answers are those of all hooks.
-type answers struct {
-	// waiting are the names of the hooks that are not satisfied or have failed, in the hooks' order.
-	waiting []string
-	// wait is the shortest that a hook has asked for; zero if none has.
-	wait   time.Duration
-	labels map[string]string
+// hookResults are the results of all hooks.
+type hookResults struct {
+	// unsatisfied are the names of the hooks that are not satisfied or have failed, in the hooks' order.
+	unsatisfied []string
+	// requeueAfter is the shortest delay of a hook; zero if there is none.
+	requeueAfter time.Duration
+	labels       map[string]string
+	err          error
+}
+
+func (r hookResults) pending() bool   { return len(r.unsatisfied) > 0 }
+func (r hookResults) message() string { return strings.Join(r.unsatisfied, ", ") }
+
+// hookReply is what one hook returned.
+type hookReply struct {
+	result HookResult
 	err    error
 }
 
-func (a answers) pending() bool   { return len(a.waiting) > 0 }
-func (a answers) message() string { return strings.Join(a.waiting, ", ") }
-
-// ask asks all hooks at once.
-func ask(ctx context.Context, hooks []Hook, claim *karpv1.NodeClaim, node *corev1.Node) answers {
-	type reply struct {
-		answer Answer
-		err    error
-	}
-	replies := make([]reply, len(hooks))
+// runHooks runs all hooks concurrently.
+func runHooks(ctx context.Context, hooks []Hook, claim *karpv1.NodeClaim, node *corev1.Node) hookResults {
+	replies := make([]hookReply, len(hooks))
 	var all sync.WaitGroup
 	for n, hook := range hooks {
 		all.Go(func() {
 			replies[n].err = panics.Error(func() (err error) {
-				replies[n].answer, err = hook.Ask(ctx, claim, node)
+				replies[n].result, err = hook.Check(ctx, claim, node)
 				return err
 			})
 		})
 	}
 	all.Wait()
-	out := answers{labels: map[string]string{}}
+	out := hookResults{labels: map[string]string{}}
 	var errs []error
 	for n, r := range replies {
-		maps.Copy(out.labels, r.answer.Labels)
+		maps.Copy(out.labels, r.result.Labels)
 		if r.err != nil {
 			errs = append(errs, fmt.Errorf("registration hook %q failed, %w", hooks[n].Name(), r.err))
 		}
-		if r.err != nil || r.answer.Wait > 0 {
-			out.waiting = append(out.waiting, hooks[n].Name())
+		if r.err != nil || r.result.RequeueAfter > 0 {
+			out.unsatisfied = append(out.unsatisfied, hooks[n].Name())
 		}
-		if r.err == nil && r.answer.Wait > 0 {
-			out.wait = slices.Min([]time.Duration{r.answer.Wait, cmp.Or(out.wait, r.answer.Wait)})
+		if r.err == nil && r.result.RequeueAfter > 0 {
+			out.requeueAfter = min(r.result.RequeueAfter, cmp.Or(out.requeueAfter, r.result.RequeueAfter))
 		}
 	}
 	out.err = errors.Join(errs...)

@@ -17,25 +17,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// hook says what it is told to.
+// hook returns a given result.
 type hook struct {
 	name   string
-	answer Answer
+	answer HookResult
 	err    error
 }
 
 func (h *hook) Name() string { return h.name }
 
-func (h *hook) Ask(context.Context, *karpv1.NodeClaim, *corev1.Node) (Answer, error) {
+func (h *hook) Check(context.Context, *karpv1.NodeClaim, *corev1.Node) (HookResult, error) {
 	return h.answer, h.err
 }
 
 func waits(name string, wait time.Duration) *hook {
-	return &hook{name: name, answer: Answer{Wait: wait}}
+	return &hook{name: name, answer: HookResult{RequeueAfter: wait}}
 }
 
 func TestHooks(t *testing.T) {
-	labelled := &hook{name: "labels", answer: Answer{Labels: map[string]string{"example.com/rack": "7"}}}
+	labeled := &hook{name: "labels", answer: HookResult{Labels: map[string]string{"example.com/rack": "7"}}}
 	for _, tt := range []struct {
 		name  string
 		hooks []Hook
@@ -45,14 +45,14 @@ func TestHooks(t *testing.T) {
 		err     string
 		label   string
 	}{
-		{name: "lifecycle row 21: one of two is pending", hooks: []Hook{&hook{name: "ready"}, waits("network", time.Second)}, pending: "network", wait: time.Second},
-		{name: "lifecycle row 22: both are pending, the shorter wait decides", hooks: []Hook{waits("A", 10*time.Second), waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second},
-		{name: "lifecycle row 23: one fails", hooks: []Hook{&hook{name: "network", err: errors.New("no answer")}}, pending: "network", err: `registration hook "network" failed, no answer`},
+		{name: "one of two is pending", hooks: []Hook{&hook{name: "ready"}, waits("network", time.Second)}, pending: "network", wait: time.Second},
+		{name: "both are pending, the shorter wait decides", hooks: []Hook{waits("A", 10*time.Second), waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second},
+		{name: "one fails", hooks: []Hook{&hook{name: "network", err: errors.New("no answer")}}, pending: "network", err: `registration hook "network" failed, no answer`},
 		{name: "one fails, another is pending", hooks: []Hook{&hook{name: "A", err: errors.New("no answer")}, waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second, err: "no answer"},
-		{name: "lifecycle row 25: labels reach claim and node", hooks: []Hook{labelled}, label: "7"},
-		{name: "labels of a hook while another is pending", hooks: []Hook{labelled, waits("network", time.Second)}, pending: "network", wait: time.Second, label: "7"},
-		{name: "lifecycle row 26: no list", hooks: nil},
-		{name: "lifecycle row 26: an empty list", hooks: []Hook{}},
+		{name: "labels reach claim and node", hooks: []Hook{labeled}, label: "7"},
+		{name: "labels of a hook while another is pending", hooks: []Hook{labeled, waits("network", time.Second)}, pending: "network", wait: time.Second, label: "7"},
+		{name: "no list", hooks: nil},
+		{name: "an empty list", hooks: []Hook{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
@@ -60,7 +60,7 @@ func TestHooks(t *testing.T) {
 			r.Hooks = tt.hooks
 			result, err := f.Try(r, "a")
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) || result.RequeueAfter != tt.wait {
-				t.Errorf("comes back after %v, error %v", result.RequeueAfter, err)
+				t.Errorf("is requeued after %v, error %v", result.RequeueAfter, err)
 			}
 			n, c := f.Node("node-a"), f.Claim("a")
 			registered, _ := condition.Get(c, karpv1.ConditionRegistered)
@@ -99,17 +99,17 @@ func TestHookIsSatisfiedLater(t *testing.T) {
 	n := f.Node("node-a")
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/starting" })
 	f.Do(f.API.Update(f.Context(), n))
-	network.answer.Wait = 0
+	network.answer.RequeueAfter = 0
 	f.Reconcile(r, "a")
 	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
-		t.Error("lifecycle row 24: it does not register on that pass")
+		t.Error("it does not register on that pass")
 	}
 	if diff := cmp.Diff([]string{dedicated}, controllertest.Taints(f.Node("node-a"))); diff != "" {
-		t.Errorf("lifecycle row 20: taints (-want +got):\n%s", diff)
+		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 }
 
-// A person, or an agent, takes a taint of the NodePool off the node while a hook is pending: it does not come back.
+// A person, or an agent, removes a taint of the NodePool from the node while a hook is pending: it does not come back.
 func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
 	f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
 	network := waits("network", time.Second)
@@ -126,7 +126,7 @@ func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
 	if diff := cmp.Diff([]string{starting, unregisteredT}, controllertest.Taints(f.Node("node-a"))); diff != "" {
 		t.Errorf("on the next pass, taints (-want +got):\n%s", diff)
 	}
-	network.answer.Wait = 0
+	network.answer.RequeueAfter = 0
 	f.Reconcile(r, "a")
 	if diff := cmp.Diff([]string{starting}, controllertest.Taints(f.Node("node-a"))); diff != "" {
 		t.Errorf("once registered, taints (-want +got):\n%s", diff)
@@ -134,7 +134,7 @@ func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
 }
 
 func TestPoolOfThatNameIsAnother(t *testing.T) {
-	t.Run("lifecycle row 15: the node registers, and a pool that has the name of its own is not judged", func(t *testing.T) {
+	t.Run("the node registers, and a pool that has the name of its own is not judged", func(t *testing.T) {
 		pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid-pool" })
 		claim := theClaim(func(c *karpv1.NodeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}

@@ -49,7 +49,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("labels %v", n.Labels)
 	}
 	if diff := cmp.Diff(map[string]string{"both": "claim", "node": "1"}, n.Annotations); diff != "" {
-		t.Errorf("scheduling row 65: annotations (-want +got):\n%s", diff)
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{dedicated, starting}, controllertest.Taints(n)); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
@@ -60,8 +60,8 @@ func TestRegister(t *testing.T) {
 	if !condition.IsTrue(c, karpv1.ConditionRegistered) || c.Status.NodeName != "node-a" {
 		t.Errorf("status %+v", c.Status)
 	}
-	if said := f.Said(); len(said) > 0 {
-		t.Errorf("events %v", said)
+	if events := f.Said(); len(events) > 0 {
+		t.Errorf("events %v", events)
 	}
 }
 
@@ -75,16 +75,16 @@ func TestRegistration(t *testing.T) {
 		taints []string
 		event  string
 	}{
-		{"lifecycle row 17: no unregistered taint", controllertest.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
-		{"lifecycle row 18: taints are not to be synced", controllertest.Joined("a", doNotSync("true")), nil, ""},
-		{"lifecycle row 19: any other value", controllertest.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
+		{"no unregistered taint", controllertest.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
+		{"taints are not to be synced", controllertest.Joined("a", doNotSync("true")), nil, ""},
+		{"any other value", controllertest.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
 		{"what is there already keeps its value", controllertest.Joined("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule})
 		}), []string{dedicated, starting, "theirs:NoSchedule"}, ""},
-		{"lifecycle row 16: the owner is not named twice", controllertest.Joined("a", func(n *corev1.Node) {
+		{"the owner is not named twice", controllertest.Joined("a", func(n *corev1.Node) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated, starting}, ""},
-		{"lifecycle row 20: registered before, the answer was lost: a startup taint that went stays away", controllertest.Up("a", func(n *corev1.Node) {
+		{"registered before, the answer was lost: a startup taint that went stays away", controllertest.Up("a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated}, ""},
@@ -100,8 +100,8 @@ func TestRegistration(t *testing.T) {
 			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
 				t.Errorf("not registered: owners %v, labels %v", n.OwnerReferences, n.Labels)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestNotRegistered(t *testing.T) {
 		{"two Nodes", theClaim(), []client.Object{controllertest.Joined("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
 		{"not launched", controllertest.Claim("a"), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
 		{"being deleted", theClaim(controllertest.Deleting), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"lifecycle row 1: another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestNotRegistered(t *testing.T) {
 	}
 }
 
-// Others change the Node between our read and our write: the cloud controller manager takes its taint off, the kubelet writes what
-// it likes. The taint must not come back, and nothing of theirs be lost.
+// Others change the Node between our read and our write: the cloud controller manager takes its taint off, the kubelet
+// writes what it likes. The taint must not come back, and nothing of theirs be lost.
 func TestNodeChangesMeanwhile(t *testing.T) {
 	const theirs = "node.cloudprovider.kubernetes.io/uninitialized"
 	tests := []struct {

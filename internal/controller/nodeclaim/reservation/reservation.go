@@ -1,5 +1,6 @@
-// Package reservation follows capacity reservations to their end: the nodes of a capacity block leave while there is time to drain
-// them, and an instance that has outlived its reservation is called what it is then billed as.
+// Package reservation handles the expiration of capacity reservations: it deletes the NodeClaims of a capacity block
+// while there is time to drain them, and relabels an instance that has outlived its reservation as on-demand, as EC2
+// bills it.
 package reservation
 
 import (
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -17,23 +19,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// every is how often claims are compared with their reservations.
-const every = time.Minute
+// interval is the time between two comparisons of claims with their reservations. EC2 terminates the instances of a
+// capacity block half an hour before its end, so a minute is precise enough.
+const interval = time.Minute
 
-// reasonExpiring is the reason, in metrics, of a claim that leaves with its capacity block.
+// reasonExpiring is the reason, in metrics, of a claim that is deleted with its capacity block.
 const reasonExpiring = "capacity_reservation_expiring"
 
-// expiring is the state of a capacity block whose nodes are to leave, in a node class's status.
-const expiring = "expiring"
+// expiring is the state, in a node class's status, of a capacity block with nodes that must drain.
+const stateExpiring = "expiring"
 
 // lister lists the instances of this cluster, and maybe of others.
 type lister interface {
 	List(ctx context.Context) ([]cloudprovider.Instance, error)
 }
 
-// Loop looks at all claims in reservations.
+// Loop checks all claims in reservations.
 type Loop struct {
 	Client  client.Client
 	Cloud   lister
@@ -41,21 +45,17 @@ type Loop struct {
 	Log     *slog.Logger
 }
 
-// NeedLeaderElection makes sure that only one process deletes and relabels.
+// NeedLeaderElection makes sure that only one replica deletes and relabels.
 func (l *Loop) NeedLeaderElection() bool { return true }
 
-// Start looks every minute until ctx ends.
+// Start checks once per interval until ctx is canceled.
 func (l *Loop) Start(ctx context.Context) error {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := l.pass(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Error("following capacity reservations", "error", err)
+			l.Log.Error("checking capacity reservations", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-	}
+	}, interval)
+	return nil
 }
 
 func (l *Loop) pass(ctx context.Context) error {
@@ -67,7 +67,7 @@ func (l *Loop) pass(ctx context.Context) error {
 	if len(claims.Items) == 0 {
 		return nil
 	}
-	ending, err := l.ending(ctx)
+	expiring, err := l.expiringReservations(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,22 +82,22 @@ func (l *Loop) pass(ctx context.Context) error {
 	var errs []error
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		if ending[claim.Labels[awsv1.LabelReservationID]] {
-			errs = append(errs, l.leave(ctx, claim))
-		} else if outlived(claim, byID[claim.Status.ProviderID]) {
-			errs = append(errs, l.demote(ctx, claim))
+		if expiring[claim.Labels[awsv1.LabelReservationID]] {
+			errs = append(errs, l.delete(ctx, claim))
+		} else if outlivesReservation(claim, byID[claim.Status.ProviderID]) {
+			errs = append(errs, l.relabelOnDemand(ctx, claim))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// reserved reports whether a claim is in a reservation as far as is known, and there to stay.
+// reserved reports whether a claim is labeled as in a reservation, and not being deleted.
 func reserved(c *karpv1.NodeClaim) bool {
 	return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.DeletionTimestamp == nil && c.Labels[karpv1.LabelCapacityType] == karpv1.CapacityTypeReserved
 }
 
-// ending are the reservations whose nodes are to leave, by ID.
-func (l *Loop) ending(ctx context.Context) (map[string]bool, error) {
+// expiringReservations returns the reservations with nodes that must drain, by ID.
+func (l *Loop) expiringReservations(ctx context.Context) (map[string]bool, error) {
 	var classes awsv1.EC2NodeClassList
 	if err := l.Client.List(ctx, &classes); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (l *Loop) ending(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	for i := range classes.Items {
 		for _, r := range classes.Items[i].Status.CapacityReservations {
-			if r.State == expiring {
+			if r.State == stateExpiring {
 				out[r.ID] = true
 			}
 		}
@@ -113,23 +113,23 @@ func (l *Loop) ending(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// outlived reports whether a reserved claim's instance is one of ours that is in no reservation any more. The reverse
-// does not happen: what was bought on demand stays so.
-func outlived(claim *karpv1.NodeClaim, i cloudprovider.Instance) bool {
+// outlivesReservation reports whether a reserved claim's instance is one of ours that is in no reservation any more.
+// The reverse does not happen: an on-demand instance stays on-demand.
+func outlivesReservation(claim *karpv1.NodeClaim, i cloudprovider.Instance) bool {
 	return i.ProviderID != "" && i.ProviderID == claim.Status.ProviderID && i.Owner == cloudprovider.Ours && i.CapacityType == karpv1.CapacityTypeOnDemand
 }
 
-func (l *Loop) leave(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (l *Loop) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if err := l.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	l.Log.Info("deleting nodeclaim, its capacity block ends soon", "NodeClaim", claim.Name, "reservation", claim.Labels[awsv1.LabelReservationID])
+	l.Log.Info("deleting nodeclaim, its capacity block expires soon", "NodeClaim", claim.Name, "reservation", claim.Labels[awsv1.LabelReservationID])
 	l.Metrics.Disrupted(claim, reasonExpiring)
 	return nil
 }
 
-// demote relabels the Node first: the claim's label is what tells a later pass that there is something left to do.
-func (l *Loop) demote(ctx context.Context, claim *karpv1.NodeClaim) error {
+// relabelOnDemand relabels the Node first: by the claim's label a later pass finds that work is left.
+func (l *Loop) relabelOnDemand(ctx context.Context, claim *karpv1.NodeClaim) error {
 	nodes, err := cluster.NodesOf(ctx, l.Client, claim.Status.ProviderID)
 	if err != nil {
 		return err
@@ -145,21 +145,19 @@ func (l *Loop) demote(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if err := l.relabel(ctx, claim); err != nil {
 		return fmt.Errorf("relabel claim %s: %w", claim.Name, err)
 	}
-	l.Log.Info("the capacity reservation has ended, the instance is on-demand now", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	l.Log.Info("the capacity reservation has expired, the instance is on-demand now", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
 	return nil
 }
 
-// relabel makes an object on-demand, if it is as it was read.
+// relabel makes an object on-demand, if it is unchanged since it was read.
 func (l *Loop) relabel(ctx context.Context, o client.Object) error {
-	before, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no API object", o)
-	}
-	labels := o.GetLabels()
-	labels[karpv1.LabelCapacityType] = karpv1.CapacityTypeOnDemand
-	for _, key := range []string{awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible} {
-		delete(labels, key)
-	}
-	o.SetLabels(labels)
-	return client.IgnoreNotFound(l.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	_, err := patch.Object(ctx, l.Client, o, func() {
+		labels := o.GetLabels()
+		labels[karpv1.LabelCapacityType] = karpv1.CapacityTypeOnDemand
+		for _, key := range []string{awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible} {
+			delete(labels, key)
+		}
+		o.SetLabels(labels)
+	})
+	return client.IgnoreNotFound(err)
 }

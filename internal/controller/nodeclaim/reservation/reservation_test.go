@@ -34,7 +34,7 @@ func inReservation(change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *corev
 	return claim, controllertest.Up("a", func(n *corev1.Node) { n.Labels = labels() })
 }
 
-// counted is how many reserved claims were counted as ended with their block.
+// counted is how many reserved claims were counted as terminated with their block.
 func counted(f *controllertest.Fixture) int {
 	return int(testutil.ToFloat64(f.Metrics.ClaimsDisrupted.WithLabelValues(reasonExpiring, "general", "reserved", "", "graceful")))
 }
@@ -48,12 +48,12 @@ func TestEndOfAReservation(t *testing.T) {
 		deleted  bool
 		want     string // capacity type of claim and Node
 	}{
-		{"aws row 125: in a reservation that is not a block, or does not end soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
-		{"aws row 125: a capacity block that ends soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
+		{"in a reservation that is not a block, or does not expire soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
+		{"a capacity block that expires soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
 		{"over, and the instance runs on", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "on-demand"},
 		{"no longer selected, but used", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
 		{"gone", "", cloudprovider.Instance{ProviderID: "other", Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "reserved"},
-		{"somebody else's", "", cloudprovider.Instance{Owner: cloudprovider.Foreign, CapacityType: "on-demand"}, nil, false, "reserved"},
+		{"another owner's", "", cloudprovider.Instance{Owner: cloudprovider.Foreign, CapacityType: "on-demand"}, nil, false, "reserved"},
 		{"not EC2's", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, false, "reserved"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestEndOfAReservation(t *testing.T) {
 }
 
 // A kill between the two patches leaves what the next pass finds.
-func TestNodeIsRelabelledBeforeItsClaim(t *testing.T) {
+func TestNodeIsRelabeledBeforeItsClaim(t *testing.T) {
 	claim, node := inReservation()
 	f := controllertest.New(t, controllertest.Class(), claim, node)
 	fails := true
@@ -106,7 +106,7 @@ func TestNodeIsRelabelledBeforeItsClaim(t *testing.T) {
 	}})
 	l := &Loop{Client: api, Cloud: fleet{{ProviderID: claim.Status.ProviderID, Owner: cloudprovider.Ours, CapacityType: "on-demand"}}, Metrics: f.Metrics, Log: f.Log}
 	if err := l.pass(t.Context()); err == nil || f.Claim("a").Labels[karpv1.LabelCapacityType] != "reserved" {
-		t.Errorf("the claim is relabelled although its Node is not: %v", err)
+		t.Errorf("the claim is relabeled although its Node is not: %v", err)
 	}
 	fails = false
 	f.Do(l.pass(t.Context()))

@@ -1,4 +1,4 @@
-// Package tagging gives instances the names by which people find them, once their nodes have joined.
+// Package tagging tags instances with the names of their node, claim and cluster, once their nodes have joined.
 package tagging
 
 import (
@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,36 +23,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// namer tags an instance of ours with the names of its node, claim and cluster, as far as it has no such tags. The
-// error is cloud.ErrNotFound when the instance is gone.
+// namer tags an instance of ours with the names of its node, claim and cluster, as far as the tags are missing. The
+// error is cloudprovider.ErrNotFound when the instance is gone.
 type namer interface {
 	Name(ctx context.Context, providerID, node, claim string) error
 }
 
-// Reconciler tags the instances of NodeClaims that have a node. The claim's annotations say that it is done.
+// Reconciler tags the instances of NodeClaims that have a node. The claim's annotations record that they are tagged.
 type Reconciler struct {
 	Client client.Client
 	Cloud  namer
 	Log    *slog.Logger
 }
 
-// Register adds the reconciler to mgr. Tagging is in no hurry, and EC2 limits the calls that change something.
+// Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.tagging").
 		For(&karpv1.NodeClaim{}).
 		WithOptions(controller.Options{
-			// Most of the time is spent waiting for others, so that one call reads many instances; EC2 lets 10 tags a second through.
+			// Most reconciles wait for others, so that one call describes many instances; EC2 admits 10 tagging calls
+			// per second.
 			MaxConcurrentReconciles: 50,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
 		}).
 		Complete(patch.Retry(r))
 }
 
-// Reconcile tags the claim's instance and writes down that it has.
+// Reconcile tags the claim's instance and records that on the claim.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil || !wanting(claim) {
+	if err != nil || claim == nil || !needsTags(claim) {
 		return reconcile.Result{}, err
 	}
 	err = r.Cloud.Name(ctx, claim.Status.ProviderID, claim.Status.NodeName, claim.Name)
@@ -61,17 +63,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("tag the instance of node claim %q: %w", claim.Name, err)
 	}
-	before := claim.DeepCopy()
-	if claim.Annotations == nil {
-		claim.Annotations = map[string]string{}
-	}
-	claim.Annotations[awsv1.AnnotationTagged], claim.Annotations[awsv1.AnnotationClusterNameTagged] = "true", "true"
-	err = r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err = patch.Object(ctx, r.Client, claim, func() {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationTagged, "true")
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationClusterNameTagged, "true")
+	})
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// wanting reports whether the claim has a node, and its instance has not been tagged since.
-func wanting(claim *karpv1.NodeClaim) bool {
+// needsTags reports whether the claim has a node, and its instance was not tagged since.
+func needsTags(claim *karpv1.NodeClaim) bool {
 	return claim.DeletionTimestamp == nil && claim.Status.NodeName != "" && claim.Status.ProviderID != "" &&
 		(claim.Annotations[awsv1.AnnotationTagged] != "true" || claim.Annotations[awsv1.AnnotationClusterNameTagged] != "true")
 }

@@ -1,4 +1,5 @@
-// Package instanceprofile clears away instance profiles that nothing uses any more: those of roles that a node class had once.
+// Package instanceprofile deletes instance profiles that are no longer in use: those of roles that a node class had
+// before.
 package instanceprofile
 
 import (
@@ -7,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -14,40 +16,34 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// every is how often profiles are looked through.
-const every = 30 * time.Minute
+// interval is the time between two collections. An unused profile costs nothing but quota, so it is long.
+const interval = 30 * time.Minute
 
-// collector deletes profiles that have not been used for a while.
+// collector deletes profiles that have been unused for a while.
 type collector interface {
 	CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error)
 }
 
-// Loop collects.
+// Loop collects instance profiles.
 type Loop struct {
-	// Live reads the API server itself: a claim that the cache misses must not cost its instance the role.
+	// Live reads from the API server: a claim that the cache lacks must not cost its instance the role.
 	Live  client.Reader
 	Cloud collector
 	Log   *slog.Logger
 }
 
-// NeedLeaderElection makes sure that only one process deletes.
+// NeedLeaderElection makes sure that only one replica deletes.
 func (l *Loop) NeedLeaderElection() bool { return true }
 
-// Start collects until ctx ends.
+// Start collects until ctx is canceled.
 func (l *Loop) Start(ctx context.Context) error {
-	for {
-		l.pass(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-	}
+	wait.UntilWithContext(ctx, l.pass, interval)
+	return nil
 }
 
 func (l *Loop) pass(ctx context.Context) {
-	gone, err := l.Cloud.CollectInstanceProfiles(ctx, l.use)
-	for _, name := range gone {
+	deleted, err := l.Cloud.CollectInstanceProfiles(ctx, l.use)
+	for _, name := range deleted {
 		l.Log.Info("deleted instance profile that nothing uses", "name", name)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -55,10 +51,11 @@ func (l *Loop) pass(ctx context.Context) {
 	}
 }
 
-// errNoClasses keeps profiles where the node classes are gone and their claims are not: then the books are wrong.
+// errNoClasses keeps all profiles when NodeClaims remain of node classes that are gone: what was read cannot be
+// complete.
 var errNoClasses = errors.New("there are NodeClaims of node classes that do not exist; no instance profile is deleted")
 
-// use is what needs a profile: the node classes as they are, and every instance until it is gone.
+// use returns what needs a profile: the current node classes, and every instance until it is gone.
 func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 	var classes awsv1.EC2NodeClassList
 	var claims karpv1.NodeClaimList
@@ -86,7 +83,7 @@ func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 		if !known && claim.Status.ProviderID != "" {
 			return cloudprovider.ProfileUse{}, errNoClasses
 		}
-		use.Unsure[uid] = true // it may just be launching
+		use.Unsure[uid] = true // its launch may be in progress
 	}
 	return use, nil
 }

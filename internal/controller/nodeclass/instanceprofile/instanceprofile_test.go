@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// account notes what it is told of use.
+// account records the use that it gets.
 type account struct {
 	use cloudprovider.ProfileUse
 	err error
@@ -48,11 +48,11 @@ func TestUse(t *testing.T) {
 	}{
 		{"a class alone", nil, set("now"), set(), false},
 		{"an instance with an older profile", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"))}, set("now", "before"), set(), false},
-		{"one on its way out", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"), controllertest.Deleting)}, set("now", "before"), set(), false},
-		{"one that does not say", []client.Object{controllertest.Claim("a", controllertest.Launched)}, set("now"), set("uid-class"), false},
+		{"one being deleted", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"), controllertest.Deleting)}, set("now", "before"), set(), false},
+		{"without a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched)}, set("now"), set("uid-class"), false},
 		{"one that is being launched", []client.Object{controllertest.Claim("a")}, set("now"), set("uid-class"), false},
-		{"of a class that is not there, and says", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"), with("before"))}, set("now", "before"), set(), false},
-		{"of a class that is not there, and does not say", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"))}, nil, nil, true},
+		{"of a class that does not exist, with a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"), with("before"))}, set("now", "before"), set(), false},
+		{"of a class that does not exist, without a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"))}, nil, nil, true},
 		{"another provider's", []client.Object{controllertest.Claim("a", with("theirs"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })}, set("now"), set(), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package refresh renews what is known of the cloud, and clears away launch templates that nobody uses.
+// Package refresh renews the data read from the cloud, and deletes unused launch templates.
 package refresh
 
 import (
@@ -8,41 +8,48 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
-	// catalogEvery is how often instance types and prices are read again, and how soon after a failure.
-	catalogEvery, catalogRetry = 12 * time.Hour, 5 * time.Minute
-	versionEvery               = 5 * time.Minute
-	templatesEvery             = 10 * time.Minute
-	// templateAge is how long a launch template is kept after it was made: a launch may still refer to it.
-	templateAge = time.Hour
+	// catalogInterval is the time between two reads of instance types and prices, which change a few times a month;
+	// catalogRetry is the time after a failure.
+	catalogInterval, catalogRetry = 12 * time.Hour, 5 * time.Minute
+	versionInterval               = 5 * time.Minute
+	templatesInterval             = 10 * time.Minute
+	// templateMinAge is how long a launch template is kept after its creation: a launch may still refer to it.
+	templateMinAge = time.Hour
 )
 
-// catalog is what is known of instance types, prices and the cluster's version.
+// catalog is the data read from the cloud: instance types, prices and the cluster's version.
 type catalog interface {
 	Refresh(ctx context.Context) error
 	RefreshVersion(ctx context.Context) error
-	// PriceState tells whether the prices could be read the last time.
+	// PriceState returns the result of the last read of prices.
 	PriceState() []cloudprovider.PriceState
 }
 
-// Catalog renews in every replica, so that one that is elected later does not plan with old prices.
+// Catalog refreshes in every replica, so that a later leader does not plan with old prices.
 type Catalog struct {
 	Cloud catalog
 	Log   *slog.Logger
 }
 
-// NeedLeaderElection is false: reading is for all.
+// NeedLeaderElection is false: every replica reads.
 func (*Catalog) NeedLeaderElection() bool { return false }
 
-// Start renews until ctx ends. The caller has read everything once already. The error is
-// cloud.ErrIdentityMismatch when the cluster's name has come to name another cluster: it ends the controller.
+// Start refreshes until ctx is canceled. The caller has read everything once already. The error is
+// cloudprovider.ErrIdentityMismatch when the cluster's name belongs to another cluster by now: the controller must
+// stop.
+//
+// Two timers share one goroutine, since a check of the version may make the prices due; wait has no loop over two
+// timers.
 func (c *Catalog) Start(ctx context.Context) error {
-	types := time.NewTimer(c.wait(nil))
+	types := time.NewTimer(c.untilNext(nil))
 	defer types.Stop()
-	version := time.NewTicker(versionEvery)
+	version := time.NewTicker(versionInterval)
 	defer version.Stop()
 	for {
 		select {
@@ -53,10 +60,10 @@ func (c *Catalog) Start(ctx context.Context) error {
 			if err != nil {
 				c.Log.Error("reading instance types and prices; the old ones are used", "error", err)
 			}
-			types.Reset(c.wait(err))
+			types.Reset(c.untilNext(err))
 		case <-version.C:
 			if slices.ContainsFunc(c.Cloud.PriceState(), func(s cloudprovider.PriceState) bool { return s.Due }) {
-				types.Reset(0) // a node class is the first of its platform
+				types.Reset(0) // a node class is the first with its platform
 			}
 			err := c.Cloud.RefreshVersion(ctx)
 			if errors.Is(err, cloudprovider.ErrIdentityMismatch) {
@@ -69,13 +76,13 @@ func (c *Catalog) Start(ctx context.Context) error {
 	}
 }
 
-// wait is how long what is known will do, after the last attempt to renew it came to err.
-func (c *Catalog) wait(err error) time.Duration {
+// untilNext returns the time until the next refresh of the catalog, after one that returned err.
+func (c *Catalog) untilNext(err error) time.Duration {
 	failed := func(s cloudprovider.PriceState) bool { return s.Err != nil }
 	if err != nil || slices.ContainsFunc(c.Cloud.PriceState(), failed) {
 		return catalogRetry
 	}
-	return catalogEvery
+	return catalogInterval
 }
 
 // templates deletes launch templates of this cluster.
@@ -83,28 +90,23 @@ type templates interface {
 	CollectLaunchTemplates(ctx context.Context, cutoff time.Time) error
 }
 
-// Templates deletes launch templates that have not been used for a while, on the leader.
+// Templates deletes launch templates that have been unused for a while, on the leader.
 type Templates struct {
 	Cloud templates
 	Log   *slog.Logger
 	Now   func() time.Time
 }
 
-// NeedLeaderElection makes sure that only one process deletes.
+// NeedLeaderElection makes sure that only one replica deletes.
 func (*Templates) NeedLeaderElection() bool { return true }
 
-// Start collects until ctx ends.
+// Start collects until ctx is canceled, the first time after one interval.
 func (t *Templates) Start(ctx context.Context) error {
-	ticker := time.NewTicker(templatesEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := t.Cloud.CollectLaunchTemplates(ctx, t.Now().Add(-templateAge)); err != nil {
-				t.Log.Error("collecting launch templates", "error", err)
-			}
+	_ = wait.PollUntilContextCancel(ctx, templatesInterval, false /* immediate */, func(ctx context.Context) (bool, error) {
+		if err := t.Cloud.CollectLaunchTemplates(ctx, t.Now().Add(-templateMinAge)); err != nil {
+			t.Log.Error("collecting launch templates", "error", err)
 		}
-	}
+		return false, nil
+	}) // returns only the context's error
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// shop notes when it was read, and fails as long as it is told to.
-type shop struct {
+// fakeCloud records when it was read, and fails as configured.
+type fakeCloud struct {
 	began  time.Time
 	read   []time.Duration
 	denied int
@@ -21,7 +21,7 @@ type shop struct {
 	due time.Duration
 }
 
-func (s *shop) Refresh(context.Context) error {
+func (s *fakeCloud) Refresh(context.Context) error {
 	s.read = append(s.read, time.Since(s.began))
 	if s.denied--; s.denied > 0 {
 		return errors.New("denied")
@@ -29,9 +29,9 @@ func (s *shop) Refresh(context.Context) error {
 	return nil
 }
 
-func (s *shop) RefreshVersion(context.Context) error { return nil }
+func (s *fakeCloud) RefreshVersion(context.Context) error { return nil }
 
-func (s *shop) PriceState() []cloudprovider.PriceState {
+func (s *fakeCloud) PriceState() []cloudprovider.PriceState {
 	if s.due > 0 && time.Since(s.began) >= s.due && len(s.read) == 0 {
 		return []cloudprovider.PriceState{{CapacityType: "on-demand", Due: true}}
 	}
@@ -41,7 +41,7 @@ func (s *shop) PriceState() []cloudprovider.PriceState {
 	return []cloudprovider.PriceState{{CapacityType: "on-demand"}}
 }
 
-// Prices that could not be read are asked for again soon, from the start on; others last half a day.
+// Prices that could not be read are read again soon, from the start on; others last half a day.
 func TestCatalogIsRenewed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestCatalogIsRenewed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour+time.Minute)
 				defer cancel()
-				s := &shop{began: time.Now(), denied: tt.denied}
+				s := &fakeCloud{began: time.Now(), denied: tt.denied}
 				if err := (&Catalog{Cloud: s, Log: slog.New(slog.DiscardHandler)}).Start(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -73,7 +73,7 @@ func TestPricesOfANewPlatformAreReadSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		s := &shop{began: time.Now(), due: 7 * time.Minute}
+		s := &fakeCloud{began: time.Now(), due: 7 * time.Minute}
 		if err := (&Catalog{Cloud: s, Log: slog.New(slog.DiscardHandler)}).Start(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package status keeps the status of each EC2NodeClass: what its selectors select, and whether nodes can
-// be launched from it. When a class goes, so does what was made in the cloud for it.
+// Package status keeps the status of each EC2NodeClass: what its selectors match, and whether nodes can launch from it.
+// When a class is deleted, it deletes what was created in the cloud for it.
 package status
 
 import (
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -35,24 +34,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// deletionPoll is how often a class that is still referred to is looked at again.
+// deletionPoll is the time between two checks of a deleted class that NodeClaims still refer to.
 const deletionPoll = 10 * time.Minute
 
-// resolver finds out what a class comes to, and clears away what was made for it.
+// resolver resolves a class to its status, and deletes what was created for it.
 type resolver interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
 }
 
-// Reconciler keeps EC2NodeClasses.
+// Reconciler reconciles EC2NodeClasses.
 type Reconciler struct {
 	Client client.Client
 	Cloud  resolver
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Wake, if set, has every class looked at again at once, for each item.
+	// Wake, if set, enqueues every class for each item.
 	Wake <-chan ctrlevent.GenericEvent
 }
 
@@ -60,7 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr)
 	if r.Wake != nil {
-		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.all)))
+		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.allClasses)))
 	}
 	return b.
 		Named("nodeclass").
@@ -68,14 +67,14 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(classOf), builder.WithPredicates(eventfilter.OnlyDeletions())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 10,
-			// What AWS does not answer is asked again within a minute, however long it has been failing.
+			// A failed call to AWS is repeated within a minute, however long it has been failing.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second/4, time.Minute),
 		}).
 		Complete(patch.Retry(r))
 }
 
-// all are the requests for every class.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+// allClasses returns a request for every class.
+func (r *Reconciler) allClasses(ctx context.Context, _ client.Object) []reconcile.Request {
 	var classes awsv1.EC2NodeClassList
 	if err := r.Client.List(ctx, &classes); err != nil {
 		r.Log.Error("listing node classes", "error", err)
@@ -88,7 +87,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return out
 }
 
-// classOf maps a claim to its class, which may wait for it to go.
+// classOf maps a claim to its class, which may wait for the claim's deletion.
 func classOf(_ context.Context, o client.Object) []reconcile.Request {
 	claim := o.(*karpv1.NodeClaim)
 	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
@@ -97,7 +96,7 @@ func classOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: claim.Spec.NodeClassRef.Name}}}
 }
 
-// Reconcile resolves the class, or clears away after it.
+// Reconcile resolves the class, or finalizes its deletion.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	class := &awsv1.EC2NodeClass{}
 	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
@@ -106,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if class.DeletionTimestamp != nil {
 		return r.finalize(ctx, class)
 	}
-	if changed, err := r.stamp(ctx, class); changed || err != nil {
+	if changed, err := r.updateHash(ctx, class); changed || err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	for _, f := range support.UnsupportedNodeClass(class) {
@@ -115,11 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	resolved := r.Cloud.ResolveNodeClass(ctx, class)
 	before := class.DeepCopy()
 	apply(class, resolved, r.Now())
-	if !equality.Semantic.DeepEqual(before.Status, class.Status) {
-		err := r.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if err != nil {
-			return reconcile.Result{}, errors.Join(client.IgnoreNotFound(err), resolved.Err)
-		}
+	if _, err := patch.StatusFrom(ctx, r.Client, before, class); err != nil {
+		return reconcile.Result{}, errors.Join(client.IgnoreNotFound(err), resolved.Err)
 	}
 	if resolved.Err != nil {
 		return reconcile.Result{}, resolved.Err
@@ -127,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: resolved.Next}, nil
 }
 
-// apply writes a resolution into the class. Conditions that it does not mention stay.
+// apply writes a resolution into the class. It keeps the conditions that the resolution does not mention.
 func apply(class *awsv1.EC2NodeClass, resolved cloudprovider.Resolution, now time.Time) {
 	conditions := class.Status.Conditions
 	class.Status = resolved.Status
@@ -137,9 +133,9 @@ func apply(class *awsv1.EC2NodeClass, resolved cloudprovider.Resolution, now tim
 	}
 }
 
-// stamp puts finalizer and hash on the class. Under a new version of the hash the claims are stamped first:
+// updateHash sets finalizer and hash on the class. Under a new version of the hash the claims are updated first:
 // nothing about them has changed but the way it is hashed.
-func (r *Reconciler) stamp(ctx context.Context, class *awsv1.EC2NodeClass) (changed bool, err error) {
+func (r *Reconciler) updateHash(ctx context.Context, class *awsv1.EC2NodeClass) (changed bool, err error) {
 	hash, version, err := r.Cloud.NodeClassHash(class)
 	if err != nil {
 		return false, fmt.Errorf("hash node class %q: %w", class.Name, err)
@@ -147,19 +143,16 @@ func (r *Reconciler) stamp(ctx context.Context, class *awsv1.EC2NodeClass) (chan
 	before := class.DeepCopy()
 	controllerutil.AddFinalizer(class, awsv1.FinalizerTermination)
 	if class.Annotations[awsv1.AnnotationNodeClassHashVersion] != version {
-		if err := r.restampClaims(ctx, class, hash, version); err != nil {
+		if err := r.updateClaimHashes(ctx, class, hash, version); err != nil {
 			return false, err
 		}
 	}
 	metav1.SetMetaDataAnnotation(&class.ObjectMeta, awsv1.AnnotationNodeClassHash, hash)
 	metav1.SetMetaDataAnnotation(&class.ObjectMeta, awsv1.AnnotationNodeClassHashVersion, version)
-	if equality.Semantic.DeepEqual(before.ObjectMeta, class.ObjectMeta) {
-		return false, nil
-	}
-	return true, r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return patch.ObjectFrom(ctx, r.Client, before, class)
 }
 
-func (r *Reconciler) restampClaims(ctx context.Context, class *awsv1.EC2NodeClass, hash, version string) error {
+func (r *Reconciler) updateClaimHashes(ctx context.Context, class *awsv1.EC2NodeClass, hash, version string) error {
 	claims, err := r.claimsOf(ctx, class)
 	if err != nil {
 		return err
@@ -173,7 +166,7 @@ func (r *Reconciler) restampClaims(ctx context.Context, class *awsv1.EC2NodeClas
 		if !condition.IsTrue(claim, karpv1.ConditionDrifted) {
 			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationNodeClassHash, hash)
 		}
-		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -194,7 +187,7 @@ func (r *Reconciler) claimsOf(ctx context.Context, class *awsv1.EC2NodeClass) ([
 	return out, nil
 }
 
-// finalize waits until no claim refers to the class, clears the cloud, and lets the class go.
+// finalize waits until no claim refers to the class, deletes its cloud resources, and removes the finalizer.
 func (r *Reconciler) finalize(ctx context.Context, class *awsv1.EC2NodeClass) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(class, awsv1.FinalizerTermination) {
 		return reconcile.Result{}, nil
@@ -208,11 +201,11 @@ func (r *Reconciler) finalize(ctx context.Context, class *awsv1.EC2NodeClass) (r
 		return reconcile.Result{RequeueAfter: deletionPoll}, nil
 	}
 	if err := r.Cloud.DeleteNodeClassResources(ctx, class); err != nil {
-		return reconcile.Result{}, fmt.Errorf("clear away after node class %q: %w", class.Name, err)
+		return reconcile.Result{}, fmt.Errorf("delete the resources of node class %q: %w", class.Name, err)
 	}
 	before := class.DeepCopy()
 	controllerutil.RemoveFinalizer(class, awsv1.FinalizerTermination)
-	err = r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err = patch.ObjectFrom(ctx, r.Client, before, class)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 

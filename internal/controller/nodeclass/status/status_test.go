@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 )
 
-// account answers what a class comes to.
+// account returns a given resolution of a class.
 type account struct {
 	resolution cloudprovider.Resolution
 	deleted    []string
@@ -88,14 +88,14 @@ func TestResolutionIsWritten(t *testing.T) {
 	a.resolution.Err = nil
 	version := c.ResourceVersion
 	if result := f.Reconcile(r, "default"); result.RequeueAfter != 5*time.Minute {
-		t.Errorf("comes back after %v", result.RequeueAfter)
+		t.Errorf("is requeued after %v", result.RequeueAfter)
 	}
 	if class(f).ResourceVersion != version {
 		t.Error("written again, though nothing has changed")
 	}
 }
 
-// An edit that has no effect is said on the class, and does not stop it.
+// An edit that has no effect is events on the class, and does not stop it.
 func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(stamped, func(c *awsv1.EC2NodeClass) {
 		c.Spec.AMIFamily = awsv1.AMIFamilyBottlerocket
@@ -133,7 +133,7 @@ func TestStamp(t *testing.T) {
 		a := f.Claim(name).Annotations
 		got[name] = a[awsv1.AnnotationNodeClassHash] + " " + a[awsv1.AnnotationNodeClassHashVersion]
 	}
-	t.Run("aws row 152: under a new version every claim is stamped, and one that has drifted keeps its hash", func(t *testing.T) {
+	t.Run("under a new version every claim is stamped, and one that has drifted keeps its hash", func(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("claims (-want +got):\n%s", diff)
 		}
@@ -145,14 +145,14 @@ func TestFinalize(t *testing.T) {
 		name    string
 		objects []client.Object
 		err     error
-		// gone classes are gone; of others it is asked whether the cloud was cleared.
+		// gone classes are gone; for others the test checks whether the cloud resources were deleted.
 		gone, cleared bool
 		event         string
 	}{
 		{"nothing refers to it", []client.Object{controllertest.Class(deleting)}, nil, true, true, ""},
 		{"a claim still does", []client.Object{controllertest.Class(deleting), controllertest.Claim("a")}, nil, false, false, "WaitingOnNodeClaimTermination"},
 		{"another class's claim", []client.Object{controllertest.Class(deleting), controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" })}, nil, true, true, ""},
-		{"aws row 185: what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
+		{"what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
 		{"not ours to finalize", []client.Object{controllertest.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })}, nil, false, false, ""},
 	}
 	for _, tt := range tests {
@@ -166,8 +166,8 @@ func TestFinalize(t *testing.T) {
 			if gone := class(f) == nil; gone != tt.gone || (len(a.deleted) > 0) != tt.cleared {
 				t.Errorf("gone %v, cleared %v", gone, a.deleted)
 			}
-			if said := strings.Join(f.Said(), "\n"); (tt.event == "") != (said == "") || !strings.Contains(said, tt.event) {
-				t.Errorf("events %q, want %q", said, tt.event)
+			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
 	}
@@ -176,11 +176,11 @@ func TestFinalize(t *testing.T) {
 func TestClaimWakesItsClass(t *testing.T) {
 	theirs := controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })
 	if got := classOf(t.Context(), theirs); len(got) > 0 {
-		t.Errorf("another provider's claim wakes %v", got)
+		t.Errorf("another provider's claim enqueues %v", got)
 	}
 	// One that was deleted before it had a finalizer goes without a deletion timestamp.
 	if got := classOf(t.Context(), controllertest.Claim("a")); len(got) != 1 || got[0].Name != "default" {
-		t.Errorf("wakes %v, want its class", got)
+		t.Errorf("enqueues %v, want its class", got)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package zonalshift follows the zonal shifts of the cluster, and tells the pools that they concern.
+// Package zonalshift follows the zonal shifts of the cluster, and reports them on the NodePools in the shifted zones.
 package zonalshift
 
 import (
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -21,24 +22,24 @@ import (
 )
 
 const (
-	// every is how often the shifts are asked for.
-	every = 30 * time.Second
-	// retrySoon is the pause after a failure; it doubles with each further one, up to retryLate.
-	retrySoon, retryLate = 5 * time.Second, time.Minute
-	// staleAfter is how old the last answer may be before pools are warned: one that fails once is no news.
+	// interval is the time between two reads of the shifts. A shift should keep launches out of its zone within a minute.
+	interval = 30 * time.Second
+	// minRetry is the retry delay after a failure; it doubles with each further one, up to maxRetry.
+	minRetry, maxRetry = 5 * time.Second, time.Minute
+	// staleAfter is how old the last result may be before pools get a warning: one failure is no news.
 	staleAfter = 2 * time.Minute
-	// reminder is how often a pool is told of the same shift.
-	reminder = time.Hour
+	// eventWindow is the dedupe window of the event about a shift on a pool.
+	eventWindow = time.Hour
 )
 
-// watcher knows from which zones the cluster keeps away, by their IDs.
+// watcher knows the zones that the cluster is shifted away from, by their IDs.
 type watcher interface {
 	RefreshZonalShifts(ctx context.Context) error
 	ShiftedZones() []string
 	ZonalShiftState() cloudprovider.ShiftState
 }
 
-// Refresher asks for the shifts in every replica, so that one which is elected later launches nothing where it must not.
+// Refresher reads the shifts in every replica, so that a later leader launches nothing in a shifted zone.
 type Refresher struct {
 	Cloud watcher
 	// Readable is 1 while the shifts can be read, 0 while they cannot.
@@ -54,41 +55,30 @@ func NewReadable(reg prometheus.Registerer) (prometheus.Gauge, error) {
 	return g, reg.Register(g)
 }
 
-// NeedLeaderElection is false: reading is for all.
+// NeedLeaderElection is false: every replica reads.
 func (*Refresher) NeedLeaderElection() bool { return false }
 
-// Start asks until ctx ends.
+// Start reads until ctx is canceled.
 func (r *Refresher) Start(ctx context.Context) error {
-	retry := retrySoon
-	return repeat(ctx, func() time.Duration {
+	retry, next := minRetry, interval
+	_ = wait.DelayFunc(func() time.Duration { return next }).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := r.Cloud.RefreshZonalShifts(ctx)
 		if err == nil {
 			r.Readable.Set(1)
-			retry = retrySoon
-			return every
+			retry, next = minRetry, interval
+			return false, nil
 		}
-		wait := retry
-		retry = min(2*retry, retryLate)
+		next, retry = retry, min(2*retry, maxRetry)
 		r.Readable.Set(0)
 		if ctx.Err() == nil {
-			r.Log.Error("zonal shifts cannot be read; those known hold until they end", "retryIn", wait.String(), "error", err)
+			r.Log.Error("zonal shifts cannot be read; known shifts stay in effect until they expire", "retryIn", next.String(), "error", err)
 		}
-		return wait
-	})
+		return false, nil
+	}) // returns only the context's error
+	return nil
 }
 
-// repeat does it at once and then again and again, each time after the pause that it returns, until ctx ends.
-func repeat(ctx context.Context, do func() time.Duration) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(do()):
-		}
-	}
-}
-
-// Teller tells NodePools of zones in which they launch nothing, and when they do again.
+// Teller records events on NodePools about zones in which they launch nothing, and when they launch there again.
 type Teller struct {
 	Client client.Client
 	Cloud  watcher
@@ -97,26 +87,26 @@ type Teller struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	// told are the zones of which every pool has been told that they are shifted.
-	told []string
+	// reported are the shifted zones that are reported on every pool.
+	reported []string
 }
 
-// NeedLeaderElection makes sure that one process tells.
+// NeedLeaderElection makes sure that one replica records.
 func (*Teller) NeedLeaderElection() bool { return true }
 
-// Start tells until ctx ends.
+// Start records until ctx is canceled.
 func (t *Teller) Start(ctx context.Context) error {
-	return repeat(ctx, func() time.Duration {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := t.pass(ctx); err != nil && ctx.Err() == nil {
-			t.Log.Error("telling node pools of zonal shifts", "error", err)
+			t.Log.Error("recording zonal shifts on node pools", "error", err)
 		}
-		return every
-	})
+	}, interval)
+	return nil
 }
 
 func (t *Teller) pass(ctx context.Context) error {
-	now, unread := t.Cloud.ShiftedZones(), t.unread()
-	if len(now) == 0 && len(t.told) == 0 && unread == "" {
+	current, stale := t.Cloud.ShiftedZones(), t.staleMessage()
+	if len(current) == 0 && len(t.reported) == 0 && stale == "" {
 		return nil
 	}
 	var pools karpv1.NodePoolList
@@ -129,25 +119,25 @@ func (t *Teller) pass(ctx context.Context) error {
 	}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if unread != "" && awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
-			t.Events.WarnEvery(reminder, pool, "ZonalShiftsUnreadable", "%s", unread)
+		if stale != "" && awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+			t.Events.WarnEvery(eventWindow, pool, "ZonalShiftsUnreadable", "%s", stale)
 		}
 		for id, name := range t.zones(pool, classes.Items) {
-			was, is := slices.Contains(t.told, id), slices.Contains(now, id)
+			was, is := slices.Contains(t.reported, id), slices.Contains(current, id)
 			switch {
-			case is: // also to a pool that has come since
-				t.Events.WarnEvery(reminder, pool, "ZonalShiftActive", "The cluster is shifted away from zone %s (%s): no nodes are launched there", name, id)
+			case is: // also for a pool created since
+				t.Events.WarnEvery(eventWindow, pool, "ZonalShiftActive", "The cluster is shifted away from zone %s (%s): no nodes are launched there", name, id)
 			case was:
 				t.Events.Normal(pool, "ZonalShiftCleared", "The cluster is not shifted away from zone %s (%s) any more", name, id)
 			}
 		}
 	}
-	t.told = now
+	t.reported = current
 	return nil
 }
 
-// unread says that the shifts are not known, and what follows; empty while they are.
-func (t *Teller) unread() string {
+// staleMessage returns the warning for shifts that cannot be read, with its consequence; empty while they can.
+func (t *Teller) staleMessage() string {
 	switch s := t.Cloud.ZonalShiftState(); {
 	case s.Err == nil:
 		return ""
@@ -156,12 +146,12 @@ func (t *Teller) unread() string {
 			"Until they can, nodes may be launched in a zone that the cluster is shifted away from", s.Err)
 	case t.Now().Sub(s.Read) >= staleAfter:
 		return fmt.Sprintf("The zonal shifts of the cluster cannot be read since %s (%v). "+
-			"Those known hold until they end; nodes may be launched in a zone shifted away from since", s.Read.UTC().Format(time.RFC3339), s.Err)
+			"Known shifts stay in effect until they expire; nodes may be launched in a zone shifted away from since", s.Read.UTC().Format(time.RFC3339), s.Err)
 	}
 	return ""
 }
 
-// zones are those that a pool can launch in: name by ID. One whose requirements cannot be read launches nothing.
+// zones returns the zones in which a pool can launch: name by ID. A pool with invalid requirements launches nothing.
 func (t *Teller) zones(pool *karpv1.NodePool, classes []awsv1.EC2NodeClass) map[string]string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	n := slices.IndexFunc(classes, func(c awsv1.EC2NodeClass) bool { return awsv1.IsEC2NodeClass(ref) && c.Name == ref.Name })

@@ -23,15 +23,15 @@ import (
 // shifts are the zones that a cluster keeps away from.
 type shifts struct {
 	zones []string
-	asked []time.Time
-	// answers tells which of the calls are answered.
+	calls []time.Time
+	// answers reports which calls succeed.
 	answers func(call int) bool
 	state   cloudprovider.ShiftState
 }
 
 func (s *shifts) RefreshZonalShifts(context.Context) error {
-	s.asked = append(s.asked, time.Now())
-	if s.answers(len(s.asked)) {
+	s.calls = append(s.calls, time.Now())
+	if s.answers(len(s.calls)) {
 		return nil
 	}
 	return errors.New("not reachable")
@@ -78,7 +78,7 @@ func TestTeller(t *testing.T) {
 	says("still over", nil, nil)
 }
 
-// Where AWS fails the shifts are asked for again, ever more slowly, until it answers; a gauge shows it meanwhile.
+// While AWS fails, the shifts are read again with a growing delay; a gauge shows it.
 func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 	f := controllertest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -98,12 +98,12 @@ func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, at := range service.asked {
+		for _, at := range service.calls {
 			got = append(got, at.Sub(began).String())
 		}
 		// Six failures, two answers, and failures again.
 		if diff := cmp.Diff([]string{"0s", "5s", "15s", "35s", "1m15s", "2m15s", "3m15s", "3m45s"}, got); diff != "" {
-			t.Errorf("asked at (-want +got):\n%s", diff)
+			t.Errorf("called at (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]float64{0, 0, 0, 0, 0, 0, 0, 1}, shown); diff != "" {
 			t.Errorf("the gauge before each call (-want +got):\n%s", diff)
@@ -111,7 +111,7 @@ func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// Pools say that the shifts are not known, and what that means.
+// Events on pools report that the shifts are unknown, and the consequence.
 func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid" }))
 	service := &shifts{}
@@ -131,7 +131,7 @@ func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
 		{"still", cloudprovider.ShiftState{Err: failed}, nil},
 		{"failed once", cloudprovider.ShiftState{Read: f.Clock.Add(-time.Minute), Err: failed}, nil},
 		{"read long ago", cloudprovider.ShiftState{Read: f.Clock.Add(-2 * time.Minute), Err: failed}, []string{"Warning ZonalShiftsUnreadable The zonal shifts of the cluster cannot be read since " +
-			f.Clock.Add(-2*time.Minute).UTC().Format(time.RFC3339) + " (InternalServerException: try later). Those known hold until they end; nodes may be launched in a zone shifted away from since"}},
+			f.Clock.Add(-2*time.Minute).UTC().Format(time.RFC3339) + " (InternalServerException: try later). Known shifts stay in effect until they expire; nodes may be launched in a zone shifted away from since"}},
 	} {
 		service.state = tc.state
 		f.Do(teller.pass(f.Context()))

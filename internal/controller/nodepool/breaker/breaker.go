@@ -1,6 +1,6 @@
-// Package breaker keeps a fault that new nodes share from going through a whole pool: when too many of the nodes that were
-// launched to replace others, for one reason, do not come up, that reason pauses in the pool. The NodePool says so in the
-// condition DisruptionPaused and an event. When it pauses and when it goes on is decided in engine/breaker.
+// Package breaker is a circuit breaker for replacements: when too many of the nodes launched to replace others for one
+// reason fail to become ready, it pauses that reason in the NodePool. The condition DisruptionPaused and an event
+// report it. The rules for pausing and resuming are in engine/breaker.
 package breaker
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 )
 
-// showsWithin is how long a claim that was made takes, at most, to show in the cache.
+// showsWithin is how long a new claim takes, at most, to appear in the cache.
 const showsWithin = time.Minute
 
-// Breaker tells whether nodes of a pool may be replaced. It is safe for concurrent use.
+// Breaker decides whether nodes of a pool may be replaced. It is safe for concurrent use.
 type Breaker struct {
 	client client.Reader
 	now    func() time.Time
 
 	mu sync.Mutex
-	// started are the times at which somebody has last begun to replace nodes.
+	// started is when a replacement was last started.
 	started map[key]time.Time
 }
 
@@ -38,27 +38,27 @@ func New(c client.Reader, now func() time.Time) *Breaker {
 	return &Breaker{client: c, now: now, started: map[key]time.Time{}}
 }
 
-// Open reports whether nodes must not be replaced for the reason now, and why. It is to be asked before replacing begins, for
-// each pool of a node that would go and of one that would come. A pool that is not known, or has the breaker turned off,
-// holds nothing back.
+// Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement
+// starts, for each pool that loses or gets a node. A pool that does not exist, or with the breaker turned off, blocks
+// nothing.
 func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool) {
 	p := &karpv1.NodePool{}
 	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return "", false
 		}
-		return fmt.Sprintf("whether nodes of pool %q come up cannot be told: %v", pool, err), true
+		return fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
 	}
 	book := breaker.Read(p)
-	var underWay []time.Time
+	var inFlight []time.Time
 	if len(book.Paused()) > 0 {
 		claims, err := replacements(ctx, b.client, pool)
 		if err != nil {
-			return fmt.Sprintf("whether nodes of pool %q come up cannot be told: %v", pool, err), true
+			return fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
 		}
-		underWay = b.underWay(claims, key{pool, reason})
+		inFlight = b.inFlight(claims, key{pool, reason})
 	}
-	switch book.Standing(reason, underWay, b.now()) {
+	switch book.Standing(reason, inFlight, b.now()) {
 	case breaker.Open:
 		return book.Why(reason), true
 	case breaker.Probing:
@@ -68,8 +68,8 @@ func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.Disruptio
 	}
 }
 
-// Halted reports whether replacing for the reason that began at a time is to be taken back, and why: the reason has paused since.
-// While a pool cannot be read, nothing is taken back.
+// Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has
+// been paused since. While a pool cannot be read, nothing is canceled.
 func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.DisruptionReason, started time.Time) (why string, halted bool) {
 	p := &karpv1.NodePool{}
 	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
@@ -79,16 +79,16 @@ func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.Disrupt
 	return book.Why(reason), book.Halts(reason, started)
 }
 
-// Started notes that replacing begins: while the reason pauses, one is tried at a time, and what has just been made does not
-// show yet.
+// Started records the start of a replacement: while the reason is paused, one is tried at a time, and the cache does
+// not show a new claim at once.
 func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started[key{pool, reason}] = b.now()
 }
 
-// underWay are the times at which replacing for the reason has begun that has come to nothing yet.
-func (b *Breaker) underWay(claims []karpv1.NodeClaim, k key) []time.Time {
+// inFlight returns the start times of replacements for the reason that have no outcome yet.
+func (b *Breaker) inFlight(claims []karpv1.NodeClaim, k key) []time.Time {
 	now := b.now()
 	var out []time.Time
 	for i := range claims {
@@ -108,7 +108,7 @@ func (b *Breaker) underWay(claims []karpv1.NodeClaim, k key) []time.Time {
 	return out
 }
 
-// replacements are the claims of a pool that were bought to replace others.
+// replacements returns the claims of a pool that were launched to replace others.
 func replacements(ctx context.Context, r client.Reader, pool string) ([]karpv1.NodeClaim, error) {
 	var list karpv1.NodeClaimList
 	if err := r.List(ctx, &list, client.MatchingLabels{karpv1.LabelNodePool: pool}); err != nil {

@@ -52,7 +52,7 @@ func three() []client.Object {
 		c.UID = "class"
 		c.Status.AMIs = []awsv1.AMI{{ID: "ami-bad"}}
 	})
-	return []client.Object{pool, class, replacement("a"), replacement("b"), replacement("c"), controllertest.Claim("bought-for-pods", controllertest.Launched)}
+	return []client.Object{pool, class, replacement("a"), replacement("b"), replacement("c"), controllertest.Claim("launched-for-pods", controllertest.Launched)}
 }
 
 func paused(f *controllertest.Fixture) (reason, message string) {
@@ -69,14 +69,14 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	f := controllertest.New(t, three()...)
 	r, b := reconciler(t, f, 3), New(f.API, f.Now)
 	if got := f.Reconcile(r, "general"); got.RequeueAfter != 10*time.Minute {
-		t.Errorf("looks again after %v", got.RequeueAfter)
+		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
 	if why, open := b.Open(f.Context(), "general", drifted); open {
 		t.Fatalf("open before anything failed: %s", why)
 	}
 	began := f.Now()
 	if _, halted := b.Halted(f.Context(), "general", drifted, began); halted {
-		t.Error("what is under way is halted before anything failed")
+		t.Error("replacements in flight are halted before any failed")
 	}
 	f.Clock = f.Clock.Add(10 * time.Minute)
 	f.Reconcile(r, "general")
@@ -84,8 +84,8 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if reason != "Drifted" || !strings.HasPrefix(message, "3 of the last 3 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: 3 not registered.") {
 		t.Errorf("condition: %s: %s", reason, message)
 	}
-	if said := f.Said(); len(said) != 1 || said[0] != "Warning DisruptionPaused "+message {
-		t.Errorf("events: %q", said)
+	if events := f.Said(); len(events) != 1 || events[0] != "Warning DisruptionPaused "+message {
+		t.Errorf("events: %q", events)
 	}
 	pool := controllertest.Pool("general")
 	if f.Get(pool); !condition.IsReady(pool) {
@@ -106,16 +106,16 @@ func TestDriftToABadImagePauses(t *testing.T) {
 		t.Error("another reason pauses, too")
 	}
 	if why, halted := next.Halted(f.Context(), "general", drifted, began); !halted || why != message {
-		t.Errorf("what is under way: halted %v, %s", halted, why)
+		t.Errorf("replacements in flight: halted %v, %s", halted, why)
 	}
 	if _, halted := next.Halted(f.Context(), "general", drifted, f.Now().Add(15*time.Minute)); halted {
 		t.Error("the one that is tried is halted")
 	}
 	if _, halted := next.Halted(f.Context(), "general", karpv1.DisruptionUnderutilized, began); halted {
-		t.Error("what is under way for another reason is halted")
+		t.Error("replacements in flight for another reason are halted")
 	}
 	if _, open := next.Open(f.Context(), "other", drifted); open {
-		t.Error("a pool that does not exist holds something back")
+		t.Error("a pool that does not exist holds back something")
 	}
 	// The image is replaced.
 	class := controllertest.Class()
@@ -133,8 +133,8 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if _, halted := next.Halted(f.Context(), "general", drifted, began); halted {
 		t.Error("still halted")
 	}
-	if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Normal DisruptionResumed") {
-		t.Errorf("events: %q", said)
+	if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal DisruptionResumed") {
+		t.Errorf("events: %q", events)
 	}
 	if n := testutil.CollectAndCount(r.Metrics.Paused); n != 0 {
 		t.Errorf("%d series of the gauge are left", n)
@@ -175,7 +175,7 @@ func TestOneProbeAtATime(t *testing.T) {
 	}
 }
 
-// The breaker is turned off by a threshold of zero, and forgets what it has said before.
+// The breaker is turned off by a threshold of zero, and forgets what it has events before.
 func TestTurnedOff(t *testing.T) {
 	f := controllertest.New(t, three()...)
 	f.Clock = f.Clock.Add(10 * time.Minute)
@@ -189,7 +189,7 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// A claim that is gone before it was looked at counts all the same.
+// A claim that is deleted before its outcome is recorded counts, too.
 func TestClaimsThatAreGone(t *testing.T) {
 	objects := three()
 	f := controllertest.New(t, objects[:2]...)
@@ -205,15 +205,15 @@ func TestClaimsThatAreGone(t *testing.T) {
 		r.changed(claim, true, q)
 	}
 	if q.Len() != 1 {
-		t.Fatalf("%d pools are looked at", q.Len())
+		t.Fatalf("%d pools are enqueued", q.Len())
 	}
 	f.Clock = f.Clock.Add(2 * time.Minute)
 	f.Reconcile(r, "general")
 	if reason, _ := paused(f); reason != "Drifted" {
 		t.Errorf("condition %q", reason)
 	}
-	if len(r.left("general")) != 0 {
-		t.Error("the claims are kept for ever")
+	if len(r.deletedClaims("general")) != 0 {
+		t.Error("the claims are kept forever")
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 )
 
-// Metrics tell of replacements and of what pauses.
+// Metrics count replacements and report paused reasons.
 type Metrics struct {
-	// Paused by nodepool, reason is 1 while the reason pauses.
+	// Paused by nodepool, reason is 1 while the reason is paused.
 	Paused *prometheus.GaugeVec
 	// Replacements by nodepool, reason, outcome (came_up, failed).
 	Replacements *prometheus.CounterVec
@@ -21,10 +21,10 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dovetail_disruption_paused", Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not come up.",
+			Name: "dovetail_disruption_paused", Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready.",
 		}, []string{"nodepool", "reason"}),
 		Replacements: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dovetail_replacements_total", Help: "Node claims that were launched to replace others, by what became of them.",
+			Name: "dovetail_replacements_total", Help: "Node claims that were launched to replace others, by outcome.",
 		}, []string{"nodepool", "reason", "outcome"}),
 	}
 	return m, errors.Join(reg.Register(m.Paused), reg.Register(m.Replacements))

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,13 +26,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 )
 
-// remindEvery is how often people are told again of what pauses.
-const remindEvery = 15 * time.Minute
+// pausedEventWindow is the dedupe window of the event about paused reasons.
+const pausedEventWindow = 15 * time.Minute
 
-// Reconciler writes down, on each NodePool, what becomes of the claims that were bought for it to replace others.
+// Reconciler records on each NodePool the outcomes of the claims that were launched in it to replace others.
 type Reconciler struct {
 	Client client.Client
-	// Threshold is how many of them have to fail for a reason to pause; 0 turns the breaker off.
+	// Threshold is how many of them must fail to pause a reason; 0 turns the breaker off.
 	Threshold int
 	Events    *event.Recorder
 	Metrics   *Metrics
@@ -41,8 +40,8 @@ type Reconciler struct {
 	Now       func() time.Time
 
 	mu sync.Mutex
-	// gone are claims as they were last seen, by pool: those that went before they were looked at.
-	gone map[string]map[types.UID]*karpv1.NodeClaim
+	// deleted are the last seen versions, by pool, of claims that were deleted before their outcome was recorded.
+	deleted map[string]map[types.UID]*karpv1.NodeClaim
 }
 
 // Register adds the reconciler to mgr.
@@ -61,7 +60,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// changed asks for a look at the pool of a claim that was bought to replace others.
+// changed enqueues the pool of a claim that was launched to replace others.
 func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
 	claim, ok := o.(*karpv1.NodeClaim)
 	if !ok || breaker.Reason(claim) == "" {
@@ -77,21 +76,21 @@ func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
 func (r *Reconciler) remember(pool string, claim *karpv1.NodeClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gone == nil {
-		r.gone = map[string]map[types.UID]*karpv1.NodeClaim{}
+	if r.deleted == nil {
+		r.deleted = map[string]map[types.UID]*karpv1.NodeClaim{}
 	}
-	if r.gone[pool] == nil {
-		r.gone[pool] = map[types.UID]*karpv1.NodeClaim{}
+	if r.deleted[pool] == nil {
+		r.deleted[pool] = map[types.UID]*karpv1.NodeClaim{}
 	}
-	r.gone[pool][claim.UID] = claim
+	r.deleted[pool][claim.UID] = claim
 }
 
-// left returns the claims of a pool that have gone, forget lets go of them.
-func (r *Reconciler) left(pool string) []*karpv1.NodeClaim {
+// deletedClaims returns the remembered claims of a pool; forget removes them.
+func (r *Reconciler) deletedClaims(pool string) []*karpv1.NodeClaim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*karpv1.NodeClaim
-	for _, c := range r.gone[pool] {
+	for _, c := range r.deleted[pool] {
 		out = append(out, c)
 	}
 	return out
@@ -101,20 +100,21 @@ func (r *Reconciler) forget(pool string, claims []*karpv1.NodeClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range claims {
-		delete(r.gone[pool], c.UID)
+		delete(r.deleted[pool], c.UID)
 	}
-	if len(r.gone[pool]) == 0 {
-		delete(r.gone, pool)
+	if len(r.deleted[pool]) == 0 {
+		delete(r.deleted, pool)
 	}
 }
 
-// Reconcile brings the pool's book and its condition up to date, and comes back when a claim would be late.
+// Reconcile updates the pool's record of outcomes and its condition, and requeues it for the time when a claim would be
+// late.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	left := r.left(req.Name)
+	deleted := r.deletedClaims(req.Name)
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			r.forget(req.Name, left)
+			r.forget(req.Name, deleted)
 			r.Metrics.forget(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -131,27 +131,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, c := range left {
+	for _, c := range deleted {
 		claims = append(claims, *c)
 	}
-	v := r.look(pool, class, claims)
+	v := r.evaluate(pool, class, claims)
 	if err := r.write(ctx, pool, v); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	for _, n := range v.noted {
 		r.Metrics.count(pool.Name, n.reason, n.Outcome)
 	}
-	r.forget(pool.Name, left)
-	return reconcile.Result{RequeueAfter: v.again}, nil
+	r.forget(pool.Name, deleted)
+	return reconcile.Result{RequeueAfter: v.recheckAfter}, nil
 }
 
-// view is what the books of a pool come to at a moment.
+// view is the state of a pool's replacements at a moment.
 type view struct {
 	book     breaker.Book
 	noted    []noted
-	underWay bool
-	// again is when to look again; zero for not before something changes.
-	again time.Duration
+	inFlight bool
+	// recheckAfter is when to evaluate again; zero for not before something changes.
+	recheckAfter time.Duration
 }
 
 type noted struct {
@@ -159,8 +159,8 @@ type noted struct {
 	breaker.Outcome
 }
 
-// look reads the pool's book and adds to it what has become of claims.
-func (r *Reconciler) look(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []karpv1.NodeClaim) view {
+// evaluate reads the pool's record and adds the outcomes of claims.
+func (r *Reconciler) evaluate(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []karpv1.NodeClaim) view {
 	if r.Threshold == 0 {
 		return view{}
 	}
@@ -176,9 +176,9 @@ func (r *Reconciler) look(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, clai
 			continue
 		}
 		if wait := next.Sub(now); !next.IsZero() {
-			v.underWay = true
-			if v.again == 0 || wait < v.again {
-				v.again = wait
+			v.inFlight = true
+			if v.recheckAfter == 0 || wait < v.recheckAfter {
+				v.recheckAfter = wait
 			}
 		}
 	}
@@ -193,23 +193,24 @@ func images(class *awsv1.EC2NodeClass) []string {
 	return out
 }
 
-// write puts the book on the pool, then the condition that follows from it: what is done again after a kill is the same.
+// write writes the record to the pool, then the condition derived from it: a repetition after a crash gives the same
+// result.
 func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) error {
 	before := pool.DeepCopy()
-	changed, err := v.book.Write(pool, v.underWay)
+	changed, err := v.book.Write(pool, v.inFlight)
 	if err != nil {
 		return err
 	}
 	if changed {
-		if err := r.Client.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("write down what became of replacements: %w", err)
+		if _, err := patch.ObjectFrom(ctx, r.Client, before, pool); err != nil {
+			return fmt.Errorf("record the outcomes of replacements: %w", err)
 		}
 	}
-	return r.tell(ctx, pool, &v.book)
+	return r.reportPaused(ctx, pool, &v.book)
 }
 
-// tell keeps condition, gauge and events.
-func (r *Reconciler) tell(ctx context.Context, pool *karpv1.NodePool, book *breaker.Book) error {
+// reportPaused keeps condition, gauge and events.
+func (r *Reconciler) reportPaused(ctx context.Context, pool *karpv1.NodePool, book *breaker.Book) error {
 	var reasons, why []string
 	for _, reason := range book.Paused() {
 		reasons, why = append(reasons, string(reason)), append(why, book.Why(reason))
@@ -221,21 +222,19 @@ func (r *Reconciler) tell(ctx context.Context, pool *karpv1.NodePool, book *brea
 	} else {
 		condition.Clear(pool, karpv1.ConditionDisruptionPaused, r.Now())
 	}
-	if !equality.Semantic.DeepEqual(before.Status, pool.Status) {
-		if err := r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
+	if _, err := patch.StatusFrom(ctx, r.Client, before, pool); err != nil {
+		return err
 	}
 	r.Metrics.pause(pool.Name, reasons)
 	switch {
 	case len(reasons) > 0:
-		r.Events.WarnEvery(remindEvery, pool, karpv1.ConditionDisruptionPaused, "%s", strings.Join(why, "; "))
+		r.Events.WarnEvery(pausedEventWindow, pool, karpv1.ConditionDisruptionPaused, "%s", strings.Join(why, "; "))
 		if !was {
-			r.Log.Warn("replacing nodes pauses", "NodePool", pool.Name, "reasons", reasons, "why", strings.Join(why, "; "))
+			r.Log.Warn("replacing nodes is paused", "NodePool", pool.Name, "reasons", reasons, "why", strings.Join(why, "; "))
 		}
 	case was:
 		r.Events.Normal(pool, "DisruptionResumed", "Nodes of NodePool %s are replaced again", pool.Name)
-		r.Log.Info("replacing nodes goes on", "NodePool", pool.Name)
+		r.Log.Info("replacing nodes resumes", "NodePool", pool.Name)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package buffer keeps the status of CapacityBuffers: what their pods look like, and how many of them there are to be room
-// for. Finding the room is a matter of provisioning, which is woken for it.
+// Package buffer keeps the status of CapacityBuffers: their pod template and their number of replicas. Provisioning,
+// which it triggers, finds the capacity for them.
 package buffer
 
 import (
@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,17 +23,19 @@ import (
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 )
 
 const (
-	// again is how often a buffer is looked at, and room sought for it, when nothing about it changes.
-	again = 30 * time.Second
-	// raced is how soon after somebody else has written its status.
-	raced = time.Second
+	// recheckInterval is the time between two reconciles of a buffer, and attempts to find capacity for it, when
+	// nothing changes.
+	recheckInterval = 30 * time.Second
+	// conflictRetry is the delay after another writer has changed the status.
+	conflictRetry = time.Second
 )
 
-// batch makes a provisioning pass come.
+// batch triggers a provisioning pass.
 type batch interface{ Trigger(uid types.UID) }
 
 // Reconciler resolves buffers.
@@ -56,7 +57,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return b.Complete(r)
 }
 
-// Reconcile resolves a buffer and has room sought for it. The room of one that is gone is given up.
+// Reconcile resolves a buffer and triggers provisioning for it. The deletion of a buffer triggers it, too.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	b := &bufferv1.CapacityBuffer{}
 	err := r.Client.Get(ctx, req.NamespacedName, b)
@@ -76,39 +77,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	b.Status.ProvisioningStrategy = b.Spec.ProvisioningStrategy
 	b.Status.PodTemplateRef, b.Status.PodTemplateGeneration, b.Status.Replicas = nil, nil, nil
 	if unresolved != nil {
-		r.judge(b, bufferv1.ConditionReadyForProvisioning, metav1.ConditionFalse, unresolved.Reason, unresolved.Message)
-		r.judge(b, bufferv1.ConditionProvisioning, metav1.ConditionFalse, bufferv1.ReasonNotReadyForProvisioning, unresolved.Message)
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionFalse, Reason: unresolved.Reason, Message: unresolved.Message,
+		})
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,
+			Reason: bufferv1.ReasonNotReadyForProvisioning, Message: unresolved.Message,
+		})
 	} else {
-		r.resolved(b, shape)
+		r.setResolved(b, shape)
 	}
-	if !equality.Semantic.DeepEqual(before.Status, b.Status) {
-		err := r.Client.Status().Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: raced}, nil
-		}
-		if err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
+	_, err = patch.StatusFrom(ctx, r.Client, before, b)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictRetry}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Batch.Trigger(b.UID)
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// resolved writes what a shape comes to. Whether there is room, provisioning says.
-func (r *Reconciler) resolved(b *bufferv1.CapacityBuffer, shape cluster.Shape) {
+// setResolved writes the replicas of a resolved buffer. Provisioning writes whether there is capacity.
+func (r *Reconciler) setResolved(b *bufferv1.CapacityBuffer, shape cluster.Shape) {
 	chunks := buffer.Chunks(&b.Spec, shape.Template, shape.Scalable)
 	b.Status.Replicas = &chunks
 	if b.Spec.PodTemplateRef != nil {
 		b.Status.PodTemplateRef, b.Status.PodTemplateGeneration = b.Spec.PodTemplateRef, shape.Generation
 	}
-	r.judge(b, bufferv1.ConditionReadyForProvisioning, metav1.ConditionTrue, bufferv1.ReasonResolved, "")
+	r.setCondition(b, metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved})
 	if chunks == 0 {
-		r.judge(b, bufferv1.ConditionProvisioning, metav1.ConditionFalse, bufferv1.ReasonBufferEmpty, "there is nothing to keep room for")
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,
+			Reason: bufferv1.ReasonBufferEmpty, Message: "the buffer has no replicas to keep capacity for",
+		})
 	}
 }
 
-func (r *Reconciler) judge(b *bufferv1.CapacityBuffer, typ string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-		Type: typ, Status: status, Reason: reason, Message: message, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(r.Now()),
-	})
+func (r *Reconciler) setCondition(b *bufferv1.CapacityBuffer, c metav1.Condition) {
+	c.ObservedGeneration, c.LastTransitionTime = b.Generation, metav1.NewTime(r.Now())
+	meta.SetStatusCondition(&b.Status.Conditions, c)
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// woken counts how often provisioning was woken.
-type woken int
+// triggered counts how often provisioning was triggered.
+type triggered int
 
-func (w *woken) Trigger(types.UID) { *w++ }
+func (w *triggered) Trigger(types.UID) { *w++ }
 
 var template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 	Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
@@ -106,21 +106,21 @@ func TestResolve(t *testing.T) {
 			[]client.Object{&appsv1.ReplicaSet{ObjectMeta: meta1("old"), Spec: appsv1.ReplicaSetSpec{Template: template}}},
 			1, resolved, "",
 		},
-		{"row 250: of nothing", capacityBuffer(of("t"), fixed(0)), []client.Object{podTemplate("t")}, 0, resolved, empty},
-		{"row 250: a share of nothing", capacityBuffer(like("", "Deployment", "web"), percent(50)), []client.Object{deployment("web", number(0))}, 0, resolved, empty},
-		{"row 250: no such template", capacityBuffer(of("t"), fixed(2)), nil, -1, "False PodTemplateNotFound", "False NotReadyForProvisioning"},
-		{"row 250: no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound", "False NotReadyForProvisioning"},
+		{"no replicas", capacityBuffer(of("t"), fixed(0)), []client.Object{podTemplate("t")}, 0, resolved, empty},
+		{"a share of no replicas", capacityBuffer(like("", "Deployment", "web"), percent(50)), []client.Object{deployment("web", number(0))}, 0, resolved, empty},
+		{"no such template", capacityBuffer(of("t"), fixed(2)), nil, -1, "False PodTemplateNotFound", "False NotReadyForProvisioning"},
+		{"no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound", "False NotReadyForProvisioning"},
 		{"no kind that scales", capacityBuffer(like("", "DaemonSet", "web"), fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
 		{"another group", capacityBuffer(like("example.com", "Deployment", "web"), fixed(2)), []client.Object{deployment("web", nil)}, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
-		{"of nobody", capacityBuffer(fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
+		{"without a reference", capacityBuffer(fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.objects, tt.buffer)...)
-			var w woken
+			var w triggered
 			r := &Reconciler{Client: f.API, Batch: &w, Log: f.Log, Now: f.Now}
 			result, err := r.Reconcile(t.Context(), request)
-			if err != nil || result.RequeueAfter != again || w != 1 {
-				t.Errorf("next look in %v, woken %d times, error %v; want %v, once", result.RequeueAfter, w, err, again)
+			if err != nil || result.RequeueAfter != recheckInterval || w != 1 {
+				t.Errorf("requeued after %v, triggered %d times, error %v; want %v, once", result.RequeueAfter, w, err, recheckInterval)
 			}
 			b := capacityBuffer()
 			f.Get(b)
@@ -140,7 +140,7 @@ func TestResolve(t *testing.T) {
 			f.Clock = f.Clock.Add(time.Minute)
 			before := b.ResourceVersion
 			if _, err := r.Reconcile(t.Context(), request); err != nil || w != 2 {
-				t.Errorf("again: woken %d times, error %v", w, err)
+				t.Errorf("again: triggered %d times, error %v", w, err)
 			}
 			if f.Get(b); b.ResourceVersion != before {
 				t.Errorf("written again: %+v", b.Status)
@@ -149,12 +149,12 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// What provisioning has written stays, as long as it has something to say.
+// What provisioning has written stays while the buffer has replicas.
 func TestProvisioningIsKept(t *testing.T) {
 	b := capacityBuffer(of("t"), fixed(2))
 	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity})
 	f := controllertest.New(t, b, podTemplate("t"))
-	var w woken
+	var w triggered
 	r := &Reconciler{Client: f.API, Batch: &w, Log: f.Log, Now: f.Now}
 	if _, err := r.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -165,11 +165,11 @@ func TestProvisioningIsKept(t *testing.T) {
 	}
 }
 
-// Whoever loses the race for the status looks again in a second; a buffer that is gone wakes provisioning, for its room
-// is nobody's any more; what cannot be read is an error.
+// After a conflict over the status the buffer is reconciled again in a second; a deleted buffer triggers provisioning,
+// since its capacity is free; an object that cannot be read is an error.
 func TestRaces(t *testing.T) {
 	f := controllertest.New(t, capacityBuffer(of("t"), fixed(2)), podTemplate("t"))
-	var w woken
+	var w triggered
 	var patch, get error
 	api := interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
@@ -184,8 +184,8 @@ func TestRaces(t *testing.T) {
 	})
 	r := &Reconciler{Client: api, Batch: &w, Log: f.Log, Now: f.Now}
 	patch = apierrors.NewConflict(schema.GroupResource{}, "b", errors.New("changed"))
-	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != raced || w != 0 {
-		t.Errorf("after a conflict: %v, woken %d times, error %v", result, w, err)
+	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != conflictRetry || w != 0 {
+		t.Errorf("after a conflict: %v, triggered %d times, error %v", result, w, err)
 	}
 	get = errors.New("connection refused")
 	if _, err := r.Reconcile(t.Context(), request); !errors.Is(err, get) {
@@ -193,6 +193,6 @@ func TestRaces(t *testing.T) {
 	}
 	f.Do(f.API.Delete(t.Context(), capacityBuffer()))
 	if _, err := r.Reconcile(t.Context(), request); err != nil || w != 1 {
-		t.Errorf("gone: woken %d times, error %v", w, err)
+		t.Errorf("gone: triggered %d times, error %v", w, err)
 	}
 }

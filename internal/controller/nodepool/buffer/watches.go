@@ -20,34 +20,35 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// watch is a kind of object on which buffers depend.
+// watch is a type of object on which buffers depend.
 type watch struct {
 	object client.Object
-	// buffers are those that a change of an object concerns, when says which changes do.
+	// buffers maps an object to the buffers that a change of it concerns.
 	buffers handler.MapFunc
-	when    predicate.Predicate
+	// when accepts the changes that matter.
+	when predicate.Predicate
 }
 
-// watches are all of them: what buffers take their shape from, and the nodes that may have room for them. The workloads are
-// read through the same cache, so that one that is seen here is found when its buffer is resolved.
+// watches are all of them: the workloads and templates that buffers refer to, and the nodes that may have capacity for
+// them. A reconcile reads the workloads through the same cache, so it finds what triggered it.
 func (r *Reconciler) watches() []watch {
 	out := []watch{
-		{&corev1.PodTemplate{}, r.shapedBy("PodTemplate"), predicate.GenerationChangedPredicate{}},
+		{&corev1.PodTemplate{}, r.buffersOf("PodTemplate"), predicate.GenerationChangedPredicate{}},
 		{&karpv1.NodeClaim{}, r.all, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return roomier(e.ObjectOld.(*karpv1.NodeClaim), e.ObjectNew.(*karpv1.NodeClaim))
+			return capacityChanged(e.ObjectOld.(*karpv1.NodeClaim), e.ObjectNew.(*karpv1.NodeClaim))
 		}}},
 		{&corev1.Node{}, r.all, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return otherwise(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
+			return schedulabilityChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
 		}}},
 	}
 	for _, kind := range cluster.Scalables() {
-		out = append(out, watch{kind.Object, r.shapedBy(kind.Name), predicate.GenerationChangedPredicate{}})
+		out = append(out, watch{kind.Object, r.buffersOf(kind.Name), predicate.GenerationChangedPredicate{}})
 	}
 	return out
 }
 
-// resolutionChanged lets pass that the status says otherwise whether a buffer is resolved, and to how many pods: provisioning
-// may have looked before the cache showed it.
+// resolutionChanged accepts a change of whether a buffer is resolved, and of its replicas: a provisioning pass may have
+// run before the cache showed it.
 func resolutionChanged() predicate.Predicate {
 	of := func(o client.Object) (resolved bool, replicas *int32) {
 		b := o.(*bufferv1.CapacityBuffer)
@@ -60,18 +61,18 @@ func resolutionChanged() predicate.Predicate {
 	}}
 }
 
-// roomier tells whether a claim has come nearer to being a node that pods fit on, or is leaving.
-func roomier(before, after *karpv1.NodeClaim) bool {
-	for _, kind := range []string{karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized} {
-		if condition.IsTrue(after, kind) != condition.IsTrue(before, kind) {
+// capacityChanged reports whether a claim has come nearer to a node that pods fit on, or is being deleted.
+func capacityChanged(before, after *karpv1.NodeClaim) bool {
+	for _, typ := range []string{karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized} {
+		if condition.IsTrue(after, typ) != condition.IsTrue(before, typ) {
 			return true
 		}
 	}
 	return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 }
 
-// otherwise tells whether a Node takes other pods than before.
-func otherwise(before, after *corev1.Node) bool {
+// schedulabilityChanged reports whether a Node accepts other pods than before.
+func schedulabilityChanged(before, after *corev1.Node) bool {
 	return cluster.NodeReady(before) != cluster.NodeReady(after) ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		before.Labels[karpv1.LabelInitialized] != after.Labels[karpv1.LabelInitialized] ||
@@ -79,8 +80,8 @@ func otherwise(before, after *corev1.Node) bool {
 		!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
 }
 
-// shapedBy maps an object of a kind to the buffers of its shape.
-func (r *Reconciler) shapedBy(kind string) handler.MapFunc {
+// buffersOf maps an object of a kind to the buffers that refer to it.
+func (r *Reconciler) buffersOf(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return r.requests(ctx, func(b *bufferv1.CapacityBuffer) bool {
 			if kind == "PodTemplate" {
@@ -92,19 +93,19 @@ func (r *Reconciler) shapedBy(kind string) handler.MapFunc {
 	}
 }
 
-// all maps whatever it is to all buffers: each may have its room there.
+// all maps any object to all buffers: each may have its capacity there.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx, func(*bufferv1.CapacityBuffer) bool { return true })
 }
 
-func (r *Reconciler) requests(ctx context.Context, concerned func(*bufferv1.CapacityBuffer) bool, in ...client.ListOption) (out []reconcile.Request) {
+func (r *Reconciler) requests(ctx context.Context, match func(*bufferv1.CapacityBuffer) bool, in ...client.ListOption) (out []reconcile.Request) {
 	var list bufferv1.CapacityBufferList
 	if err := r.Client.List(ctx, &list, append(in, client.UnsafeDisableDeepCopy)...); err != nil {
 		r.Log.Error("listing capacity buffers", "error", err)
 		return nil
 	}
 	for i := range list.Items {
-		if concerned(&list.Items[i]) {
+		if match(&list.Items[i]) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// change is what the API server says of an object: created, changed, or deleted.
+// change is an event about an object: created, changed, or deleted.
 type change struct{ before, after client.Object }
 
-// looked tells whether the buffer is looked at because of a change.
+// looked reports whether a change enqueues the buffer.
 func (c change) looked(t *testing.T, r *Reconciler) bool {
 	t.Helper()
 	about := c.after
@@ -96,13 +96,14 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, capacityBuffer(tt.shape, fixed(2)))
 			if got := tt.change.looked(t, &Reconciler{Client: f.API, Log: f.Log}); got != tt.want {
-				t.Errorf("looked at: %v, want %v", got, tt.want)
+				t.Errorf("enqueued: %v, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
-// Provisioning looks at a buffer as the cache shows it: when it shows that the buffer is resolved, provisioning looks again.
+// Provisioning reads a buffer from the cache: when the cache shows that the buffer is resolved, provisioning runs
+// again.
 func TestOwnStatusOfABufferWakesProvisioning(t *testing.T) {
 	fresh, resolved, told := capacityBuffer(), capacityBuffer(), capacityBuffer()
 	for _, b := range []*bufferv1.CapacityBuffer{resolved, told} {
@@ -115,6 +116,6 @@ func TestOwnStatusOfABufferWakesProvisioning(t *testing.T) {
 		t.Error("a buffer that is resolved waits for the timer")
 	}
 	if when.Update(event.UpdateEvent{ObjectOld: resolved, ObjectNew: told}) {
-		t.Error("what provisioning says of a buffer wakes provisioning")
+		t.Error("what provisioning writes to a buffer triggers provisioning")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// Reconciler begins anew with a pool when the pool or its node class has changed: what failed before may work now.
+// Reconciler resets the health of a pool when the pool or its node class has changed: what failed before may work now.
 type Reconciler struct {
 	Client  client.Client
 	Tracker *Tracker
@@ -33,7 +33,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// Reconcile compares the generations that the condition was set for with the present ones.
+// Reconcile compares the generations that the condition was set for with the current ones.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
@@ -48,16 +48,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := pool.DeepCopy()
-	c, there := condition.Get(pool, karpv1.ConditionNodeRegistrationHealthy)
+	c, exists := condition.Get(pool, karpv1.ConditionNodeRegistrationHealthy)
 	r.Tracker.restore(pool.UID, c.Status)
-	if !there || pool.Status.NodeClassObservedGeneration != class.Generation || c.ObservedGeneration != pool.Generation {
+	if !exists || pool.Status.NodeClassObservedGeneration != class.Generation || c.ObservedGeneration != pool.Generation {
 		r.Tracker.forget(pool.UID)
 		condition.SetUnknown(pool, karpv1.ConditionNodeRegistrationHealthy, condition.ReasonAwaitingReconciliation, "no node has registered yet since the NodePool or its EC2NodeClass changed", r.Tracker.now())
 	}
 	pool.Status.NodeClassObservedGeneration = class.Generation
-	if same(before, pool) {
+	if unchanged(before, pool) {
 		return reconcile.Result{}, nil
 	}
-	err := r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err := patch.StatusFrom(ctx, r.Client, before, pool)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }

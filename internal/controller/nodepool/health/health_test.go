@@ -57,13 +57,13 @@ func TestHealth(t *testing.T) {
 		events []bool
 		want   metav1.ConditionStatus
 	}{
-		{"lifecycle row 10: one failure decides nothing", unknown, []bool{failed}, unknown},
-		{"lifecycle row 12: two failures, from Unknown", unknown, []bool{failed, failed}, unhealthy},
-		{"lifecycle row 12: two failures, from True", healthy, []bool{failed, failed}, unhealthy},
-		{"lifecycle row 13: one success does not outweigh two failures", unknown, []bool{failed, failed, registered}, unhealthy},
+		{"one failure decides nothing", unknown, []bool{failed}, unknown},
+		{"two failures, from Unknown", unknown, []bool{failed, failed}, unhealthy},
+		{"two failures, from True", healthy, []bool{failed, failed}, unhealthy},
+		{"one success does not outweigh two failures", unknown, []bool{failed, failed, registered}, unhealthy},
 		{"two successes do not, three do", unknown, []bool{failed, failed, registered, registered}, unhealthy},
 		{"three successes push one failure out", unknown, []bool{failed, failed, registered, registered, registered}, healthy},
-		{"lifecycle row 14: False without memory, one success", unhealthy, []bool{registered}, healthy},
+		{"False without memory, one success", unhealthy, []bool{registered}, healthy},
 		{"a success", unknown, []bool{registered}, healthy},
 		{"one failure among successes", unknown, []bool{registered, registered, failed, registered}, healthy},
 	} {
@@ -116,13 +116,13 @@ func TestCauseOfUnhealthiness(t *testing.T) {
 	}
 }
 
-// lifecycle row 15, and claims of no pool: the pool of that name is not theirs.
+// Claims of a deleted pool with the same name, and claims of no pool, do not count.
 func TestOnlyThePoolsOwnClaimsCount(t *testing.T) {
 	for name, claim := range map[string]*karpv1.NodeClaim{
-		"lifecycle row 15: of a pool that had the name before": controllertest.Claim("a", of("uid-of-the-old-pool"), controllertest.Launched),
-		"owned by nobody":          controllertest.Claim("a", controllertest.Launched),
-		"without the pool's label": controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels = nil }),
-		"of a pool that has gone":  controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "gone" }),
+		"of a pool that had the name before": controllertest.Claim("a", of("uid-of-the-old-pool"), controllertest.Launched),
+		"owned by nobody":                    controllertest.Claim("a", controllertest.Launched),
+		"without the pool's label":           controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels = nil }),
+		"of a pool that has gone":            controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "gone" }),
 	} {
 		f := controllertest.New(t, general(unknown))
 		tracker := NewTracker(f.API, f.Now)
@@ -166,13 +166,13 @@ func TestChangesBeginAnew(t *testing.T) {
 		name string
 		pool *karpv1.NodePool
 		want metav1.ConditionStatus
-		// next is the state after one more success, which tells what is remembered.
+		// next is the state after one more success, which shows what the window holds.
 		next metav1.ConditionStatus
 	}{
-		{"lifecycle row 212: the pool has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Generation = 3 }), unknown, healthy},
-		{"lifecycle row 212: its node class has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Status.NodeClassObservedGeneration = 2 }), unknown, healthy},
-		{"lifecycle row 212: nothing has changed, unhealthy", general(unhealthy), unhealthy, unhealthy},
-		{"lifecycle row 212: nothing has changed, healthy", general(healthy), healthy, healthy},
+		{"the pool has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Generation = 3 }), unknown, healthy},
+		{"its node class has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Status.NodeClassObservedGeneration = 2 }), unknown, healthy},
+		{"nothing has changed, unhealthy", general(unhealthy), unhealthy, unhealthy},
+		{"nothing has changed, healthy", general(healthy), healthy, healthy},
 		{"a new pool", general(""), unknown, healthy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package health says of each NodePool whether its nodes register: by the last four of its NodeClaims that came
-// to a decision, two of which may not have failed.
+// Package health keeps the condition NodeRegistrationHealthy of each NodePool: whether its nodes register, judged by
+// its last four NodeClaims with an outcome, of which at most one may have failed.
 //
-// The condition, NodeRegistrationHealthy, keeps nobody from launching. It tells people, and tools that look for a
-// pool that works, that this one does not.
+// The condition blocks no launches. It shows people, and tools that look for a working pool, that this one does not
+// work.
 package health
 
 import (
@@ -13,22 +13,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// remembered is how many outcomes count, and tolerated how many of them may be failures for the pool to be healthy. A
-// pool that has fewer outcomes yet is judged as if the rest were successes.
-const remembered, tolerated = 4, 1
+// window is how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
+// fewer outcomes is judged as if the others were successes. The values are Karpenter's.
+const window, tolerated = 4, 1
 
-// outcomes are the last registrations of a pool's claims, oldest first: true for those that came to be.
+// outcomes are the last outcomes of a pool's claims, oldest first: true for a registered node.
 type outcomes []bool
 
 func (o outcomes) with(registered bool) outcomes {
 	out := append(append(outcomes{}, o...), registered)
-	return out[max(0, len(out)-remembered):]
+	return out[max(0, len(out)-window):]
 }
 
 func (o outcomes) healthy() bool {
@@ -50,7 +52,7 @@ type Tracker struct {
 	pools map[types.UID]outcomes
 }
 
-// NewTracker returns a Tracker that knows of none.
+// NewTracker returns a Tracker without outcomes.
 func NewTracker(c client.Client, now func() time.Time) *Tracker {
 	return &Tracker{client: c, now: now, pools: map[types.UID]outcomes{}}
 }
@@ -60,7 +62,7 @@ func (t *Tracker) Registered(ctx context.Context, claim *karpv1.NodeClaim) error
 	return t.count(ctx, claim, true)
 }
 
-// Failed counts a claim that was given up because its launch or its registration took too long.
+// Failed counts a claim that was deleted because its launch or its registration took too long.
 func (t *Tracker) Failed(ctx context.Context, claim *karpv1.NodeClaim) error {
 	return t.count(ctx, claim, false)
 }
@@ -76,10 +78,10 @@ func (t *Tracker) count(ctx context.Context, claim *karpv1.NodeClaim, registered
 		return client.IgnoreNotFound(err)
 	}
 	if pool.UID != uid {
-		return nil // the claim's pool has gone, and this is another of its name
+		return nil // the claim's pool was deleted, and this one reuses its name
 	}
 	healthy := t.add(uid, registered)
-	return t.write(ctx, pool, func(pool *karpv1.NodePool) {
+	return t.writeStatus(ctx, pool, func(pool *karpv1.NodePool) {
 		switch {
 		case registered && healthy:
 			condition.SetTrue(pool, karpv1.ConditionNodeRegistrationHealthy, t.now())
@@ -90,7 +92,7 @@ func (t *Tracker) count(ctx context.Context, claim *karpv1.NodeClaim, registered
 	})
 }
 
-// owner is the UID of the pool that made the claim; empty if none did.
+// owner returns the UID of the pool that created the claim; empty if none did.
 func owner(claim *karpv1.NodeClaim) types.UID {
 	for _, o := range claim.OwnerReferences {
 		if o.Kind == "NodePool" {
@@ -100,7 +102,7 @@ func owner(claim *karpv1.NodeClaim) types.UID {
 	return ""
 }
 
-// cause is why a claim came to nothing.
+// cause returns why a claim failed.
 func cause(claim *karpv1.NodeClaim) (reason, message string) {
 	launched, _ := condition.Get(claim, karpv1.ConditionLaunched)
 	if launched.Status == metav1.ConditionTrue {
@@ -109,38 +111,44 @@ func cause(claim *karpv1.NodeClaim) (reason, message string) {
 	return launched.Reason, launched.Message
 }
 
-// write changes a pool's status, and reads the pool anew when somebody else was faster: the outcome is counted
-// already, and the claim will not come to tell of it again.
-func (t *Tracker) write(ctx context.Context, pool *karpv1.NodePool, change func(*karpv1.NodePool)) error {
-	const attempts = 5
-	for attempt := 1; ; attempt++ {
+// conflictBackoff gives the cache the time to show what another writer has written.
+var conflictBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Steps: 5}
+
+// writeStatus changes a pool's status, and repeats that on the current pool after a conflict: the outcome is counted
+// already, and no later reconcile of the claim would write it.
+func (t *Tracker) writeStatus(ctx context.Context, pool *karpv1.NodePool, change func(*karpv1.NodePool)) error {
+	var conflict error
+	err := wait.ExponentialBackoffWithContext(ctx, conflictBackoff, func(ctx context.Context) (done bool, err error) {
+		if conflict != nil {
+			if err := t.client.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
+				return false, err
+			}
+		}
 		before := pool.DeepCopy()
 		change(pool)
-		if same(before, pool) {
-			return nil
+		if unchanged(before, pool) {
+			return true, nil
 		}
-		err := t.client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if !apierrors.IsConflict(err) || attempt == attempts {
-			return client.IgnoreNotFound(err)
+		_, err = patch.StatusFrom(ctx, t.client, before, pool)
+		if apierrors.IsConflict(err) {
+			conflict = err
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond): // for the cache to show what the other one wrote
-		}
-		if err := t.client.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
-			return client.IgnoreNotFound(err)
-		}
+		return true, err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return conflict // in every attempt
 	}
+	return client.IgnoreNotFound(err)
 }
 
-func same(a, b *karpv1.NodePool) bool {
+func unchanged(a, b *karpv1.NodePool) bool {
 	x, hadX := condition.Get(a, karpv1.ConditionNodeRegistrationHealthy)
 	y, hadY := condition.Get(b, karpv1.ConditionNodeRegistrationHealthy)
 	return hadX == hadY && x == y && a.Status.NodeClassObservedGeneration == b.Status.NodeClassObservedGeneration
 }
 
-// add counts an outcome, and reports whether the pool is healthy with it.
+// add counts an outcome, and reports whether the pool is healthy now.
 func (t *Tracker) add(pool types.UID, registered bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +156,7 @@ func (t *Tracker) add(pool types.UID, registered bool) bool {
 	return t.pools[pool].healthy()
 }
 
-// restore makes of a condition the outcomes that have led to it, if none are known: the process has started since.
+// restore derives outcomes from the condition if there are none: after a restart of the process.
 func (t *Tracker) restore(pool types.UID, status metav1.ConditionStatus) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +171,7 @@ func (t *Tracker) restore(pool types.UID, status metav1.ConditionStatus) {
 	}
 }
 
-// forget begins anew.
+// forget removes the outcomes of a pool.
 func (t *Tracker) forget(pool types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

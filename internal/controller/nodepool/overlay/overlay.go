@@ -1,5 +1,5 @@
-// Package overlay keeps what NodeOverlays say in force: it has the engine judge all of them together whenever an overlay,
-// a pool or a node class changes, writes on each what was found out, and hands those that hold to the planning.
+// Package overlay applies NodeOverlays: whenever an overlay, a pool or a node class changes, it evaluates all overlays
+// together, writes the verdict to each overlay's status, and passes the valid ones to the planning.
 package overlay
 
 import (
@@ -30,20 +30,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 )
 
-// again is how often overlays are judged when nothing changes but what the cloud sells.
-const again = 6 * time.Hour
+// reevaluateInterval is the time between two evaluations when only the offerings of the cloud change, which happens
+// rarely.
+const reevaluateInterval = 6 * time.Hour
 
-// instanceTypes says what can be launched for a node class, without overlays.
+// instanceTypes returns what can be launched for a node class, without overlays.
 type instanceTypes interface {
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
 
-// planning is told which overlays hold, and which pools they were judged for.
+// planning receives the valid overlays, and the pools for which they were evaluated.
 type planning interface {
 	Set(book overlay.Book, pools []types.UID)
 }
 
-// Reconciler judges all overlays at once.
+// Reconciler evaluates all overlays at once.
 type Reconciler struct {
 	Client   client.Client
 	Types    instanceTypes
@@ -66,14 +67,13 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// readinessChanged lets a node class pass that has become ready, or is not any more: only a ready one says what it can
-// launch.
+// readinessChanged accepts a change of a node class's readiness: only a ready node class lists what it can launch.
 func readinessChanged() predicate.Predicate {
 	ready := func(o client.Object) bool { return condition.IsTrue(o.(*awsv1.EC2NodeClass), condition.Ready) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return ready(e.ObjectOld) != ready(e.ObjectNew) }}
 }
 
-// Reconcile judges, writes the verdicts, and puts the overlays that hold in force.
+// Reconcile evaluates all overlays, writes the verdicts, and applies the valid overlays.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var list v1alpha1.NodeOverlayList
 	var all karpv1.NodePoolList
@@ -88,11 +88,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			overlays = append(overlays, o)
 		}
 	}
-	// A pool that cannot be looked at does not hold up the others; it launches nothing before it can.
-	pools, unread := r.judgeable(ctx, all.Items)
+	// A pool that cannot be evaluated does not delay the others; it launches nothing until it can be.
+	pools, unread := r.evaluable(ctx, all.Items)
 	book, verdicts := overlay.Evaluate(overlays, pools, r.Terms)
 	unwritten := r.write(ctx, verdicts)
-	if apierrors.IsConflict(unwritten) { // an overlay has changed meanwhile: all is judged again
+	if apierrors.IsConflict(unwritten) { // an overlay has changed meanwhile: evaluate all of them again
 		return reconcile.Result{}, unwritten
 	}
 	uids := make([]types.UID, len(pools))
@@ -100,12 +100,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		uids[i] = p.NodePool.UID
 	}
 	r.Planning.Set(book, uids)
-	return reconcile.Result{RequeueAfter: again}, errors.Join(unread, unwritten)
+	return reconcile.Result{RequeueAfter: reevaluateInterval}, errors.Join(unread, unwritten)
 }
 
-// judgeable are the pools of ours with what their node classes can launch. Those whose node class is not ready are left out without an
-// error: its getting ready wakes us.
-func (r *Reconciler) judgeable(ctx context.Context, pools []karpv1.NodePool) (out []overlay.Pool, _ error) {
+// evaluable returns the pools of ours with what their node classes can launch. It leaves out pools with a node class
+// that is not ready, without an error: the readiness triggers a reconcile.
+func (r *Reconciler) evaluable(ctx context.Context, pools []karpv1.NodePool) (out []overlay.Pool, _ error) {
 	var errs []error
 	for i := range pools {
 		pool := &pools[i]
@@ -123,7 +123,7 @@ func (r *Reconciler) judgeable(ctx context.Context, pools []karpv1.NodePool) (ou
 			all, err = r.Types.InstanceTypes(ctx, class)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("judge node overlays for pool %q: %w", pool.Name, err))
+			errs = append(errs, fmt.Errorf("evaluate node overlays for pool %q: %w", pool.Name, err))
 			continue
 		}
 		out = append(out, overlay.Pool{NodePool: pool, InstanceTypes: all})
@@ -131,19 +131,19 @@ func (r *Reconciler) judgeable(ctx context.Context, pools []karpv1.NodePool) (ou
 	return out, errors.Join(errs...)
 }
 
-// write puts each verdict into its overlay's status. A conflict is returned as it is, before any other error.
+// write writes each verdict to its overlay's status. It returns a conflict unwrapped, before any other error.
 func (r *Reconciler) write(ctx context.Context, verdicts []overlay.Verdict) error {
 	var errs []error
 	for _, v := range verdicts {
 		o := v.Overlay
 		before := o.DeepCopy()
-		if !set(o, v, r.Now()) {
+		if !setCondition(o, v, r.Now()) {
 			continue
 		}
 		if v.Reason != "" && condition.IsTrue(before, v1alpha1.ConditionValidationSucceeded) {
-			r.Log.Info("a node overlay does not hold any more", "NodeOverlay", o.Name, "reason", v.Reason, "message", v.Message)
+			r.Log.Info("a node overlay is not valid any more", "NodeOverlay", o.Name, "reason", v.Reason, "message", v.Message)
 		}
-		err := r.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		_, err := patch.StatusFrom(ctx, r.Client, before, o)
 		if apierrors.IsConflict(err) {
 			return err
 		}
@@ -152,7 +152,7 @@ func (r *Reconciler) write(ctx context.Context, verdicts []overlay.Verdict) erro
 	return errors.Join(errs...)
 }
 
-func set(o *v1alpha1.NodeOverlay, v overlay.Verdict, now time.Time) (changed bool) {
+func setCondition(o *v1alpha1.NodeOverlay, v overlay.Verdict, now time.Time) (changed bool) {
 	status := metav1.ConditionTrue
 	if v.Reason != "" {
 		status = metav1.ConditionFalse

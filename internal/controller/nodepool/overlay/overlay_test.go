@@ -45,16 +45,16 @@ func priced(name, price string) *v1alpha1.NodeOverlay {
 	return o
 }
 
-type world struct {
+type fixture struct {
 	*controllertest.Fixture
 	*Reconciler
 	cloud    *cloud
 	overlays *cluster.Overlays
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	f := controllertest.New(t, objects...)
-	w := &world{Fixture: f, cloud: newCloud(), overlays: &cluster.Overlays{}}
+	w := &fixture{Fixture: f, cloud: newCloud(), overlays: &cluster.Overlays{}}
 	w.Reconciler = &Reconciler{
 		Client: f.API, Types: w.cloud, Planning: w.overlays, Terms: terms.Terms{Labels: engine.World(nil).Labels}, Log: f.Log, Now: f.Now,
 	}
@@ -62,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // price is what the planning of a pool takes m.large on demand for; negative while the pool may not be planned.
-func (w *world) price(pool string) float64 {
+func (w *fixture) price(pool string) float64 {
 	p := controllertest.Pool(pool)
 	w.Get(p)
 	types, judged := w.overlays.Lay(p, w.cloud.types)
@@ -72,8 +72,8 @@ func (w *world) price(pool string) float64 {
 	return types[0].Offerings[0].Price
 }
 
-// verdict is what an overlay's status says.
-func (w *world) verdict(name string) string {
+// verdict is the status of an overlay.
+func (w *fixture) verdict(name string) string {
 	o := priced(name, "")
 	w.Get(o)
 	c, _ := condition.Get(o, v1alpha1.ConditionValidationSucceeded)
@@ -84,12 +84,12 @@ func (w *world) verdict(name string) string {
 func TestVerdictsAreWrittenAndHold(t *testing.T) {
 	broken := priced("broken", "1")
 	broken.Spec.Requirements = []v1alpha1.Requirement{{Key: karpv1.LabelRegistered, Operator: corev1.NodeSelectorOpExists}}
-	w := newWorld(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"), priced("b", "2"), broken)
+	w := newFixture(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"), priced("b", "2"), broken)
 	if got := w.price("general"); got != -1 {
 		t.Errorf("before the first judgement the pool is planned at %g", got)
 	}
-	if result := w.Fixture.Reconcile(w.Reconciler, "all"); result.RequeueAfter != again {
-		t.Errorf("next look in %v, want %v", result.RequeueAfter, again)
+	if result := w.Fixture.Reconcile(w.Reconciler, "all"); result.RequeueAfter != reevaluateInterval {
+		t.Errorf("requeued after %v, want %v", result.RequeueAfter, reevaluateInterval)
 	}
 	for name, want := range map[string]string{
 		"a": "False Conflict, Ready False", "b": "True ValidationSucceeded, Ready True", "broken": "False RuntimeValidation, Ready False",
@@ -108,12 +108,12 @@ func TestVerdictsAreWrittenAndHold(t *testing.T) {
 	}
 }
 
-// A pool that cannot be looked at is not planned; the others are. Only what may pass by itself is an error.
+// A pool that cannot be evaluated is not planned; the others are. Only what may pass by itself is an error.
 func TestPoolsThatCannotBeJudged(t *testing.T) {
 	other := func(name string) func(*karpv1.NodePool) {
 		return func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = name }
 	}
-	w := newWorld(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"),
+	w := newFixture(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"),
 		controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Name = "failing" }), controllertest.Pool("failing", other("failing")),
 		controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			c.Name = "unready"
@@ -136,13 +136,13 @@ func TestPoolsThatCannotBeJudged(t *testing.T) {
 	delete(w.cloud.fails, "failing")
 	w.Fixture.Reconcile(w.Reconciler, "all")
 	if got := w.price("failing"); got != 1 {
-		t.Errorf("once it can be looked at: price %g", got)
+		t.Errorf("once it can be evaluated: price %g", got)
 	}
 }
 
 // When an overlay changes while it is judged, what was found out is not put in force.
 func TestOverlayChangesMeanwhile(t *testing.T) {
-	w := newWorld(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"))
+	w := newFixture(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"))
 	lost := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
 	once := true
 	w.Client = interceptor.NewClient(w.API, interceptor.Funcs{
@@ -166,9 +166,9 @@ func TestOverlayChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// Nothing is written when nothing has changed: else each writing would wake the next.
+// Nothing is written when nothing has changed: else each write would trigger the next.
 func TestQuiet(t *testing.T) {
-	w := newWorld(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"))
+	w := newFixture(t, controllertest.Class(), controllertest.Pool("general"), priced("a", "1"))
 	w.Fixture.Reconcile(w.Reconciler, "all")
 	before := priced("a", "1")
 	w.Get(before)

@@ -1,5 +1,5 @@
-// Package static keeps NodePools of a fixed size at their size: it creates the NodeClaims that are missing, as far as
-// the pool's limit on nodes allows, and deletes those that are too many. Which ones go is the engine's decision.
+// Package static keeps static NodePools at their number of replicas: it creates missing NodeClaims, as far as the
+// pool's limit on nodes allows, and deletes surplus ones. The engine decides which.
 package static
 
 import (
@@ -33,16 +33,17 @@ import (
 )
 
 const (
-	// again is how often a pool is looked at when nothing happens, and full the same while its limit keeps it
-	// from growing: room comes when a node that is going has gone.
-	again, full = time.Minute, 30 * time.Second
-	// atOnce bounds how many NodeClaims are created or deleted in parallel.
-	atOnce = 20
-	// invalidQuiet is for how long a pool is not told again that its claims are refused.
-	invalidQuiet = 15 * time.Minute
+	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same
+	// while the limit on nodes keeps it from growing, which a terminating node ends.
+	recheckInterval, limitedInterval = time.Minute, 30 * time.Second
+	// parallelism bounds how many NodeClaims are created or deleted at once: the API server must
+	// stay responsive while one large pool changes.
+	parallelism = 20
+	// invalidEventWindow is the dedupe window of the event that the API server rejects the claims of a pool.
+	invalidEventWindow = 15 * time.Minute
 )
 
-// fleet is what is known of the nodes of a pool, and is told at once what was decided about them.
+// fleet is the state of a pool's nodes, and records decisions about them at once.
 type fleet interface {
 	Fleet(ctx context.Context, pool string) ([]snapshot.Node, error)
 	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
@@ -53,7 +54,7 @@ type fleet interface {
 	Forget()
 }
 
-// Reconciler keeps pools at their size. It works on one pool at most once at a time.
+// Reconciler keeps pools at their number of replicas. It never reconciles one pool concurrently.
 type Reconciler struct {
 	Client  client.Client
 	State   fleet
@@ -83,7 +84,7 @@ func poolOf(_ context.Context, claim client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pool}}}
 }
 
-// Reconcile adds what a pool lacks, or ends what it has too much.
+// Reconcile creates the NodeClaims that a pool lacks, or deletes those in excess.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
@@ -98,11 +99,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	counts := static.Count(nodes)
 	if n := static.Excess(*pool.Spec.Replicas, counts); n > 0 {
-		return reconcile.Result{RequeueAfter: again}, r.end(ctx, pool, static.Surplus(nodes, n, r.Now()))
+		return reconcile.Result{RequeueAfter: recheckInterval}, r.deleteClaims(ctx, pool, static.Surplus(nodes, n, r.Now()))
 	}
 	missing := static.Missing(*pool.Spec.Replicas, counts)
-	if missing == 0 || !condition.IsTrue(pool, condition.Ready) { // getting ready wakes us
-		return reconcile.Result{RequeueAfter: again}, nil
+	if missing == 0 || !condition.IsTrue(pool, condition.Ready) { // becoming ready triggers a reconcile
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	granted, err := r.State.Reserve(ctx, pool, missing)
 	if err != nil {
@@ -113,22 +114,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			"nodes", counts.All(), "limit", static.Limit(pool), "created", granted)
 	}
 	if err := r.create(ctx, pool, granted); err != nil {
-		if apierrors.IsInvalid(err) { // it would be refused again: a change of the pool wakes us
-			r.Events.WarnEvery(invalidQuiet, pool, "NodeClaimInvalid",
-				"The API server refuses the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provisioning.Invalidity(err))
+		if apierrors.IsInvalid(err) { // a retry is rejected, too; a change of the pool triggers a reconcile
+			r.Events.WarnEvery(invalidEventWindow, pool, "NodeClaimInvalid",
+				"The API server rejects the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provisioning.Invalidity(err))
 			r.Log.Error("creating nodeclaims", "NodePool", pool.Name, "error", err)
-			return reconcile.Result{RequeueAfter: again}, nil
+			return reconcile.Result{RequeueAfter: recheckInterval}, nil
 		}
 		return reconcile.Result{}, err
 	}
 	if granted < missing {
-		return reconcile.Result{RequeueAfter: full}, nil
+		return reconcile.Result{RequeueAfter: limitedInterval}, nil
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// create makes n NodeClaims. They are independent: one that fails does not hold up the rest. But they are alike: where the first is
-// invalid, the others are not tried.
+// create creates n NodeClaims. A failure of one does not delay the others. But they are alike: if the first is invalid,
+// it tries no other.
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64) error {
 	if n == 0 {
 		return nil
@@ -145,7 +146,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 		return first
 	}
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(parallelism)
 	for i := range errs {
 		group.Go(func() error {
 			defer r.State.Release(pool.Name)
@@ -163,7 +164,7 @@ func (r *Reconciler) createOne(ctx context.Context, pool *karpv1.NodePool) error
 		return err
 	}
 	if err := r.Client.Create(ctx, claim); err != nil {
-		// Whether it was created after all, only the API server knows: it is asked before the next is.
+		// The API server may have created it in spite of the error: the state reads it again before the next claim.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			r.State.Forget()
 		}
@@ -175,14 +176,14 @@ func (r *Reconciler) createOne(ctx context.Context, pool *karpv1.NodePool) error
 	return nil
 }
 
-// end deletes the claims of nodes; draining them is not our business.
-func (r *Reconciler) end(ctx context.Context, pool *karpv1.NodePool, nodes []*snapshot.Node) error {
+// deleteClaims deletes the claims of nodes; the termination controller drains them.
+func (r *Reconciler) deleteClaims(ctx context.Context, pool *karpv1.NodePool, nodes []*snapshot.Node) error {
 	errs := make([]error, len(nodes))
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(parallelism)
 	for i, n := range nodes {
 		group.Go(func() error {
-			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.endOne(ctx, pool, n) })
+			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.deleteClaim(ctx, pool, n) })
 			return nil
 		})
 	}
@@ -190,17 +191,17 @@ func (r *Reconciler) end(ctx context.Context, pool *karpv1.NodePool, nodes []*sn
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) endOne(ctx context.Context, pool *karpv1.NodePool, n *snapshot.Node) error {
+func (r *Reconciler) deleteClaim(ctx context.Context, pool *karpv1.NodePool, n *snapshot.Node) error {
 	claim := &karpv1.NodeClaim{}
 	claim.Name, claim.UID = n.Claim, n.ClaimUID
 	r.State.Condemn(claim.UID)
 	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or gone and another has its name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another claim reuses its name
 		return nil
 	}
 	if err != nil {
 		r.State.Spare(claim.UID)
-		return fmt.Errorf("end node claim %q, which is one too many for pool %q: %w", claim.Name, pool.Name, err)
+		return fmt.Errorf("delete node claim %q, which exceeds the replicas of pool %q: %w", claim.Name, pool.Name, err)
 	}
 	r.Log.Info("deleted nodeclaim", "NodePool", pool.Name, "NodeClaim", n.Claim, "Node", n.Name, "replicas", *pool.Spec.Replicas)
 	return nil

@@ -43,7 +43,7 @@ func fixed(replicas, limit int64, change ...func(*karpv1.NodePool)) *karpv1.Node
 	}}, change...)...)
 }
 
-// live are the names of the claims that nobody has ended.
+// live are the names of the claims that are not being deleted.
 func live(t *testing.T, f *controllertest.Fixture) []string {
 	t.Helper()
 	var list karpv1.NodeClaimList
@@ -75,19 +75,19 @@ func TestScale(t *testing.T) {
 		want     int
 		wait     time.Duration
 	}{
-		{"to two", 2, 2, again},
-		{"again: nothing to do", 2, 2, again},
-		{"to five: the limit stops at three", 5, 3, full},
-		{"again: still three", 5, 3, full},
-		{"to one: two go", 1, 1, again},
-		{"again: one stays, though those that go are still there", 1, 1, again},
-		{"to two: those that go count against the limit", 2, 1, full},
+		{"to two", 2, 2, recheckInterval},
+		{"again: nothing to do", 2, 2, recheckInterval},
+		{"to five: the limit stops at three", 5, 3, limitedInterval},
+		{"again: still three", 5, 3, limitedInterval},
+		{"to one: two go", 1, 1, recheckInterval},
+		{"again: one stays, though those that go are still there", 1, 1, recheckInterval},
+		{"to two: those that go count against the limit", 2, 1, limitedInterval},
 	}
 	for _, s := range steps {
 		scale(t, f, s.replicas)
 		result := f.Reconcile(r, "general")
 		if got := len(live(t, f)); got != s.want || result.RequeueAfter != s.wait {
-			t.Errorf("%s: %d claims, next look in %v; want %d, %v", s.name, got, result.RequeueAfter, s.want, s.wait)
+			t.Errorf("%s: %d claims, requeued after %v; want %d, %v", s.name, got, result.RequeueAfter, s.want, s.wait)
 		}
 		keepFinalizers(t, f)
 	}
@@ -106,7 +106,7 @@ func keepFinalizers(t *testing.T, f *controllertest.Fixture) {
 	}
 }
 
-// What a claim of a fixed pool says: all that the template admits, and nobody that it was bought for.
+// A claim of a static pool has everything that the template admits, and no nominated pods.
 func TestClaim(t *testing.T) {
 	f := controllertest.New(t, fixed(1, -1, func(p *karpv1.NodePool) {
 		template := &p.Spec.Template
@@ -158,8 +158,8 @@ func TestPoolsThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool that is not Ready shrinks nevertheless: ending nodes needs no node class. Which node goes, the pods say that
-// are bound to it.
+// A pool that is not Ready shrinks nevertheless: terminating nodes needs no node class. Which node goes, the pods say
+// that are bound to it.
 func TestShrinkWhileNotReady(t *testing.T) {
 	pool := fixed(1, -1, func(p *karpv1.NodePool) {
 		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)
@@ -173,7 +173,7 @@ func TestShrinkWhileNotReady(t *testing.T) {
 	}
 }
 
-// A create that is refused takes no place from the next one, and one whose answer was lost is not repeated.
+// A rejected create does not count against the next one, and a create with a lost response is not repeated.
 func TestCreateFails(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		f := controllertest.New(t, fixed(1, 1))
@@ -202,7 +202,7 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
-// A delete that is refused is tried again: the node is not taken for one that goes.
+// A rejected delete is retried: the node does not count as being deleted.
 func TestDeleteFails(t *testing.T) {
 	f := controllertest.New(t, fixed(0, -1), controllertest.Claim("a", controllertest.Launched))
 	r := reconciler(f)
@@ -261,11 +261,11 @@ func TestInvalidPoolOfFixedSizeIsTriedOnceAMinute(t *testing.T) {
 		},
 	})
 	result := f.Reconcile(r, "general")
-	if tried != 1 || result.RequeueAfter != again {
+	if tried != 1 || result.RequeueAfter != recheckInterval {
 		t.Errorf("tried %d times, again after %v", tried, result.RequeueAfter)
 	}
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning NodeClaimInvalid") || !strings.Contains(said, "spec.requirements[1]") {
-		t.Errorf("events\n%s", said)
+	if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning NodeClaimInvalid") || !strings.Contains(events, "spec.requirements[1]") {
+		t.Errorf("events\n%s", events)
 	}
 	r.Client = f.API
 	f.Reconcile(r, "general")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -18,10 +19,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
-// countEvery is how often usage is written.
-const countEvery = 5 * time.Second
+// countInterval is the time between two writes of usage: people and tools watch it, and each pass sums all nodes.
+const countInterval = 5 * time.Second
 
-// usage sums what each pool has in use.
+// usage sums the resources of each pool's nodes.
 type usage interface {
 	Usage(ctx context.Context) (map[string]corev1.ResourceList, error)
 }
@@ -31,32 +32,28 @@ type Counter struct {
 	Client  client.Client
 	State   usage
 	Metrics *metrics.Metrics
-	// Unmeasured leaves limits and usage out of the metrics.
+	// Unmeasured omits limits and usage from the metrics.
 	Unmeasured bool
 	Log        *slog.Logger
 
-	// measured are the series that the last pass has written, of usage and of limits.
+	// measured are the series that the last pass wrote, of usage and of limits.
 	measured [2]map[series]bool
 }
 
-// series is one of a gauge: a resource of a pool.
+// series is the labels of a gauge's series.
 type series struct{ resource, pool string }
 
-// NeedLeaderElection makes sure that only one process writes.
+// NeedLeaderElection makes sure that only one replica writes.
 func (c *Counter) NeedLeaderElection() bool { return true }
 
-// Start counts until ctx ends.
+// Start counts until ctx is canceled.
 func (c *Counter) Start(ctx context.Context) error {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Error("counting what node pools use", "error", err)
+			c.Log.Error("counting the usage of node pools", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(countEvery):
-		}
-	}
+	}, countInterval)
+	return nil
 }
 
 func (c *Counter) pass(ctx context.Context) error {
@@ -90,7 +87,7 @@ func (c *Counter) pass(ctx context.Context) error {
 	return nil
 }
 
-// measure writes the gauges, and takes away those of pools that are gone and of limits that hold no more.
+// measure writes the gauges, and deletes those of pools and limits that are gone.
 func (c *Counter) measure(pools []karpv1.NodePool, used map[string]corev1.ResourceList) {
 	usage, limits := map[series]bool{}, map[series]bool{}
 	for i := range pools {
@@ -113,7 +110,7 @@ func set(gauge *prometheus.GaugeVec, written map[series]bool, pool string, list 
 	}
 }
 
-// forget takes the series away that were written before and are not now.
+// forget deletes the series that were written before and are not now.
 func forget(gauge *prometheus.GaugeVec, before, now map[series]bool) {
 	for s := range before {
 		if !now[s] {
@@ -122,7 +119,7 @@ func forget(gauge *prometheus.GaugeVec, before, now map[series]bool) {
 	}
 }
 
-// withZeros makes sure that the resources which tools read are always there.
+// withZeros adds the resources that tools expect in every list.
 func withZeros(list corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, cluster.ResourceNodes} {

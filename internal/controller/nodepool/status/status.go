@@ -1,5 +1,5 @@
-// Package status says of each NodePool whether it is valid, whether its node class is ready, and how
-// much of it is in use.
+// Package status keeps the conditions of each NodePool, whether it is valid and whether its node class is ready, and
+// the usage in its status.
 package status
 
 import (
@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -36,10 +36,10 @@ type Reconciler struct {
 	Now    func() time.Time
 	// StaticCapacity is the feature gate of that name.
 	StaticCapacity bool
-	// Held says why no instance may be launched for a pool of this class now, and when that is to be looked at again; zero if a change
-	// is announced by Wake. Nil holds nothing back.
+	// Held returns why no instance may be launched for a pool of this class now, and when to check again; zero if Wake
+	// announces the change. Nil holds back nothing.
 	Held func(pool, class string) (f cloudprovider.Finding, until time.Time, held bool)
-	// Wake, if set, has every pool looked at again at once, for each item.
+	// Wake, if set, enqueues every pool for each item.
 	Wake <-chan ctrlevent.GenericEvent
 }
 
@@ -47,7 +47,7 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr)
 	if r.Wake != nil {
-		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.all)))
+		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.allPools)))
 	}
 	return b.
 		Named("nodepool.readiness").
@@ -56,11 +56,11 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.Retry(r))
 }
 
-// all are the requests for every pool.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+// allPools returns a request for every pool.
+func (r *Reconciler) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
 	var pools karpv1.NodePoolList
 	if err := r.Client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-		r.Log.Error("list NodePools to look at them again", "error", err)
+		r.Log.Error("listing NodePools to check them again", "error", err)
 		return nil
 	}
 	out := make([]reconcile.Request, 0, len(pools.Items))
@@ -70,7 +70,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return out
 }
 
-// Reconcile validates the pool, looks at its node class, and warns of fields that do nothing yet.
+// Reconcile validates the pool, checks its node class, and warns about fields without effect.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
@@ -93,21 +93,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pool.Spec.Replicas != nil && !r.StaticCapacity {
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "spec.replicas: the feature gate StaticCapacity is off, so the pool launches no nodes, neither to this number nor for pods")
 	}
-	if pool, err = r.stampHash(ctx, pool); err != nil {
+	if pool, err = r.updateHash(ctx, pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := pool.DeepCopy()
-	judge(pool, class, r.Now())
-	again := reconcile.Result{RequeueAfter: r.hold(pool)}
-	if equality.Semantic.DeepEqual(before.Status, pool.Status) {
-		return again, nil
-	}
-	err = r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return again, client.IgnoreNotFound(err)
+	setConditions(pool, class, r.Now())
+	result := reconcile.Result{RequeueAfter: r.setNodesCanJoin(pool)}
+	_, err = patch.StatusFrom(ctx, r.Client, before, pool)
+	return result, client.IgnoreNotFound(err)
 }
 
-// hold says on the pool whether launches for it are held back, and returns when to look again; zero if a change is announced.
-func (r *Reconciler) hold(pool *karpv1.NodePool) time.Duration {
+// setNodesCanJoin sets on the pool whether its launches are held back, and returns when to check again; zero if Wake
+// announces the change.
+func (r *Reconciler) setNodesCanJoin(pool *karpv1.NodePool) time.Duration {
 	if r.Held == nil {
 		return 0
 	}
@@ -123,8 +121,8 @@ func (r *Reconciler) hold(pool *karpv1.NodePool) time.Duration {
 	return max(until.Sub(r.Now()), time.Second)
 }
 
-// judge sets the pool's conditions from what it says and from its node class, nil if there is none.
-func judge(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, now time.Time) {
+// setConditions derives the pool's conditions from its spec and its node class, which is nil if it does not exist.
+func setConditions(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, now time.Time) {
 	if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
 		condition.SetFalse(pool, karpv1.ConditionValidationSucceeded, "NodePoolValidationFailed", err.Error(), now)
 	} else {
@@ -148,31 +146,28 @@ func judge(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, now time.Time) {
 	}
 }
 
-// stampHash writes the hash of the pool's template, by which claims know that they are out of date. When the
-// hash's version is new, the claims are stamped first: they were not made under another template, only
-// hashed by another rule.
-func (r *Reconciler) stampHash(ctx context.Context, pool *karpv1.NodePool) (*karpv1.NodePool, error) {
+// updateHash writes the hash of the pool's template, with which drift compares the claims'. Under a new version of the
+// hash the claims are updated first: nothing about them has changed but the way it is hashed.
+func (r *Reconciler) updateHash(ctx context.Context, pool *karpv1.NodePool) (*karpv1.NodePool, error) {
 	hash, err := pool.Hash()
 	if err != nil {
 		return nil, fmt.Errorf("hash the template of node pool %q: %w", pool.Name, err)
 	}
 	if pool.Annotations[karpv1.AnnotationNodePoolHashVersion] != karpv1.NodePoolHashVersion {
-		if err := r.restampClaims(ctx, pool, hash); err != nil {
+		if err := r.updateClaimHashes(ctx, pool, hash); err != nil {
 			return nil, err
 		}
 	} else if pool.Annotations[karpv1.AnnotationNodePoolHash] == hash {
 		return pool, nil
 	}
-	before := pool.DeepCopy()
-	if pool.Annotations == nil {
-		pool.Annotations = map[string]string{}
-	}
-	pool.Annotations[karpv1.AnnotationNodePoolHash] = hash
-	pool.Annotations[karpv1.AnnotationNodePoolHashVersion] = karpv1.NodePoolHashVersion
-	return pool, r.Client.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err = patch.Object(ctx, r.Client, pool, func() {
+		metav1.SetMetaDataAnnotation(&pool.ObjectMeta, karpv1.AnnotationNodePoolHash, hash)
+		metav1.SetMetaDataAnnotation(&pool.ObjectMeta, karpv1.AnnotationNodePoolHashVersion, karpv1.NodePoolHashVersion)
+	})
+	return pool, err
 }
 
-func (r *Reconciler) restampClaims(ctx context.Context, pool *karpv1.NodePool, hash string) error {
+func (r *Reconciler) updateClaimHashes(ctx context.Context, pool *karpv1.NodePool, hash string) error {
 	var claims karpv1.NodeClaimList
 	if err := r.Client.List(ctx, &claims, client.MatchingLabels{karpv1.LabelNodePool: pool.Name}); err != nil {
 		return err
@@ -183,14 +178,11 @@ func (r *Reconciler) restampClaims(ctx context.Context, pool *karpv1.NodePool, h
 			continue
 		}
 		before := claim.DeepCopy()
-		if claim.Annotations == nil {
-			claim.Annotations = map[string]string{}
-		}
-		claim.Annotations[karpv1.AnnotationNodePoolHashVersion] = karpv1.NodePoolHashVersion
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationNodePoolHashVersion, karpv1.NodePoolHashVersion)
 		if !condition.IsTrue(claim, karpv1.ConditionDrifted) {
-			claim.Annotations[karpv1.AnnotationNodePoolHash] = hash
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationNodePoolHash, hash)
 		}
-		if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ func reconciler(f *controllertest.Fixture) *Reconciler {
 	return &Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
 }
 
-// unjudged is a pool that nobody has looked at.
+// unjudged is a pool without conditions.
 func unjudged(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	return controllertest.Pool("general", append([]func(*karpv1.NodePool){func(p *karpv1.NodePool) { p.Status.Conditions = nil }}, change...)...)
 }
@@ -44,14 +44,14 @@ func TestReadiness(t *testing.T) {
 		reason string
 	}{
 		{"class ready", controllertest.Class(), true, karpv1.ConditionNodeClassReady},
-		{"lifecycle row 211: class missing", nil, false, "NodeClassNotFound"},
-		{"lifecycle row 211: class terminating, though ready", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+		{"class missing", nil, false, "NodeClassNotFound"},
+		{"class terminating, though ready", controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), false, "NodeClassTerminating"},
-		{"lifecycle row 211: class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
+		{"class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", controllertest.Start)
 		}), false, condition.ReasonUnhealthyDependents},
-		{"lifecycle row 211: class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
+		{"class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,19 +87,19 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))
 	r := reconciler(f)
 	f.Reconcile(r, "general")
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Warning FieldWithoutEffect spec.replicas") {
-		t.Errorf("events %q", said)
+	if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning FieldWithoutEffect spec.replicas") {
+		t.Errorf("events %q", events)
 	}
 	f.Clock = f.Clock.Add(30 * time.Minute)
 	f.Reconcile(r, "general")
-	if said := f.Said(); len(said) > 0 {
-		t.Errorf("said again within the hour: %v", said)
+	if events := f.Said(); len(events) > 0 {
+		t.Errorf("events again within the hour: %v", events)
 	}
 	f.Clock = f.Clock.Add(time.Hour)
 	r.StaticCapacity = true
 	f.Reconcile(r, "general")
-	if said := f.Said(); len(said) > 0 {
-		t.Errorf("said though the gate is on: %v", said)
+	if events := f.Said(); len(events) > 0 {
+		t.Errorf("events though the gate is on: %v", events)
 	}
 }
 
@@ -121,9 +121,9 @@ func TestHash(t *testing.T) {
 		claim       *karpv1.NodeClaim
 		hash        string
 	}{
-		{"lifecycle row 77: a new version re-stamps", "v2", controllertest.Claim("a", stamped("old", "v2")), want},
-		{"lifecycle row 78: one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
-		{"lifecycle row 79: one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
+		{"a new version re-stamps", "v2", controllertest.Claim("a", stamped("old", "v2")), want},
+		{"one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
+		{"one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
 		{"a change of the template under the same version is drift", current, controllertest.Claim("a", stamped("old", current)), "old"},
 		{"another pool's", "v2", controllertest.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
 	}
@@ -163,7 +163,7 @@ func TestKilledWhileStamping(t *testing.T) {
 			}
 			for _, c := range claims.Items {
 				if c.Annotations[karpv1.AnnotationNodePoolHash] == "old" {
-					t.Errorf("claim %s counts as drifted, though only the way of hashing is new", c.Name)
+					t.Errorf("claim %s counts as drifted, though only the version of the hash is new", c.Name)
 				}
 			}
 		},
@@ -241,20 +241,20 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// A pool with nodes that do not come up says why nothing is launched for it, is looked at again when the next node may be tried, and
-// says nothing of it any more when one has come up.
+// A pool with nodes that do not become ready reports why nothing is launched for it, is reconciled when the next probe
+// may launch, and has no such condition any more when one has become ready.
 func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
 	f := controllertest.New(t, unjudged(), controllertest.Class())
 	held, until := true, controllertest.Start.Add(time.Minute)
 	r := reconciler(f)
 	r.Held = func(pool, class string) (cloudprovider.Finding, time.Time, bool) {
 		if pool != "general" || class != "default" {
-			t.Errorf("pool %q of class %q is looked up", pool, class)
+			t.Errorf("the breaker is checked for pool %q of class %q", pool, class)
 		}
 		return cloudprovider.Finding{Cause: "NodeNeverReady", Message: "cni plugin not initialized"}, until, held
 	}
 	if again := f.Reconcile(r, "general").RequeueAfter; again != time.Minute {
-		t.Errorf("looked at again after %v, want a minute", again)
+		t.Errorf("requeued after %v, want a minute", again)
 	}
 	ready, _ := condition.Get(pool(f), condition.Ready)
 	if ready.Status != metav1.ConditionFalse || ready.Reason != "NodeNeverReady" || ready.Message != "cni plugin not initialized" {
@@ -262,7 +262,7 @@ func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
 	}
 	until = time.Time{}
 	if again := f.Reconcile(r, "general").RequeueAfter; again != 0 {
-		t.Errorf("looked at again after %v while a node is being tried, want at the next change", again)
+		t.Errorf("requeued after %v while a node is being tried, want at the next change", again)
 	}
 	held = false
 	f.Reconcile(r, "general")

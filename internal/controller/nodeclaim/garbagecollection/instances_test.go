@@ -33,7 +33,7 @@ func instance(id string, owner cloudprovider.Ownership, age time.Duration) cloud
 	return cloudprovider.Instance{ID: id, ProviderID: "aws:///a/" + id, Owner: owner, State: cloudprovider.Running, LaunchedAt: now.Add(-age)}
 }
 
-func TestStrays(t *testing.T) {
+func TestOrphanedInstances(t *testing.T) {
 	launchedFor := func(name, uid string) cloudprovider.Instance {
 		i := instance("i-2", cloudprovider.Ours, time.Hour)
 		i.NodeClaim, i.NodeClaimUID = name, uid
@@ -57,43 +57,43 @@ func TestStrays(t *testing.T) {
 		name     string
 		instance cloudprovider.Instance
 		claims   []karpv1.NodeClaim
-		stray    bool
+		orphan   bool
 	}{
-		{"lifecycle row 54: ours, old, no claim", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
-		{"lifecycle row 55: younger than 30 s", instance("i-1", cloudprovider.Ours, 29*time.Second), nil, false},
-		{"lifecycle row 55: another cluster's", instance("i-1", cloudprovider.Foreign, time.Hour), nil, false},
-		{"lifecycle row 55: nobody's mark on it", instance("i-1", cloudprovider.Unknown, time.Hour), nil, false},
-		{"aws row 155: ours, without a claim, 20 s old", instance("i-1", cloudprovider.Ours, 20*time.Second), nil, false},
-		{"aws row 155: ours, without a claim, a minute old", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
-		{"aws row 157: young, and its claim does not know its provider ID", instance("i-1", cloudprovider.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
+		{"ours, old, no claim", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
+		{"younger than 30 s", instance("i-1", cloudprovider.Ours, 29*time.Second), nil, false},
+		{"another cluster's", instance("i-1", cloudprovider.Foreign, time.Hour), nil, false},
+		{"without an owner", instance("i-1", cloudprovider.Unknown, time.Hour), nil, false},
+		{"ours, without a claim, 20 s old", instance("i-1", cloudprovider.Ours, 20*time.Second), nil, false},
+		{"ours, without a claim, a minute old", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
+		{"young, and its claim has no provider ID", instance("i-1", cloudprovider.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
 		{"to be adopted first", instance("i-1", cloudprovider.Adoptable, time.Hour), nil, false},
 		{"its claim has its provider ID", instance("i-1", cloudprovider.Ours, time.Hour), []karpv1.NodeClaim{claim("a", "aws:///a/i-1")}, false},
-		{"its claim does not know yet that it has it", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
+		{"its claim has not recorded it yet", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
 		{"it was launched for an earlier claim of that name", launchedFor("launching", "uid-earlier"), []karpv1.NodeClaim{launching}, true},
-		{"it tells only the name of a claim that does not know yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
+		{"it has only the name of a claim that is not recorded yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
 		{"the claim it was launched for has another", launchedFor("launched", "uid-launched"), []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
-		{"already on its way out", ending, nil, false},
-		{"one of several, for claims of which one does not know its own yet", together("x"), []karpv1.NodeClaim{enrolled("x/0/2")}, false},
+		{"already being deleted", ending, nil, false},
+		{"one of several, for claims of which one has not recorded its own yet", together("x"), []karpv1.NodeClaim{enrolled("x/0/2")}, false},
 		{"one of several, for claims that have theirs", together("x"), []karpv1.NodeClaim{enrolled("y/0/2")}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := strays([]cloudprovider.Instance{tt.instance}, tt.claims, now)
-			if (len(got) == 1) != tt.stray {
-				t.Errorf("stray = %v, want %v", len(got) == 1, tt.stray)
+			got := orphaned([]cloudprovider.Instance{tt.instance}, tt.claims, now)
+			if (len(got) == 1) != tt.orphan {
+				t.Errorf("orphan = %v, want %v", len(got) == 1, tt.orphan)
 			}
 		})
 	}
 }
 
-// fakeFleet is a cloud whose instances end at once.
+// fakeFleet is a cloud in which instances terminate at once.
 type fakeFleet struct {
 	instances []cloudprovider.Instance
-	// launching are the UIDs of claims whose launch is in progress.
+	// launching are the UIDs of claims with a launch in progress.
 	launching map[string]bool
 	// listed, if set, is called after EC2 has listed its instances.
-	listed func()
-	ended  []string
+	listed     func()
+	terminated []string
 	// unlisted are instances that EC2 describes and does not list; describes is the error of describing one.
 	unlisted  []cloudprovider.Instance
 	describes error
@@ -122,20 +122,20 @@ func (f *fakeFleet) List(context.Context) ([]cloudprovider.Instance, error) {
 }
 
 func (f *fakeFleet) Terminate(_ context.Context, providerID string) error {
-	f.ended = append(f.ended, providerID)
+	f.terminated = append(f.terminated, providerID)
 	return cloudprovider.ErrNotFound
 }
 
 func (f *fakeFleet) Launching(uid string) bool { return f.launching[uid] }
 
-// fleetOf are n instances of ours, old enough, of which the first strays have no claim.
-func fleetOf(n, strays int) (*fakeFleet, []client.Object) {
+// fleetOf are n instances of ours, old enough, of which the first orphans have no claim.
+func fleetOf(n, orphans int) (*fakeFleet, []client.Object) {
 	f := &fakeFleet{launching: map[string]bool{}}
 	var claims []client.Object
 	for i := range n {
 		id := fmt.Sprintf("i-%d", i)
 		f.instances = append(f.instances, instance(id, cloudprovider.Ours, time.Hour))
-		if i >= strays {
+		if i >= orphans {
 			c := claim("claim-"+id, "aws:///a/"+id)
 			claims = append(claims, &c)
 		}
@@ -143,36 +143,36 @@ func fleetOf(n, strays int) (*fakeFleet, []client.Object) {
 	return f, claims
 }
 
-// collector collects from a fleet, with an API server that holds objects.
+// collector collects from a fleet, with an API server that has objects.
 func collector(t *testing.T, fleet *fakeFleet, objects ...client.Object) (*Instances, *controllertest.Fixture) {
 	f := controllertest.New(t, objects...)
 	return &Instances{Client: f.API, Live: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}, f
 }
 
-func TestManyStraysAtOnceAreAMistakeAndStay(t *testing.T) {
+func TestManyOrphansAtOnceAreAMistakeAndStay(t *testing.T) {
 	for _, tt := range []struct {
-		fleet, strays int
-		collected     bool
+		fleet, orphans int
+		collected      bool
 	}{
 		{3, 3, true}, {4, 4, false}, {79, 3, true}, {79, 4, false}, {80, 4, true}, {100, 5, true}, {100, 6, false},
 	} {
-		t.Run(fmt.Sprintf("%d of %d", tt.strays, tt.fleet), func(t *testing.T) {
-			fleet, objects := fleetOf(tt.fleet, tt.strays)
+		t.Run(fmt.Sprintf("%d of %d", tt.orphans, tt.fleet), func(t *testing.T) {
+			fleet, objects := fleetOf(tt.fleet, tt.orphans)
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
 			err := c.pass(t.Context())
 			if tt.collected {
-				if err != nil || len(fleet.ended) != tt.strays {
-					t.Errorf("%d were ended, %v", len(fleet.ended), err)
+				if err != nil || len(fleet.terminated) != tt.orphans {
+					t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 				}
 				return
 			}
-			if err == nil || len(fleet.ended) > 0 {
-				t.Errorf("%d were ended, %v", len(fleet.ended), err)
+			if err == nil || len(fleet.terminated) > 0 {
+				t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 			}
-			if said := f.Said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning CollectionStopped") || !strings.Contains(said[0], "nothing was deleted") {
-				t.Errorf("said %q", said)
+			if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning CollectionStopped") || !strings.Contains(events[0], "nothing was deleted") {
+				t.Errorf("events %q", events)
 			}
-			if got := testutil.ToFloat64(f.Metrics.CollectionRefused); got != float64(tt.strays) {
+			if got := testutil.ToFloat64(f.Metrics.CollectionRefused); got != float64(tt.orphans) {
 				t.Errorf("dovetail_collection_refused_instances is %v", got)
 			}
 		})
@@ -189,11 +189,11 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			}
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
 			err := c.pass(t.Context())
-			if err == nil || len(fleet.ended) > 0 {
-				t.Fatalf("%d instances were terminated, %v", len(fleet.ended), err)
+			if err == nil || len(fleet.terminated) > 0 {
+				t.Fatalf("%d instances were terminated, %v", len(fleet.terminated), err)
 			}
-			if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "200 of this cluster's 200 instances have no NodeClaim") {
-				t.Errorf("events %q", said)
+			if events := f.Said(); len(events) != 1 || !strings.Contains(events[0], "200 of this cluster's 200 instances have no NodeClaim") {
+				t.Errorf("events %q", events)
 			}
 		})
 	}
@@ -203,8 +203,8 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			fleet.instances[i].State = cloudprovider.ShuttingDown
 		}
 		c, _ := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
-		if err := c.pass(t.Context()); err == nil || len(fleet.ended) > 0 {
-			t.Errorf("%d instances were terminated, %v", len(fleet.ended), err)
+		if err := c.pass(t.Context()); err == nil || len(fleet.terminated) > 0 {
+			t.Errorf("%d instances were terminated, %v", len(fleet.terminated), err)
 		}
 	})
 }
@@ -214,22 +214,22 @@ func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {
 	fleet.instances[0].NodeClaimUID = "uid-a"
 	fleet.launching["uid-a"] = true
 	c, _ := collector(t, fleet)
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 	fleet.launching["uid-a"] = false
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }
 
 func TestNodeGoesWithItsInstance(t *testing.T) {
-	t.Run("aws row 155: the instance is ended, and its Node deleted", func(t *testing.T) {
+	t.Run("the instance is terminated, and its Node deleted", func(t *testing.T) {
 		fleet, _ := fleetOf(1, 1)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stray"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-0"}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "orphan"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-0"}}
 		c, f := collector(t, fleet, node)
-		if err := c.pass(t.Context()); err != nil || len(fleet.ended) != 1 {
-			t.Fatalf("ended %v, %v", fleet.ended, err)
+		if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+			t.Fatalf("terminated %v, %v", fleet.terminated, err)
 		}
 		err := f.API.Get(t.Context(), client.ObjectKeyFromObject(node), node)
 		if err == nil && node.DeletionTimestamp == nil {
@@ -246,7 +246,7 @@ func TestClaimsAreReadAfterInstances(t *testing.T) {
 		late := claim("late", "aws:///a/i-0")
 		f.Do(f.API.Create(t.Context(), &late))
 	}
-	if err := c.pass(t.Context()); err != nil || len(fleet.ended) > 0 {
-		t.Errorf("ended %v, %v", fleet.ended, err)
+	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }

@@ -13,30 +13,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// provider is what a Guard stands before.
+// provider is the cloud that a Guard wraps.
 type provider interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
 	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
-	// JoinScopes are what the instances of a class have in common with others.
+	// JoinScopes returns what the instances of a class share with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
 }
 
-// Guard is a cloud that launches nothing which an open breaker holds back, and says so on the node class.
+// Guard is a cloud that refuses launches which an open breaker holds back, and reports that on the node class.
 type Guard struct {
 	provider
 	breakers *Breakers
 	now      func() time.Time
 }
 
-// NewGuard returns a Guard before p.
+// NewGuard returns a Guard around p.
 func NewGuard(p provider, breakers *Breakers, now func() time.Time) *Guard {
 	return &Guard{provider: p, breakers: breakers, now: now}
 }
 
-// ResolveNodeClass is the provider's, with the condition NodesCanJoin as the breakers have it.
+// ResolveNodeClass is the provider's, with the condition NodesCanJoin from the breakers.
 func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution {
 	out := g.provider.ResolveNodeClass(ctx, class)
 	f, until, held := g.breakers.Held(classScopes(g, class))
@@ -45,16 +45,16 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 	}
 	for _, c := range out.Conditions {
 		if c.Type == awsv1.ConditionNodesCanJoin && c.Status == metav1.ConditionFalse {
-			return out // a fault that stands says more
+			return out // a standing fault is more specific
 		}
 	}
-	kept := out.Conditions[:0:0]
+	others := out.Conditions[:0:0]
 	for _, c := range out.Conditions {
 		if c.Type != awsv1.ConditionNodesCanJoin {
-			kept = append(kept, c)
+			others = append(others, c)
 		}
 	}
-	out.Conditions = append(kept, cloudprovider.Condition{
+	out.Conditions = append(others, cloudprovider.Condition{
 		Type: awsv1.ConditionNodesCanJoin, Status: metav1.ConditionFalse, Reason: f.Cause, Message: f.Text(),
 	})
 	if !until.IsZero() {
@@ -63,13 +63,13 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 	return out
 }
 
-// PoolHeld says why no instance may be launched for this pool and class now, whatever goes for other pools of the class, and until
-// when at least that stays so; the time is zero while an instance is being tried.
+// PoolHeld returns why no instance may launch for this pool and class now, regardless of other pools of the class, and
+// until when at least; the time is zero while a probe is in flight.
 func (g *Guard) PoolHeld(pool, class string) (f cloudprovider.Finding, until time.Time, held bool) {
 	return g.breakers.Held(poolScopes(pool, class))
 }
 
-// LaunchTogether is the provider's, unless a breaker holds the claim back.
+// LaunchTogether is the provider's, unless a breaker holds back the claim.
 func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
 	if f, admitted := g.breakers.Admit(launchScopes(g, claim, class), claim.UID); !admitted {
 		return cloudprovider.Launched{}, &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
@@ -78,7 +78,7 @@ func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, cla
 	var scarce *cloudprovider.InsufficientCapacityError
 	var notReady *cloudprovider.NodeClassNotReadyError
 	if errors.As(err, &scarce) || errors.As(err, &notReady) {
-		// The claim will be deleted, maybe before anybody else has seen it.
+		// The claim will be deleted, maybe before another reconciler has seen it.
 		g.breakers.Gone(claim.UID)
 	}
 	return out, err

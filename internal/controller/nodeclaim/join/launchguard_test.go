@@ -44,8 +44,8 @@ func launches(t *testing.T, guard *Guard, pool string, names ...string) (admitte
 	return admitted
 }
 
-// One node that never becomes Ready is replaced. When its replacement does not either, one at a time is tried for that pool, ever
-// more seldom, until one is initialized; other pools go on.
+// One node that never becomes Ready is replaced. When its replacement does not either, one at a time is tried for that
+// pool, ever more seldom, until one is initialized; other pools go on.
 func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T) {
 	f := controllertest.New(t, class(), neverReady("a", "general"), neverReady("b", "general"), neverReady("z", "other"))
 	o := &oracle{}
@@ -95,7 +95,8 @@ func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T)
 	}
 }
 
-// probes expects that one claim of pool general after another is tried, each alone, and that the pause doubles when one has failed.
+// probes expects that one claim of pool general after another is tried, each alone, and that the pause doubles when one
+// has failed.
 func probes(t *testing.T, guard *Guard, f *controllertest.Fixture, fail func(probe string)) {
 	t.Helper()
 	pause := pauseOf(t, guard, f, "general")
@@ -112,7 +113,7 @@ func probes(t *testing.T, guard *Guard, f *controllertest.Fixture, fail func(pro
 	}
 }
 
-// pauseOf is for how long launches of the pool are held back from now.
+// pauseOf returns how long launches of the pool are still held back.
 func pauseOf(t *testing.T, guard *Guard, f *controllertest.Fixture, pool string) time.Duration {
 	t.Helper()
 	_, until, held := guard.PoolHeld(pool, "default")
@@ -122,14 +123,14 @@ func pauseOf(t *testing.T, guard *Guard, f *controllertest.Fixture, pool string)
 	return until.Sub(f.Clock)
 }
 
-// timeOut ends a claim for not having joined, as it is known.
+// timeOut deletes a claim that has not joined, in the state that the fixture has.
 func timeOut(f *controllertest.Fixture, r *Reconciler, name string) {
 	f.Reconcile(r, name)
 	f.Do(f.API.Delete(f.Context(), f.Claim(name)))
 	f.Reconcile(r, name)
 }
 
-// A wave of claims that do not join for a cause that nobody finds is relaunched one by one, with pauses that grow.
+// A wave of claims that do not join for an unknown cause is relaunched one by one, with pauses that grow.
 func TestClaimsThatTimeOutForAnUnknownCauseAreRelaunchedOneAtATime(t *testing.T) {
 	f := controllertest.New(t, class(), ofPool("general", launched("a")), ofPool("general", launched("b")))
 	o := &oracle{}
@@ -172,7 +173,7 @@ func TestClaimsThatTimeOutForAnUnknownCauseAreRelaunchedOneAtATime(t *testing.T)
 	}
 }
 
-// What is one claim's own affair, or held back otherwise, or was ended by somebody, does not hold its pool back.
+// A cause of one claim alone, one that is held back otherwise, or a deletion on purpose does not hold back the pool.
 func TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack(t *testing.T) {
 	timeout := controllertest.Start.Add(15 * time.Minute)
 	likely := cloudprovider.Finding{Cause: "BootstrapFailed", Certainty: cloudprovider.Likely, Message: "m"}
@@ -204,9 +205,9 @@ func TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack(t *testing.T) {
 			f.Do(f.API.Create(f.Context(), alive))
 			f.Reconcile(r, "a")
 			f.Clock = controllertest.Start.Add(15 * time.Minute)
-			ended := controllertest.New(t, class(), other.DeepCopy(), claim)
-			r.Client = ended.API
-			ended.Reconcile(r, "a")
+			terminated := controllertest.New(t, class(), other.DeepCopy(), claim)
+			r.Client = terminated.API
+			terminated.Reconcile(r, "a")
 			if _, _, held := NewGuard(&oracle{}, r.Breakers, f.Now).PoolHeld("general", "default"); held != tt.held {
 				t.Errorf("held %v, want %v", held, tt.held)
 			}

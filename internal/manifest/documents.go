@@ -14,22 +14,22 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// text is one document of a file.
+// text is one document of a file, before it is parsed.
 type text struct {
-	// line is the one of the file that the document begins in, from 1.
+	// line is the line of the file where the document begins, from 1.
 	line int
 	// data is JSON once the document has been converted.
 	data []byte
 	err  error
 }
 
-// texts are the documents of a file, as JSON: separated by --- in YAML, one after the other in JSON. A document with a
-// syntax error hides no other: each has an error of its own.
+// texts returns the documents of a file, as JSON: separated by --- in YAML, concatenated in JSON. A syntax error in one
+// document does not hide the others: each has its own error.
 func texts(data []byte) []text {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
 		if out, err := jsonTexts(data); err == nil {
-			return out // else it may be YAML that begins with a brace
+			return out // otherwise it may be YAML that begins with a brace
 		}
 	}
 	out := yamlTexts(data)
@@ -55,8 +55,8 @@ func jsonTexts(data []byte) (out []text, err error) {
 	}
 }
 
-// yamlTexts cuts a stream of YAML at the lines that begin or end a document. Those in between hold nothing that begins in
-// the first column with --- or ..., which YAML keeps for this.
+// yamlTexts splits a stream of YAML at the lines that begin or end a document: YAML reserves --- and ... in the first
+// column.
 func yamlTexts(data []byte) (out []text) {
 	current := text{line: 1}
 	begin, line := 0, 1
@@ -83,7 +83,7 @@ func yamlTexts(data []byte) (out []text) {
 	return out
 }
 
-// marker tells whether a line separates documents, and returns what of it belongs to the next: --- {a: b}.
+// marker reports whether a line separates documents, and returns the part that belongs to the next: --- {a: b}.
 func marker(line []byte) (rest []byte, marks bool) {
 	for _, mark := range [][]byte{[]byte("---"), []byte("...")} {
 		if rest, found := bytes.CutPrefix(line, mark); found && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
@@ -93,7 +93,7 @@ func marker(line []byte) (rest []byte, marks bool) {
 	return nil, false
 }
 
-// blank tells whether a document holds only comments and directives.
+// blank reports whether a document has only comments and directives.
 func blank(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' {
@@ -103,17 +103,17 @@ func blank(data []byte) bool {
 	return true
 }
 
-// convertedTogether is how many documents one goroutine converts at a time.
-const convertedTogether = 64
+// convertBatch is how many documents one goroutine converts: enough to make the cost of a goroutine negligible.
+const convertBatch = 64
 
-// convert makes JSON of YAML.
+// convert converts YAML to JSON.
 func convert(texts []text) {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for first := 0; first < len(texts); first += convertedTogether {
+	for first := 0; first < len(texts); first += convertBatch {
 		group.Go(func() error {
-			for i := first; i < min(first+convertedTogether, len(texts)); i++ {
-				// Two objects without --- between them are not one: hence strict.
+			for i := first; i < min(first+convertBatch, len(texts)); i++ {
+				// Strict: two objects without --- between them have duplicate keys.
 				data, err := sigsyaml.YAMLToJSONStrict(texts[i].data)
 				texts[i].data, texts[i].err = data, inFile(err, texts[i].line)
 			}
@@ -125,7 +125,8 @@ func convert(texts []text) {
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// inFile turns the lines that an error about a document names into those of the file, where the document begins in first.
+// inFile converts line numbers in an error from the document's to the file's, in which the document begins at line
+// first.
 func inFile(err error, first int) error {
 	if err == nil || first == 1 {
 		return err

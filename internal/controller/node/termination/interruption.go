@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// reclaimed reports whether the cloud takes the claim's machine away, minutes from now.
-func reclaimed(claim *karpv1.NodeClaim) bool {
+// interrupted reports whether the cloud reclaims the claim's instance within minutes.
+func interrupted(claim *karpv1.NodeClaim) bool {
 	if claim == nil {
 		return false
 	}
@@ -21,9 +21,9 @@ func reclaimed(claim *karpv1.NodeClaim) bool {
 	return c.Status == metav1.ConditionTrue && (c.Reason == karpv1.ReasonSpotInterrupted || c.Reason == karpv1.ReasonReservationInterrupted)
 }
 
-// hurry changes a drain for a machine that is about to be taken away: all pods with volumes are asked to go at once, whatever
-// their tier, before the others. What is still attached when the machine goes keeps the pods' successors waiting for minutes.
-func hurry(d drain, pods []*corev1.Pod, now time.Time) drain {
+// evictVolumesFirst changes the drain of an interrupted instance: pods with volumes are evicted first and at once, in
+// any tier. A volume that is still attached when the instance goes keeps the pod's successor waiting for minutes.
+func evictVolumesFirst(d drain, pods []*corev1.Pod, now time.Time) drain {
 	var first []*corev1.Pod
 	for _, p := range pods {
 		if hasVolume(p) && drainable(p, now) && !snapshot.Terminal(p) && !slices.Contains(d.Force, p) {

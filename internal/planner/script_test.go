@@ -20,25 +20,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
-var update = flag.Bool("update", false, "write what is printed into the stories; commit only what you understand")
+var update = flag.Bool("update", false, "write what is printed into the scripts; commit only what you understand")
 
-// shelf is the catalog of stories that bring none.
-const shelf = "testdata/catalog.json"
+// defaultCatalog is the catalog of scripts without one.
+const defaultCatalog = "testdata/catalog.json"
 
-// Each story is what a user hands in, and what is printed for it: the table, and where the story has them, the wide
-// table, the JSON and the notes.
-func TestStories(t *testing.T) {
-	stories, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(stories) == 0 {
-		t.Fatalf("no stories: %v", err)
+// Each script is a user's input with the expected output: the table, and if the script has them, the wide table, the
+// JSON and the notes.
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
 	}
-	for _, path := range stories {
+	for _, path := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			printed := tell(t, archive)
+			printed := runScript(t, archive)
 			changed := false
 			for i := range archive.Files {
 				f := &archive.Files[i]
@@ -54,7 +54,7 @@ func TestStories(t *testing.T) {
 				f.Data = []byte(got)
 			}
 			if printed["table"] != "" {
-				t.Error("the story does not say what the table is")
+				t.Error("the script has no table")
 			}
 			if changed && *update {
 				if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
@@ -65,11 +65,11 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// tell plans the story's inputs, which are its YAML and JSON files, and returns what is printed.
-func tell(t *testing.T, archive *txtar.Archive) map[string]string {
+// runScript plans the script's inputs, which are its YAML and JSON files, and returns what is printed.
+func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	data, err := os.ReadFile(shelf)
+	data, err := os.ReadFile(defaultCatalog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,9 @@ func tell(t *testing.T, archive *txtar.Archive) map[string]string {
 		noted.WriteString(strings.ReplaceAll(note, dir+string(filepath.Separator), "") + "\n")
 	}
 	return map[string]string{
-		"table": moods.ReplaceAllString(table.String(), ""), "wide": moods.ReplaceAllString(wide.String(), ""), "json": moods.ReplaceAllString(json.String(), ""), "notes": noted.String(),
+		"table": unstable.ReplaceAllString(table.String(), ""), "wide": unstable.ReplaceAllString(wide.String(), ""), "json": unstable.ReplaceAllString(json.String(), ""), "notes": noted.String(),
 	}
 }
 
-// moods are lines about how the engine got there, which are no part of a story.
-var moods = regexp.MustCompile(`(?m)^ *("classes"|"lowerBound"|Bound:).*\n`)
+// unstable are lines about the search, which are no part of a script.
+var unstable = regexp.MustCompile(`(?m)^ *("classes"|"lowerBound"|Bound:).*\n`)

@@ -21,7 +21,7 @@ const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 // joiners are nodes that join at once, with the reconcilers that follow them on a clock of their own.
 type joiners struct {
 	t          *testing.T
-	world      *controllertest.Fixture
+	fixture    *controllertest.Fixture
 	api        *controllertest.Crowd
 	nodes      []*corev1.Node
 	removals   *cluster.TaintRemovals
@@ -35,7 +35,7 @@ func name(n int) string { return fmt.Sprintf("c%04d", n) }
 // newJoiners returns n nodes that have just registered and wait for the cloud controller manager.
 func newJoiners(t *testing.T, n int) *joiners {
 	t.Helper()
-	j := &joiners{t: t, world: controllertest.New(t), removals: cluster.NewTaintRemovals(), due: map[string]time.Time{}}
+	j := &joiners{t: t, fixture: controllertest.New(t), removals: cluster.NewTaintRemovals(), due: map[string]time.Time{}}
 	var claims []*karpv1.NodeClaim
 	for i := range n {
 		claims = append(claims, controllertest.Claim(name(i), controllertest.Registered))
@@ -51,22 +51,22 @@ func newJoiners(t *testing.T, n int) *joiners {
 		j.api.SetNode(node)
 	}
 	j.initialize = &initialization.Reconciler{
-		Client: j.api, Events: j.world.Events, Log: j.world.Log, Now: j.world.Now, MendLostTaints: true, Removals: j.removals,
+		Client: j.api, Events: j.fixture.Events, Log: j.fixture.Log, Now: j.fixture.Now, MendLostTaints: true, Removals: j.removals,
 	}
-	j.join = reconciler(j.world, &oracle{})
+	j.join = reconciler(j.fixture, &oracle{})
 	j.join.Client, j.join.Removals = j.api, j.removals
 	return j
 }
 
-// look has both reconcilers look at a claim.
+// look reconciles a claim with both reconcilers.
 func (j *joiners) look(claim string) {
 	j.t.Helper()
 	delete(j.due, claim)
-	if again := j.world.Reconcile(j.initialize, claim).RequeueAfter; again > 0 {
-		j.due[claim] = j.world.Clock.Add(again)
+	if again := j.fixture.Reconcile(j.initialize, claim).RequeueAfter; again > 0 {
+		j.due[claim] = j.fixture.Clock.Add(again)
 	}
-	j.world.Reconcile(j.join, claim)
-	j.world.Said()
+	j.fixture.Reconcile(j.join, claim)
+	j.fixture.Said()
 }
 
 // untaint is what the cloud controller manager does when it is done with a node.
@@ -76,16 +76,16 @@ func (j *joiners) untaint(n int) {
 	after.Spec.Taints = nil
 	j.nodes[n] = after
 	j.api.SetNode(after)
-	j.removals.Observe(before, after, j.world.Clock)
+	j.removals.Observe(before, after, j.fixture.Clock)
 	j.look(name(n))
 }
 
 // second passes, with all that is due in it.
 func (j *joiners) second() {
 	j.t.Helper()
-	j.world.Clock = j.world.Clock.Add(time.Second)
+	j.fixture.Clock = j.fixture.Clock.Add(time.Second)
 	for n := range j.nodes {
-		if at, ok := j.due[name(n)]; ok && !j.world.Clock.Before(at) {
+		if at, ok := j.due[name(n)]; ok && !j.fixture.Clock.Before(at) {
 			j.look(name(n))
 		}
 	}
@@ -101,8 +101,9 @@ func (j *joiners) reason(n int) string {
 	return initialized.Reason
 }
 
-// A thousand nodes join at once, and the cloud controller manager initializes one a second: the last waits for a quarter of an
-// hour. Slow is not absent: no node is given up, no launch held back, and each node is initialized as soon as its taint is gone.
+// A thousand nodes join at once, and the cloud controller manager initializes one a second: the last waits for a
+// quarter of an hour. Slow is not absent: no node is given up, no launch held back, and each node is initialized as
+// soon as its taint is gone.
 func TestThousandNodesAndOneTaintASecondHoldNoLaunchBack(t *testing.T) {
 	const nodes = 1000
 	j := newJoiners(t, nodes)
@@ -143,7 +144,7 @@ func TestTaintsAreNamedSoonAfterTheirOwnerStops(t *testing.T) {
 	}
 	j.second()
 	if got := j.reason(nodes - 1); got != cluster.ReasonTaintStuck {
-		t.Errorf("the owner of the taint has done nothing for %v, and the node says %s", cluster.RemoverAtWork, got)
+		t.Errorf("the owner of the taint has done nothing for %v, and the node reports %s", cluster.RemoverAtWork, got)
 	}
 	if len(j.join.Breakers.Open()) != 1 {
 		t.Error("launches are not held back")

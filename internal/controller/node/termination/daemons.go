@@ -9,16 +9,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Directories of the host by which a daemon shows what it does for its node.
+// Host directories that identify the service which a daemon provides to its node.
 const (
 	pluginDirectory = "/var/lib/kubelet/plugins/" // + the name of a CSI driver
 	cniConfig       = "/etc/cni/net.d"
 	cniBinaries     = "/opt/cni/bin"
 )
 
-// serves reports whether a pod is a daemon that others on its node need to end well: that of a CSI driver, without which no
-// volume is unmounted, that of the network, or kube-proxy. What it tolerates tells nothing about it.
-func serves(pod *corev1.Pod) bool {
+// servesNode reports whether a pod is a daemon that other pods on its node need for their shutdown: a CSI driver, which
+// unmounts volumes, the network, or kube-proxy. Its tolerations are no evidence.
+func servesNode(pod *corev1.Pod) bool {
 	if !snapshot.DaemonOwned(pod) {
 		return false
 	}
@@ -34,7 +34,7 @@ func serves(pod *corev1.Pod) bool {
 	})
 }
 
-// csiDriver is the CSI driver whose socket a pod provides; empty if it provides none.
+// csiDriver returns the CSI driver that has its socket in the pod's host path; empty if there is none.
 func csiDriver(pod *corev1.Pod) string {
 	for i := range pod.Spec.Volumes {
 		if h := pod.Spec.Volumes[i].HostPath; h != nil {
@@ -46,19 +46,19 @@ func csiDriver(pod *corev1.Pod) string {
 	return ""
 }
 
-// split parts the pods that may go first from those that the others need.
-func split(pods []*corev1.Pod) (first, last []*corev1.Pod) {
+// splitDaemons separates the daemons that others need from the pods that are evicted before them.
+func splitDaemons(pods []*corev1.Pod) (first, daemons []*corev1.Pod) {
 	for _, p := range pods {
-		if serves(p) {
-			last = append(last, p)
+		if servesNode(p) {
+			daemons = append(daemons, p)
 		} else {
 			first = append(first, p)
 		}
 	}
-	return first, last
+	return first, daemons
 }
 
-// hasVolume reports whether a pod claims a volume, which takes time to leave the node.
+// hasVolume reports whether a pod has a PersistentVolumeClaim, which takes time to detach.
 func hasVolume(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claimName(pod, &v) != "" })
 }

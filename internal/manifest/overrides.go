@@ -18,35 +18,35 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Change is what a workload beside a snapshot does to the pods that the cluster has of it.
+// Change is how a workload supplied beside a snapshot changes its pods in the cluster.
 type Change struct {
 	Kind, Name string
-	// Was and Now are how many pods there are of the workload.
+	// Was and Now are the numbers of the workload's pods.
 	Was, Now int
-	// Added pods are planned, Removed pods are gone, and Replaced pods are both: the template is another.
+	// Added pods are planned, Removed pods are gone, and Replaced pods are both: the template differs.
 	Added, Removed, Replaced int
-	// Fields are those of the template that differ, where pods are replaced.
+	// Fields are the template's fields that differ, if pods are replaced.
 	Fields []string
 }
 
-// supplied are the workloads beside a snapshot, and the pods that the snapshot has of each.
-type supplied struct {
+// overrides are the workloads supplied beside a snapshot, and the pods that the snapshot has of each.
+type overrides struct {
 	*reader
-	// pods are those of the snapshot that still run or wait, by the workload that they belong to.
+	// pods are the snapshot's running and pending pods, by workload.
 	pods map[identity][]*corev1.Pod
 	gone map[*corev1.Pod]bool
-	// compared are the fields in which the template of an owner is not that of what comes beside it.
+	// compared are the fields in which the template of an owner differs from the overriding one.
 	compared map[compared][]string
 }
 
-// compared is an owner of pods, and the template with which its own was compared.
+// compared is an owner of pods, and the template with which its own is compared.
 type compared struct {
 	owner    identity
 	template *corev1.PodTemplateSpec
 }
 
-func (r *reader) newSupplied() *supplied {
-	s := &supplied{reader: r, pods: map[identity][]*corev1.Pod{}, gone: map[*corev1.Pod]bool{}, compared: map[compared][]string{}}
+func (r *reader) newOverrides() *overrides {
+	s := &overrides{reader: r, pods: map[identity][]*corev1.Pod{}, gone: map[*corev1.Pod]bool{}, compared: map[compared][]string{}}
 	for _, pod := range r.world.Pods {
 		if !r.takenPod(pod) || pod.DeletionTimestamp != nil || snapshot.Terminal(pod) {
 			continue
@@ -58,7 +58,7 @@ func (r *reader) newSupplied() *supplied {
 	return s
 }
 
-// ownersOf are the workloads that a pod belongs to: its controller, and that one's.
+// ownersOf returns the workloads that a pod belongs to: its controller, and the controller's.
 func (r *reader) ownersOf(pod *corev1.Pod) []identity {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -71,18 +71,18 @@ func (r *reader) ownersOf(pod *corev1.Pod) []identity {
 			return append(out, identity{above.Kind, pod.Namespace, above.Name})
 		}
 	}
-	// A Deployment's pods may be there without the ReplicaSet in between.
+	// The snapshot may have a Deployment's pods without its ReplicaSet.
 	if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
 		out = append(out, identity{"Deployment", pod.Namespace, strings.TrimSuffix(owner.Name, "-"+hash)})
 	}
 	return out
 }
 
-// replace lets a workload that comes beside a snapshot take the place of what the cluster has of it: pods of the same template
-// stay where they are, as many as it wants, and the others give way to new ones.
-func (s *supplied) replace(id identity, w workload, names podNames) {
+// replace overrides a workload of the snapshot: pods of the same template stay on their nodes, up to the number of
+// replicas, and new pods replace the others.
+func (s *overrides) replace(id identity, w workload, names podNames) {
 	pods := s.pods[id]
-	if w.asMany { // applied to the cluster, the manifest would not change their number
+	if w.replicasUnset { // applied to the cluster, the manifest would not change their number
 		w.replicas = len(pods)
 	}
 	change := Change{Kind: id.kind, Name: id.namespace + "/" + id.name, Was: len(pods), Now: w.replicas}
@@ -129,9 +129,9 @@ func (s *supplied) replace(id identity, w workload, names podNames) {
 	}
 }
 
-// wanted are the pods that stay when the workload has as many as it wants: of a StatefulSet those of the first ordinals, of
-// others those of the right template, and then those that controllers delete last: bound ones, those with the higher deletion
-// cost, the older. All pods come up, in this order.
+// wanted yields all pods with whether they stay at the workload's number of replicas: of a StatefulSet those of the
+// first ordinals, of others those of the right template, and then those that controllers delete last: bound ones, those
+// with the higher deletion cost, the older.
 func (w *workload) wanted(pods []*corev1.Pod, fields map[*corev1.Pod][]string) iter.Seq2[*corev1.Pod, bool] {
 	unbound := func(p *corev1.Pod) int {
 		if p.Spec.NodeName == "" {
@@ -159,7 +159,7 @@ func (w *workload) wanted(pods []*corev1.Pod, fields map[*corev1.Pod][]string) i
 	}
 }
 
-// deletionCost of a pod; one that is no number is none.
+// deletionCost returns the deletion cost of a pod; 0 if it is no number.
 func deletionCost(pod *corev1.Pod) int {
 	cost, err := strconv.Atoi(pod.Annotations[corev1.PodDeletionCost])
 	if err != nil {
@@ -168,8 +168,8 @@ func deletionCost(pod *corev1.Pod) int {
 	return cost
 }
 
-// replaceDaemons lets a DaemonSet's pods follow a template that is not the snapshot's, each on its node.
-func (s *supplied) replaceDaemons(id identity, set *appsv1.DaemonSet) {
+// replaceDaemons replaces a DaemonSet's pods with those of the overriding template, each on its node.
+func (s *overrides) replaceDaemons(id identity, set *appsv1.DaemonSet) {
 	change := Change{Kind: id.kind, Name: id.namespace + "/" + id.name, Was: len(s.pods[id])}
 	nodes := map[string]*corev1.Node{}
 	for _, node := range s.world.Nodes {
@@ -203,10 +203,9 @@ func (s *supplied) replaceDaemons(id identity, set *appsv1.DaemonSet) {
 	}
 }
 
-// differs names the fields, of those that plans read, in which a pod's template is not the given one. What the pod was made
-// from is known where its owner is in the snapshot; else what the template says is compared with the pod, to which admission may
-// have added.
-func (s *supplied) differs(pod *corev1.Pod, template *corev1.PodTemplateSpec) []string {
+// differs returns the fields that plans read and in which a pod's template differs from the given one. If the pod's
+// owner is in the snapshot, its template is compared; otherwise the pod, to which admission may have added.
+func (s *overrides) differs(pod *corev1.Pod, template *corev1.PodTemplateSpec) []string {
 	owner := metav1.GetControllerOf(pod)
 	id := identity{owner.Kind, pod.Namespace, owner.Name}
 	if fields, known := s.compared[compared{id, template}]; known {
@@ -225,11 +224,11 @@ func (s *supplied) differs(pod *corev1.Pod, template *corev1.PodTemplateSpec) []
 		}
 	}
 	have := withDefaults(pod.Labels, &pod.Spec)
-	have.admitted(&want)
+	have.dropAdmitted(&want)
 	return differences("spec.template", have, want)
 }
 
-// templateOf is that of a workload; nil if the object is none.
+// templateOf returns the template of a workload; nil if the object is none.
 func templateOf(o any) *corev1.PodTemplateSpec {
 	switch t := o.(type) {
 	case *appsv1.ReplicaSet:
@@ -244,16 +243,16 @@ func templateOf(o any) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// made is what of a template tells its pods from others', with the defaults of the API server.
-type made struct {
+// normalized is the part of a template that plans read, with the defaults of the API server.
+type normalized struct {
 	Metadata struct {
 		Labels map[string]string `json:"labels,omitempty"`
 	} `json:"metadata"`
 	Spec corev1.PodSpec `json:"spec"`
 }
 
-func withDefaults(labels map[string]string, spec *corev1.PodSpec) made {
-	var out made
+func withDefaults(labels map[string]string, spec *corev1.PodSpec) normalized {
+	var out normalized
 	out.Metadata.Labels = maps.Clone(labels)
 	delete(out.Metadata.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	if len(out.Metadata.Labels) == 0 {
@@ -291,18 +290,18 @@ func withDefaults(labels map[string]string, spec *corev1.PodSpec) made {
 	return out
 }
 
-// admitted leaves out of what a pod has what its template did not say: the API server and webhooks add to pods.
-func (m *made) admitted(template *made) {
+// dropAdmitted removes from a pod what its template does not have: the API server and webhooks add to pods.
+func (m *normalized) dropAdmitted(template *normalized) {
 	maps.DeleteFunc(m.Metadata.Labels, func(key, _ string) bool {
-		_, said := template.Metadata.Labels[key]
-		return !said
+		_, has := template.Metadata.Labels[key]
+		return !has
 	})
 	if len(m.Metadata.Labels) == 0 {
 		m.Metadata.Labels = nil
 	}
 	m.Spec.Tolerations = slices.DeleteFunc(m.Spec.Tolerations, func(t corev1.Toleration) bool {
-		said := slices.ContainsFunc(template.Spec.Tolerations, func(o corev1.Toleration) bool { return reflect.DeepEqual(o, t) })
-		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && !said
+		has := slices.ContainsFunc(template.Spec.Tolerations, func(o corev1.Toleration) bool { return reflect.DeepEqual(o, t) })
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && !has
 	})
 	if len(m.Spec.Tolerations) == 0 {
 		m.Spec.Tolerations = nil
@@ -321,8 +320,8 @@ func (m *made) admitted(template *made) {
 	m.Spec.Overhead = template.Spec.Overhead // a RuntimeClass adds it
 }
 
-// ofTemplate are the containers that the template has, too; webhooks change their images, and add others.
-func (m *made) ofTemplate(containers, template []corev1.Container) (out []corev1.Container) {
+// ofTemplate returns the containers that the template has, too; webhooks change their images, and add others.
+func (m *normalized) ofTemplate(containers, template []corev1.Container) (out []corev1.Container) {
 	for _, c := range containers {
 		at := slices.IndexFunc(template, func(o corev1.Container) bool { return o.Name == c.Name })
 		if at >= 0 {
@@ -333,12 +332,12 @@ func (m *made) ofTemplate(containers, template []corev1.Container) (out []corev1
 	return out
 }
 
-// differences are the fields in which two objects differ, as deep as both have them; lists are compared as a whole.
+// differences returns the paths of the fields in which two objects differ, as deep as possible.
 func differences(path string, a, b any) []string {
 	return fieldsThatDiffer(path, tree(a), tree(b))
 }
 
-// tree is an object as JSON has it.
+// tree returns an object as decoded JSON.
 func tree(o any) (out any) {
 	data, err := json.Marshal(o)
 	if err == nil {

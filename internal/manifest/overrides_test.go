@@ -83,7 +83,7 @@ func TestAStatefulSetOfAnotherTemplateBesideASnapshotHasItsPodsPlanned(t *testin
 	}
 }
 
-// Pods are told apart by their names, and those of Deployments and Jobs are made up.
+// Pods are identified by their names, and those of Deployments and Jobs are made up.
 func TestWorkloadsOfOneNameHaveAllTheirPodsPlanned(t *testing.T) {
 	const spec = "template: {metadata: {labels: {app: %s}}, spec: {restartPolicy: %s, containers: [{name: c, image: c}]}}"
 	text := "{apiVersion: v1, kind: Pod, metadata: {name: web-4, namespace: shop}, spec: {containers: [{name: c, image: c}]}}"

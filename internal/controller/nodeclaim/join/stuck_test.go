@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// waiting is a claim whose node has joined and waits for a taint beyond its time.
+// waiting is a claim with a node that has joined and waits for a taint beyond the grace period.
 func waiting(name string) *karpv1.NodeClaim {
 	c := launched(name)
 	condition.SetTrue(c, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
@@ -26,7 +26,7 @@ func TestTaintsThatStay(t *testing.T) {
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
 	if len(r.Breakers.Open()) > 0 {
-		t.Fatal("one node that waits keeps others from being bought")
+		t.Fatal("one node that waits keeps others from being launched")
 	}
 	f.Reconcile(r, "b")
 	held, _, is := r.Breakers.Held(launchScopes(&oracle{}, launched("x"), class()))
@@ -49,8 +49,8 @@ func TestTaintsThatStay(t *testing.T) {
 	}
 }
 
-// Times of conditions are whole seconds. A node that was seen to wait, and is initialized within the second in which launches were
-// held back, ends that.
+// Times of conditions are whole seconds. A node that was seen to wait, and is initialized within the second in which
+// launches were held back, ends that.
 func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
 	r := reconciler(f, &oracle{})
@@ -77,17 +77,17 @@ func TestTaintsThatGoLate(t *testing.T) {
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	up := f.Claim("up")
 	condition.SetTrue(up, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
-	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-atWork+time.Second))
+	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-progressWindow+time.Second))
 	f.Do(f.API.Status().Update(f.Context(), up))
 	for _, name := range []string{"up", "a", "b"} {
 		f.Reconcile(r, name)
 	}
 	if open := r.Breakers.Open(); len(open) > 0 {
-		t.Fatalf("nodes that are late keep others from being bought: %+v", open)
+		t.Fatalf("nodes that are late keep others from being launched: %+v", open)
 	}
 	f.Clock = f.Clock.Add(time.Second)
 	f.Reconcile(r, "c")
 	if len(r.Breakers.Open()) == 0 {
-		t.Error("no node was initialized for a minute, and more are bought")
+		t.Error("no node was initialized for a minute, and more are launched")
 	}
 }

@@ -17,49 +17,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// faults are what the API server would refuse about an object, of the fields that plans read. What a NodePool or a node class
-// says, its schema checks.
-func faults(o client.Object) field.ErrorList {
-	out := metaFaults(o)
+// validate returns the errors with which the API server would reject an object, for the fields that plans read. The
+// schema validates NodePools and node classes.
+func validate(o client.Object) field.ErrorList {
+	out := metaErrors(o)
 	spec, template := field.NewPath("spec"), field.NewPath("spec", "template")
 	switch t := o.(type) {
 	case *corev1.Pod:
-		return append(out, podFaults(&t.Spec, spec)...)
+		return append(out, podErrors(&t.Spec, spec)...)
 	case *corev1.ReplicationController:
 		if t.Spec.Template != nil {
-			out = append(out, templateFaults(t.Spec.Template, template)...)
+			out = append(out, templateErrors(t.Spec.Template, template)...)
 		}
-		return append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+		return append(out, replicaErrors(t.Spec.Replicas, spec.Child("replicas"))...)
 	case *appsv1.Deployment:
-		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
-		return append(out, templateFaults(&t.Spec.Template, template)...)
+		out = append(out, replicaErrors(t.Spec.Replicas, spec.Child("replicas"))...)
+		return append(out, templateErrors(&t.Spec.Template, template)...)
 	case *appsv1.ReplicaSet:
-		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
-		return append(out, templateFaults(&t.Spec.Template, template)...)
+		out = append(out, replicaErrors(t.Spec.Replicas, spec.Child("replicas"))...)
+		return append(out, templateErrors(&t.Spec.Template, template)...)
 	case *appsv1.StatefulSet:
-		out = append(out, replicaFaults(t.Spec.Replicas, spec.Child("replicas"))...)
+		out = append(out, replicaErrors(t.Spec.Replicas, spec.Child("replicas"))...)
 		if o := t.Spec.Ordinals; o != nil {
-			out = append(out, replicaFaults(&o.Start, spec.Child("ordinals", "start"))...)
+			out = append(out, replicaErrors(&o.Start, spec.Child("ordinals", "start"))...)
 		}
-		return append(out, templateFaults(&t.Spec.Template, template)...)
+		return append(out, templateErrors(&t.Spec.Template, template)...)
 	case *appsv1.DaemonSet:
-		return append(out, templateFaults(&t.Spec.Template, template)...)
+		return append(out, templateErrors(&t.Spec.Template, template)...)
 	case *batchv1.Job:
-		out = append(out, replicaFaults(t.Spec.Parallelism, spec.Child("parallelism"))...)
-		out = append(out, replicaFaults(t.Spec.Completions, spec.Child("completions"))...)
-		return append(out, templateFaults(&t.Spec.Template, template)...)
+		out = append(out, replicaErrors(t.Spec.Parallelism, spec.Child("parallelism"))...)
+		out = append(out, replicaErrors(t.Spec.Completions, spec.Child("completions"))...)
+		return append(out, templateErrors(&t.Spec.Template, template)...)
 	case *policyv1.PodDisruptionBudget:
 		if t.Spec.MinAvailable != nil && t.Spec.MaxUnavailable != nil {
 			out = append(out, field.Invalid(spec, "minAvailable and maxUnavailable", "cannot both be set"))
 		}
-		return append(out, selectorFaults(t.Spec.Selector, spec.Child("selector"))...)
+		return append(out, selectorErrors(t.Spec.Selector, spec.Child("selector"))...)
 	case *corev1.Node:
-		return append(out, nodeFaults(t)...)
+		return append(out, nodeErrors(t)...)
 	}
 	return out
 }
 
-func metaFaults(o client.Object) (out field.ErrorList) {
+func metaErrors(o client.Object) (out field.ErrorList) {
 	path := field.NewPath("metadata")
 	if name := o.GetName(); name != "" {
 		for _, why := range validation.IsDNS1123Subdomain(name) {
@@ -71,35 +71,35 @@ func metaFaults(o client.Object) (out field.ErrorList) {
 			out = append(out, field.Invalid(path.Child("namespace"), namespace, why))
 		}
 	}
-	return append(out, labelFaults(o.GetLabels(), path.Child("labels"))...)
+	return append(out, labelErrors(o.GetLabels(), path.Child("labels"))...)
 }
 
-// labelFaults are those of labels, in the order of their keys.
-func labelFaults(labels map[string]string, path *field.Path) (out field.ErrorList) {
+// labelErrors returns the errors in labels, in the order of their keys.
+func labelErrors(labels map[string]string, path *field.Path) (out field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		for _, why := range validation.IsQualifiedName(key) {
 			out = append(out, field.Invalid(path, key, why))
 		}
-		out = append(out, valueFaults(labels[key], path.Key(key))...)
+		out = append(out, valueErrors(labels[key], path.Key(key))...)
 	}
 	return out
 }
 
-func keyFaults(key string, path *field.Path) field.ErrorList {
+func keyErrors(key string, path *field.Path) field.ErrorList {
 	if key == "" {
 		return field.ErrorList{field.Required(path, "must not be empty")}
 	}
 	return metavalidation.ValidateLabelName(key, path)
 }
 
-func valueFaults(value string, path *field.Path) (out field.ErrorList) {
+func valueErrors(value string, path *field.Path) (out field.ErrorList) {
 	for _, why := range validation.IsValidLabelValue(value) {
 		out = append(out, field.Invalid(path, value, why))
 	}
 	return out
 }
 
-// oneOf refuses a value that is none of those that are known.
+// oneOf rejects a value that is not known.
 func oneOf[T ~string](value T, path *field.Path, known ...T) field.ErrorList {
 	if slices.Contains(known, value) {
 		return nil
@@ -107,46 +107,47 @@ func oneOf[T ~string](value T, path *field.Path, known ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, known)}
 }
 
-func replicaFaults(n *int32, path *field.Path) field.ErrorList {
+func replicaErrors(n *int32, path *field.Path) field.ErrorList {
 	if n != nil && *n < 0 {
 		return field.ErrorList{field.Invalid(path, *n, "must be greater than or equal to 0")}
 	}
 	return nil
 }
 
-func templateFaults(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	return append(labelFaults(t.Labels, path.Child("metadata", "labels")), podFaults(&t.Spec, path.Child("spec"))...)
+func templateErrors(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	return append(labelErrors(t.Labels, path.Child("metadata", "labels")), podErrors(&t.Spec, path.Child("spec"))...)
 }
 
-func nodeFaults(n *corev1.Node) field.ErrorList {
-	out := amountFaults(n.Status.Capacity, field.NewPath("status", "capacity"))
-	out = append(out, amountFaults(n.Status.Allocatable, field.NewPath("status", "allocatable"))...)
+func nodeErrors(n *corev1.Node) field.ErrorList {
+	out := amountErrors(n.Status.Capacity, field.NewPath("status", "capacity"))
+	out = append(out, amountErrors(n.Status.Allocatable, field.NewPath("status", "allocatable"))...)
 	for i, taint := range n.Spec.Taints {
 		path := field.NewPath("spec", "taints").Index(i)
-		out = append(out, keyFaults(taint.Key, path.Child("key"))...)
-		out = append(out, valueFaults(taint.Value, path.Child("value"))...)
-		out = append(out, effectFaults(taint.Effect, path.Child("effect"))...)
+		out = append(out, keyErrors(taint.Key, path.Child("key"))...)
+		out = append(out, valueErrors(taint.Value, path.Child("value"))...)
+		out = append(out, effectErrors(taint.Effect, path.Child("effect"))...)
 	}
 	return out
 }
 
-func effectFaults(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
+func effectErrors(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
 	return oneOf(effect, path, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
-// podFaults are those of a pod's spec. Fields that only matter once a pod runs are not judged, and may be missing.
-func podFaults(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	out := labelFaults(s.NodeSelector, path.Child("nodeSelector"))
-	out = append(out, containerFaults(s, path)...)
+// podErrors returns the errors in a pod's spec. Fields that only matter once a pod runs are not validated, and may be
+// missing.
+func podErrors(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	out := labelErrors(s.NodeSelector, path.Child("nodeSelector"))
+	out = append(out, containerErrors(s, path)...)
 	if s.Resources != nil {
-		out = append(out, requirementFaults(*s.Resources, path.Child("resources"))...)
+		out = append(out, requirementErrors(*s.Resources, path.Child("resources"))...)
 	}
-	out = append(out, amountFaults(s.Overhead, path.Child("overhead"))...)
+	out = append(out, amountErrors(s.Overhead, path.Child("overhead"))...)
 	for i, t := range s.Tolerations {
-		out = append(out, tolerationFaults(t, path.Child("tolerations").Index(i))...)
+		out = append(out, tolerationErrors(t, path.Child("tolerations").Index(i))...)
 	}
-	out = append(out, affinityFaults(s.Affinity, path.Child("affinity"))...)
-	out = append(out, spreadFaults(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	out = append(out, affinityErrors(s.Affinity, path.Child("affinity"))...)
+	out = append(out, spreadErrors(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	if s.OS != nil {
 		out = append(out, oneOf(s.OS.Name, path.Child("os", "name"), corev1.Linux, corev1.Windows)...)
 	}
@@ -156,16 +157,16 @@ func podFaults(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	gates := map[string]bool{}
 	for i, g := range s.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i).Child("name")
-		out = append(out, keyFaults(g.Name, at)...)
+		out = append(out, keyErrors(g.Name, at)...)
 		if gates[g.Name] {
 			out = append(out, field.Duplicate(at, g.Name))
 		}
 		gates[g.Name] = true
 	}
-	return append(out, volumeFaults(s.Volumes, path.Child("volumes"))...)
+	return append(out, volumeErrors(s.Volumes, path.Child("volumes"))...)
 }
 
-func volumeFaults(volumes []corev1.Volume, path *field.Path) (out field.ErrorList) {
+func volumeErrors(volumes []corev1.Volume, path *field.Path) (out field.ErrorList) {
 	names := map[string]bool{}
 	for i, v := range volumes {
 		at := path.Index(i)
@@ -183,7 +184,7 @@ func volumeFaults(volumes []corev1.Volume, path *field.Path) (out field.ErrorLis
 	return out
 }
 
-func containerFaults(s *corev1.PodSpec, path *field.Path) (out field.ErrorList) {
+func containerErrors(s *corev1.PodSpec, path *field.Path) (out field.ErrorList) {
 	taken := map[string]bool{}
 	for _, of := range []struct {
 		field      string
@@ -191,10 +192,10 @@ func containerFaults(s *corev1.PodSpec, path *field.Path) (out field.ErrorList) 
 	}{{"initContainers", s.InitContainers}, {"containers", s.Containers}} {
 		for i := range of.containers {
 			c, at := &of.containers[i], path.Child(of.field).Index(i)
-			out = append(out, requirementFaults(c.Resources, at.Child("resources"))...)
+			out = append(out, requirementErrors(c.Resources, at.Child("resources"))...)
 			for j, port := range c.Ports {
 				portAt := at.Child("ports").Index(j)
-				out = append(out, portFaults(port, s.HostNetwork, portAt)...)
+				out = append(out, portErrors(port, s.HostNetwork, portAt)...)
 				if key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort); port.HostPort != 0 && of.field == "containers" {
 					if taken[key] {
 						out = append(out, field.Duplicate(portAt.Child("hostPort"), port.HostPort))
@@ -207,7 +208,7 @@ func containerFaults(s *corev1.PodSpec, path *field.Path) (out field.ErrorList) 
 	return out
 }
 
-func portFaults(p corev1.ContainerPort, hostNetwork bool, path *field.Path) (out field.ErrorList) {
+func portErrors(p corev1.ContainerPort, hostNetwork bool, path *field.Path) (out field.ErrorList) {
 	if p.ContainerPort == 0 {
 		out = append(out, field.Required(path.Child("containerPort"), "must be between 1 and 65535, inclusive"))
 	} else {
@@ -229,8 +230,8 @@ func portFaults(p corev1.ContainerPort, hostNetwork bool, path *field.Path) (out
 	return append(out, oneOf(p.Protocol, path.Child("protocol"), "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 }
 
-// amountFaults refuse quantities below zero.
-func amountFaults(list corev1.ResourceList, path *field.Path) (out field.ErrorList) {
+// amountErrors rejects negative quantities.
+func amountErrors(list corev1.ResourceList, path *field.Path) (out field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if q := list[name]; q.Sign() < 0 {
 			out = append(out, field.Invalid(path.Key(string(name)), q.String(), "must be greater than or equal to 0"))
@@ -239,15 +240,15 @@ func amountFaults(list corev1.ResourceList, path *field.Path) (out field.ErrorLi
 	return out
 }
 
-func requirementFaults(r corev1.ResourceRequirements, path *field.Path) (out field.ErrorList) {
+func requirementErrors(r corev1.ResourceRequirements, path *field.Path) (out field.ErrorList) {
 	for _, side := range []struct {
 		field string
 		list  corev1.ResourceList
 	}{{"limits", r.Limits}, {"requests", r.Requests}} {
 		at := path.Child(side.field)
-		out = append(out, amountFaults(side.list, at)...)
+		out = append(out, amountErrors(side.list, at)...)
 		for _, name := range slices.Sorted(maps.Keys(side.list)) {
-			out = append(out, resourceFaults(name, at.Key(string(name)))...)
+			out = append(out, resourceErrors(name, at.Key(string(name)))...)
 			if q := side.list[name]; extended(name) && q.MilliValue()%1000 != 0 {
 				out = append(out, field.Invalid(at.Key(string(name)), q.String(), "must be an integer"))
 			}
@@ -270,8 +271,8 @@ func requirementFaults(r corev1.ResourceRequirements, path *field.Path) (out fie
 	return out
 }
 
-// resourceFaults refuse names of resources that no container can request.
-func resourceFaults(name corev1.ResourceName, path *field.Path) (out field.ErrorList) {
+// resourceErrors rejects names of resources that no container can request.
+func resourceErrors(name corev1.ResourceName, path *field.Path) (out field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Invalid(path, "", "the name of the resource is empty")}
 	}
@@ -292,7 +293,7 @@ func resourceFaults(name corev1.ResourceName, path *field.Path) (out field.Error
 	return out
 }
 
-// extended tells whether a resource is a device plugin's, of which there are whole ones only.
+// extended reports whether a resource is an extended resource, which can be requested only in integers.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// A spot notice: pods with volumes of every tier are asked to go at once, while the others wait for their turn.
+// A spot notice: pods with volumes of every tier are evicted at once, while the others wait for their tier.
 func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 	critical := func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }
 	for _, tt := range []struct {
@@ -33,18 +33,18 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 			r := nodeReconciler(f, &ec2{})
 			f.Reconcile(r, "node-a")
 			var got []string
-			for key := range r.Evictor.asked {
+			for key := range r.Evictor.requests {
 				got = append(got, key.name)
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, tt.want) {
-				t.Errorf("asked to go: %v, want %v", got, tt.want)
+				t.Errorf("evicted: %v, want %v", got, tt.want)
 			}
 		})
 	}
 	db, web := controllertest.Pod("z-db", "n", mounting("data")), controllertest.Pod("a-web", "n")
 	pods := []*corev1.Pod{web, db}
-	if got := names(hurry(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
-		t.Errorf("asked in the order %v", got)
+	if got := names(evictVolumesFirst(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
+		t.Errorf("evicted in the order %v", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func tolerationFaults(t corev1.Toleration, path *field.Path) (out field.ErrorList) {
+func tolerationErrors(t corev1.Toleration, path *field.Path) (out field.ErrorList) {
 	if t.Key != "" {
 		out = append(out, metavalidation.ValidateLabelName(t.Key, path.Child("key"))...)
 	} else if t.Operator != corev1.TolerationOpExists {
@@ -20,7 +20,7 @@ func tolerationFaults(t corev1.Toleration, path *field.Path) (out field.ErrorLis
 	}
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
-		out = append(out, valueFaults(t.Value, path.Child("value"))...)
+		out = append(out, valueErrors(t.Value, path.Child("value"))...)
 	case corev1.TolerationOpExists:
 		if t.Value != "" {
 			out = append(out, field.Invalid(path.Child("value"), t.Value, "must be empty when `operator` is 'Exists'"))
@@ -30,18 +30,18 @@ func tolerationFaults(t corev1.Toleration, path *field.Path) (out field.ErrorLis
 		out = append(out, oneOf(t.Operator, path.Child("operator"), known...)...)
 	}
 	if t.Effect != "" {
-		out = append(out, effectFaults(t.Effect, path.Child("effect"))...)
+		out = append(out, effectErrors(t.Effect, path.Child("effect"))...)
 	}
 	return out
 }
 
-func affinityFaults(a *corev1.Affinity, path *field.Path) (out field.ErrorList) {
+func affinityErrors(a *corev1.Affinity, path *field.Path) (out field.ErrorList) {
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 	if a == nil {
 		return nil
 	}
 	if n := a.NodeAffinity; n != nil {
-		out = append(out, nodeAffinityFaults(n, path.Child("nodeAffinity"))...)
+		out = append(out, nodeAffinityErrors(n, path.Child("nodeAffinity"))...)
 	}
 	for _, of := range []struct {
 		path      *field.Path
@@ -52,12 +52,12 @@ func affinityFaults(a *corev1.Affinity, path *field.Path) (out field.ErrorList) 
 		podTerms((*corev1.PodAffinity)(a.PodAntiAffinity), path.Child("podAntiAffinity")),
 	} {
 		for i := range of.required {
-			out = append(out, podTermFaults(&of.required[i], of.path.Child(required).Index(i))...)
+			out = append(out, podTermErrors(&of.required[i], of.path.Child(required).Index(i))...)
 		}
 		for i := range of.preferred {
 			at := of.path.Child(preferred).Index(i)
-			out = append(out, weightFaults(of.preferred[i].Weight, at.Child("weight"))...)
-			out = append(out, podTermFaults(&of.preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))...)
+			out = append(out, weightErrors(of.preferred[i].Weight, at.Child("weight"))...)
+			out = append(out, podTermErrors(&of.preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))...)
 		}
 	}
 	return out
@@ -75,33 +75,33 @@ func podTerms(a *corev1.PodAffinity, path *field.Path) (out struct {
 	return out
 }
 
-func nodeAffinityFaults(n *corev1.NodeAffinity, path *field.Path) (out field.ErrorList) {
+func nodeAffinityErrors(n *corev1.NodeAffinity, path *field.Path) (out field.ErrorList) {
 	if required := n.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		at := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 		if len(required.NodeSelectorTerms) == 0 {
 			out = append(out, field.Required(at, "must have at least one node selector term"))
 		}
 		for i, term := range required.NodeSelectorTerms {
-			out = append(out, nodeTermFaults(term, true, at.Index(i))...)
+			out = append(out, nodeTermErrors(term, true, at.Index(i))...)
 		}
 	}
 	for i, term := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-		out = append(out, weightFaults(term.Weight, at.Child("weight"))...)
-		out = append(out, nodeTermFaults(term.Preference, false, at.Child("preference"))...)
+		out = append(out, weightErrors(term.Weight, at.Child("weight"))...)
+		out = append(out, nodeTermErrors(term.Preference, false, at.Child("preference"))...)
 	}
 	return out
 }
 
-func weightFaults(weight int32, path *field.Path) field.ErrorList {
+func weightErrors(weight int32, path *field.Path) field.ErrorList {
 	if weight < 1 || weight > 100 {
 		return field.ErrorList{field.Invalid(path, weight, "must be in the range 1-100")}
 	}
 	return nil
 }
 
-// nodeTermFaults are those of a term. The API server judges values of required terms only.
-func nodeTermFaults(term corev1.NodeSelectorTerm, required bool, path *field.Path) (out field.ErrorList) {
+// nodeTermErrors returns the errors in a term. The API server validates the values of required terms only.
+func nodeTermErrors(term corev1.NodeSelectorTerm, required bool, path *field.Path) (out field.ErrorList) {
 	for i, e := range term.MatchExpressions {
 		at := path.Child("matchExpressions").Index(i)
 		switch n := len(e.Values); e.Operator {
@@ -120,10 +120,10 @@ func nodeTermFaults(term corev1.NodeSelectorTerm, required bool, path *field.Pat
 		default:
 			out = append(out, field.Invalid(at.Child("operator"), e.Operator, "not a valid selector operator"))
 		}
-		out = append(out, keyFaults(e.Key, at.Child("key"))...)
+		out = append(out, keyErrors(e.Key, at.Child("key"))...)
 		for j, value := range e.Values {
 			if required {
-				out = append(out, valueFaults(value, at.Child("values").Index(j))...)
+				out = append(out, valueErrors(value, at.Child("values").Index(j))...)
 			}
 		}
 	}
@@ -140,43 +140,45 @@ func nodeTermFaults(term corev1.NodeSelectorTerm, required bool, path *field.Pat
 	return out
 }
 
-func podTermFaults(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	out := keyFaults(t.TopologyKey, path.Child("topologyKey"))
-	out = append(out, selectorFaults(t.LabelSelector, path.Child("labelSelector"))...)
-	out = append(out, selectorFaults(t.NamespaceSelector, path.Child("namespaceSelector"))...)
+func podTermErrors(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
+	out := keyErrors(t.TopologyKey, path.Child("topologyKey"))
+	out = append(out, selectorErrors(t.LabelSelector, path.Child("labelSelector"))...)
+	out = append(out, selectorErrors(t.NamespaceSelector, path.Child("namespaceSelector"))...)
 	for i, namespace := range t.Namespaces {
 		for _, why := range validation.IsDNS1123Label(namespace) {
 			out = append(out, field.Invalid(path.Child("namespaces").Index(i), namespace, why))
 		}
 	}
 	for i, key := range t.MatchLabelKeys {
-		out = append(out, keyFaults(key, path.Child("matchLabelKeys").Index(i))...)
+		out = append(out, keyErrors(key, path.Child("matchLabelKeys").Index(i))...)
 	}
 	for i, key := range t.MismatchLabelKeys {
-		out = append(out, keyFaults(key, path.Child("mismatchLabelKeys").Index(i))...)
+		out = append(out, keyErrors(key, path.Child("mismatchLabelKeys").Index(i))...)
 	}
 	return out
 }
 
-func selectorFaults(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func selectorErrors(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
-func spreadFaults(constraints []corev1.TopologySpreadConstraint, path *field.Path) (out field.ErrorList) {
-	type spread struct {
-		key  string
-		when corev1.UnsatisfiableConstraintAction
-	}
-	known := map[spread]bool{}
+// spreadKey is what must be unique among the topology spread constraints of a pod.
+type spreadKey struct {
+	topologyKey       string
+	whenUnsatisfiable corev1.UnsatisfiableConstraintAction
+}
+
+func spreadErrors(constraints []corev1.TopologySpreadConstraint, path *field.Path) (out field.ErrorList) {
+	known := map[spreadKey]bool{}
 	for i := range constraints {
 		c, at := &constraints[i], path.Index(i)
 		if c.MaxSkew <= 0 {
 			out = append(out, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than zero"))
 		}
-		out = append(out, keyFaults(c.TopologyKey, at.Child("topologyKey"))...)
+		out = append(out, keyErrors(c.TopologyKey, at.Child("topologyKey"))...)
 		out = append(out, oneOf(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		if s := (spread{c.TopologyKey, c.WhenUnsatisfiable}); known[s] {
-			out = append(out, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+s.key+", "+string(s.when)+"}"))
+		if s := (spreadKey{c.TopologyKey, c.WhenUnsatisfiable}); known[s] {
+			out = append(out, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+s.topologyKey+", "+string(s.whenUnsatisfiable)+"}"))
 		} else {
 			known[s] = true
 		}
@@ -194,9 +196,9 @@ func spreadFaults(constraints []corev1.TopologySpreadConstraint, path *field.Pat
 			out = append(out, oneOf(*p, at.Child("nodeTaintsPolicy"), corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 		}
 		for j, key := range c.MatchLabelKeys {
-			out = append(out, keyFaults(key, at.Child("matchLabelKeys").Index(j))...)
+			out = append(out, keyErrors(key, at.Child("matchLabelKeys").Index(j))...)
 		}
-		out = append(out, selectorFaults(c.LabelSelector, at.Child("labelSelector"))...)
+		out = append(out, selectorErrors(c.LabelSelector, at.Child("labelSelector"))...)
 	}
 	return out
 }

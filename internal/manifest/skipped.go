@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leftOut are the objects of a kind that plans take no account of.
-type leftOut struct {
+// skippedKind is the objects of a kind that plans ignore.
+type skippedKind struct {
 	count int
-	// place and called are those of the first.
-	place, called string
-	// pods tells that at least one of them holds a template of pods.
+	// place and displayName are those of the first.
+	place, displayName string
+	// pods is true if at least one of them has a pod template.
 	pods bool
 }
 
-// skip leaves out a document whose kind is not known.
+// skip counts a document of an unknown kind.
 func (r *reader) skip(d document) {
 	out := r.skipped[d.kind]
 	if out == nil {
-		out = &leftOut{place: d.place, called: d.called}
+		out = &skippedKind{place: d.place, displayName: d.displayName}
 		r.skipped[d.kind] = out
 		r.skipOrder = append(r.skipOrder, d.kind)
 	}
@@ -36,9 +36,9 @@ func (r *reader) skip(d document) {
 	out.pods = out.pods || json.Unmarshal(d.raw, &o) == nil && len(o.Spec.Template.Spec.Containers) > 0
 }
 
-// why tells people what is missing from the plan, and what to do about it.
-func (l *leftOut) why(k kind, known map[kind]client.Object) string {
-	what := strings.TrimSpace(k.kind+" "+l.called) + fmt.Sprintf(" (%s)", k.apiVersion)
+// why describes what the plan ignores, and what to do about it.
+func (l *skippedKind) why(k kind, known map[kind]client.Object) string {
+	what := strings.TrimSpace(k.kind+" "+l.displayName) + fmt.Sprintf(" (%s)", k.apiVersion)
 	if l.count > 1 {
 		what = fmt.Sprintf("%s and %d more", what, l.count-1)
 	}
@@ -52,7 +52,7 @@ func (l *leftOut) why(k kind, known map[kind]client.Object) string {
 	case k.kind == "CronJob":
 		return what + "its pods come and go; to plan those of a run, add the Job (kubectl create job run --from=cronjob/NAME --dry-run=client -o yaml)"
 	case l.pods:
-		return what + "how many pods become of its template is not known; to plan them, add them as Pods or as a Deployment"
+		return what + "the number of its pods is unknown; to plan them, add them as Pods or as a Deployment"
 	}
-	return what + "this kind has no part in a plan"
+	return what + "this kind does not affect a plan"
 }

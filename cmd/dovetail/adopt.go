@@ -20,7 +20,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
@@ -76,11 +76,11 @@ Exit code 1 also means that an instance was refused.`,
 			if err := checkInstanceIDs(ids); err != nil {
 				return misused(cmd, err)
 			}
-			fleet, matches, err := openAccount(cmd.Context(), f.accountFlags, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			account, matches, err := openAccount(cmd.Context(), f.accountFlags, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
-			return adoptRun{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
+			return adoptRun{instances: account.Instances, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
 		},
 	}
 	f.bind(cmd, "name of the EKS cluster (required)")
@@ -108,11 +108,11 @@ type adoptable interface {
 
 // adoptRun is one run of the adopt command.
 type adoptRun struct {
-	fleet   adoptable
-	matches matches
-	now     func() time.Time
-	yes     bool
-	out     io.Writer
+	instances adoptable
+	matches   matches
+	now       func() time.Time
+	yes       bool
+	out       io.Writer
 }
 
 func (a adoptRun) run(ctx context.Context, ids []string) error {
@@ -139,7 +139,7 @@ func (a adoptRun) run(ctx context.Context, ids []string) error {
 
 // one adopts an instance, or says what would become of it. It reports whether there is something to do.
 func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
-	i, err := a.fleet.Get(ctx, instance.ProviderID("", id))
+	i, err := a.instances.Get(ctx, instance.ProviderID("", id))
 	switch {
 	case errors.Is(err, cloudprovider.ErrNotFound), errors.Is(err, instance.ErrNotVisible):
 		return false, errors.New("EC2 does not know it in this account and region, or it is terminated")
@@ -154,15 +154,15 @@ func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
 		fmt.Fprintf(a.out, " for NodeClaim %s", i.NodeClaim)
 	}
 	fmt.Fprintln(a.out)
-	adopt, fate := a.fleet.Release, "no NodeClaim here has it: it is ended within about two minutes"
+	adopt, fate := a.instances.Release, "no NodeClaim here has it: it is ended within about two minutes"
 	if claim := a.matches.claims[i.ProviderID]; i.Owner == cloudprovider.Adoptable {
-		adopt, fate = a.fleet.Adopt, "it stays, as the instance of NodeClaim "+claim
+		adopt, fate = a.instances.Adopt, "it stays, as the instance of NodeClaim "+claim
 	} else if claim != "" {
 		fate = "it stays, as the instance of NodeClaim " + claim
 	}
 	if !a.yes {
 		fmt.Fprintf(a.out, "  would be tagged as this cluster's; %s\n", fate)
-		return true, a.fleetAllows(i)
+		return true, a.allowed(i)
 	}
 	if err := adopt(ctx, i); err != nil {
 		return false, err
@@ -171,8 +171,8 @@ func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
 	return true, nil
 }
 
-// fleetAllows says why an instance would be refused, without changing it.
-func (a adoptRun) fleetAllows(i cloudprovider.Instance) error {
+// allowed says why an instance would be refused, without changing it.
+func (a adoptRun) allowed(i cloudprovider.Instance) error {
 	if i.Owner == cloudprovider.Adoptable {
 		return nil
 	}
@@ -190,7 +190,7 @@ type matches struct {
 
 // openAccount finds out which cluster this is, makes sure that its name is the right one, and reads what its API
 // server knows of instances.
-func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*aws.Cloud, matches, error) {
+func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapter.Adapter, matches, error) {
 	kube, config, err := f.kube.client()
 	if err != nil {
 		return nil, matches{}, err
@@ -217,19 +217,19 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*aws.Cl
 		return nil, matches{}, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
-	ec2, err := aws.New(aws.Config{
+	account, err := adapter.New(adapter.Config{
 		AWS: sdk, Identity: known.identity, Now: time.Now, Log: log,
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
-		KubernetesVersion: minor(server),
+		KubernetesVersion: minorVersion(server),
 		APIServer:         apiserver.Reader{Live: kube},
 		Match:             func(providerID string) identity.Match { return known.both[providerID] },
 	})
 	if err != nil {
 		return nil, matches{}, err
 	}
-	return ec2, known, ec2.Preflight(ctx, local)
+	return account, known, account.Preflight.Preflight(ctx, local)
 }
 
 // readMatches reads what the API server knows of instances.

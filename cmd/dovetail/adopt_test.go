@@ -98,7 +98,7 @@ func TestAdopt(t *testing.T) {
 			}
 			a.matches = m
 			var out strings.Builder
-			err := adoptRun{fleet: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
+			err := adoptRun{instances: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
 			if (err != nil) != tt.refused || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("error %v, said:\n%s", err, out.String())
 			}

@@ -8,12 +8,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	goruntime "runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -260,12 +258,4 @@ func newRecorder(clientset kubernetes.Interface, scheme *runtime.Scheme) (stop f
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
 	return broadcaster.Shutdown, broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "karpenter"})
-}
-
-func registerBuildInfo() error {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "karpenter", Name: "build_info", Help: "Constant 1, labelled by what is running.",
-	}, []string{"version", "goversion", "goarch", "commit"})
-	gauge.WithLabelValues(version, goruntime.Version(), goruntime.GOARCH, commit).Set(1)
-	return ctrlmetrics.Registry.Register(gauge)
 }

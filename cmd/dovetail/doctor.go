@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
@@ -75,14 +75,14 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 		return doctor.Run(gather.Facts(ctx, sources)), nil
 	}
 	account, _, err := openAccount(ctx, f.accountFlags, log)
-	mismatch := (*aws.IdentityMismatchError)(nil)
+	mismatch := (*ekscluster.IdentityMismatchError)(nil)
 	switch {
 	case errors.As(err, &mismatch):
 		sources.Mismatch, sources.NoCloud = mismatch.Error(), "the API server is not that of the named cluster"
 	case err != nil:
 		sources.NoCloud = err.Error()
 	default:
-		sources.Cloud = account
+		sources.Cloud = newDoctorAccount(account)
 	}
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }

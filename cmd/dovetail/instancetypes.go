@@ -95,7 +95,7 @@ NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from
 	complete(cmd, "sort", func(*cobra.Command) []string { return []string{"name", "price", "cpu", "memory"} })
 	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
-	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-cost"} { // of no effect here
+	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-overhead-cost"} { // of no effect here
 		_ = fs.MarkHidden(name) // they are there
 	}
 	return cmd

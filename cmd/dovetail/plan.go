@@ -15,6 +15,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -212,4 +214,28 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		return nil, fmt.Errorf("--catalog: %w; or name a file of your own machines", err)
 	}
 	return r, nil
+}
+
+// solved makes a plan. A panic is a defect, and an error that says what to do.
+func solved(solve func()) error {
+	err := panics.Error(func() error {
+		solve()
+		return nil
+	})
+	if caught := (*panics.Panic)(nil); errors.As(err, &caught) {
+		return fmt.Errorf("planning failed (%w), which is a defect of Dovetail: report it with the files of -f and this stack; "+
+			"leave out files to find the pod that it fails with\n%s", err, caught.Stack)
+	}
+	return err
+}
+
+// planSettings are the settings as plans depend on them, the same for the controller and for dovetail plan.
+func planSettings(p settings.Planning) (snapshot.Settings, error) {
+	constraints, err := cluster.DefaultSpread(p.SchedulerConfig)
+	if err != nil {
+		return snapshot.Settings{}, err
+	}
+	return snapshot.Settings{
+		PreferencePolicy: p.PreferencePolicy, MinValuesPolicy: p.MinValuesPolicy, DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
+	}, nil
 }

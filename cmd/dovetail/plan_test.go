@@ -276,3 +276,21 @@ func TestPlanRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestANamespaceThatCannotBeIsRefused(t *testing.T) {
+	_, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop, "--namespace", "Not A Namespace")
+	if codeOf(err) != exitUsage || !strings.Contains(err.Error(), "--namespace") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Prices of another region must not pass for those of one's own.
+func TestPlanOfARegionWithoutPricesSaysWhoseItTakes(t *testing.T) {
+	node := "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/region: us-iso-east-1}}}"
+	for args, want := range map[string]bool{"": true, "--region=eu-west-1": false} {
+		_, stderr, err := command(node, append([]string{"plan", "-f", examplePool, "-f", exampleShop, "-f", "-"}, strings.Fields(args)...)...)
+		if err != nil || strings.Contains(stderr, `in region "us-iso-east-1", of which nothing is known here`) != want {
+			t.Errorf("%q: %v, notes:\n%s", args, err, stderr)
+		}
+	}
+}

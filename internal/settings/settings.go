@@ -71,15 +71,15 @@ type Settings struct {
 	// MaxFailedReplacements is after how many nodes that did not come up, of those launched to replace others for one reason,
 	// that reason pauses in a pool; 0 for never.
 	MaxFailedReplacements int
-	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
+	// JoinGracePeriod is after which a launched instance that is no node yet is looked into, until its node class is known
 	// to take another time.
-	UsualJoinTime time.Duration
-	// UsualTaintTime is after which a startup taint that is still there, or a node that is still not Ready, is named, and the node does
+	JoinGracePeriod time.Duration
+	// StartupTaintGracePeriod is after which a startup taint that is still there, or a node that is still not Ready, is named, and the node does
 	// not count as in-flight capacity any more.
-	UsualTaintTime time.Duration
-	// MendLostTaints removes the cloud controller manager's taint from nodes that it is done with: a stale write has put
+	StartupTaintGracePeriod time.Duration
+	// RepairStaleTaints removes the cloud controller manager's taint from nodes that it is done with: a stale write has put
 	// it back.
-	MendLostTaints bool
+	RepairStaleTaints bool
 
 	// DisableClusterStateObservability leaves out the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
@@ -98,8 +98,8 @@ type Planning struct {
 	PreferencePolicy, MinValuesPolicy string
 	// SchedulerConfig is YAML or JSON: what the scheduler does to pods that plans must know of.
 	SchedulerConfig string
-	// NodeCost is what each node costs beside its price, in $/h: licences, agents.
-	NodeCost float64
+	// NodeOverheadCost is what each node costs beside its price, in $/h: licences, agents.
+	NodeOverheadCost float64
 }
 
 // Bind declares the flags on fs.
@@ -113,7 +113,7 @@ func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
 	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
 	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
 	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
-	fs.Float64Var(&p.NodeCost, "node-cost", e.float("NODE_COST", 0), "what each node costs per hour beside its price, in dollars (licences, agents): plans are chosen by both")
+	fs.Float64Var(&p.NodeOverheadCost, "node-overhead-cost", e.float("NODE_OVERHEAD_COST", 0), "what each node costs per hour beside its price, in dollars (licences, agents): plans are chosen by both")
 }
 
 // Validate names every setting that cannot be worked with.
@@ -124,7 +124,7 @@ func (p Planning) Validate() error {
 		message string
 	}{
 		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
-		{p.NodeCost < 0 || math.IsInf(p.NodeCost, 0) || math.IsNaN(p.NodeCost), fmt.Sprintf("--node-cost %v is not an amount of dollars per hour", p.NodeCost)},
+		{p.NodeOverheadCost < 0 || math.IsInf(p.NodeOverheadCost, 0) || math.IsNaN(p.NodeOverheadCost), fmt.Sprintf("--node-overhead-cost %v is not an amount of dollars per hour", p.NodeOverheadCost)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
 		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
@@ -174,10 +174,10 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		"directory of the last clusters on which planning panicked, without what is secret; if empty, none is kept")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; names that are not known are ignored, with a warning")
 	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 2), "nodes launched to replace others that may fail to come up before replacing pauses for their reason, in their pool; 0 for never pausing")
-	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute),
+	fs.DurationVar(&s.StartupTaintGracePeriod, "startup-taint-grace-period", e.duration("STARTUP_TAINT_GRACE_PERIOD", time.Minute),
 		"time after which a startup taint that is still there, or a node that is still not Ready, is named")
-	flagBool(fs, &s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
-	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
+	flagBool(fs, &s.RepairStaleTaints, "repair-stale-taints", e.boolean("REPAIR_STALE_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
+	fs.DurationVar(&s.JoinGracePeriod, "join-grace-period", e.duration("JOIN_GRACE_PERIOD", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
 	flagBool(fs, &s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "do not begin to watch before this replica is elected")
@@ -210,9 +210,9 @@ func (s Settings) Validate() error {
 	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
-	refuse(s.UsualJoinTime <= 0, "usual-join-time", "%v is not positive", s.UsualJoinTime)
+	refuse(s.JoinGracePeriod <= 0, "join-grace-period", "%v is not positive", s.JoinGracePeriod)
 	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
-	refuse(s.UsualTaintTime <= 0, "usual-taint-time", "%v is not positive", s.UsualTaintTime)
+	refuse(s.StartupTaintGracePeriod <= 0, "startup-taint-grace-period", "%v is not positive", s.StartupTaintGracePeriod)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
 	refuse(s.MetricsCertDir != "" && !s.MetricsSecure, "metrics-cert-dir", "has no effect without --metrics-secure: set that, too")
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)

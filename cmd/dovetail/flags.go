@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +28,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// kubeFlags are kubectl's flags for which cluster is meant, and as whom. cli-runtime has the same, and templates, by which the linker
-// keeps every method of the AWS SDK: the program would be more than twice as large.
+// kubeFlags are kubectl's flags that select a cluster and a user. cli-runtime has the same, but imports text/template, which makes the
+// linker keep every method of the AWS SDK: the program would be more than twice as large.
 type kubeFlags struct {
 	kubeconfig, context, as string
 	groups                  []string
@@ -44,7 +45,7 @@ func (k *kubeFlags) bind(cmd *cobra.Command) {
 	complete(cmd, clientcmd.FlagContext, func(*cobra.Command) []string { return contexts(k.raw()) })
 }
 
-// given tells whether any of the flags is set.
+// given reports whether any of the flags is set.
 func (k *kubeFlags) given() bool { return k.kubeconfig+k.context+k.as != "" || len(k.groups) > 0 }
 
 func (k *kubeFlags) loader() clientcmd.ClientConfig {
@@ -55,7 +56,7 @@ func (k *kubeFlags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// raw is what the kubeconfig files say together; empty where they cannot be read.
+// raw is the merged kubeconfig files; empty if they cannot be read.
 func (k *kubeFlags) raw() clientcmdapi.Config {
 	config, err := k.loader().RawConfig()
 	if err != nil {
@@ -74,7 +75,7 @@ func contexts(config clientcmdapi.Config) (out []string) {
 
 const setKubeconfig = "set KUBECONFIG or --kubeconfig to a file that kubectl works with"
 
-// config is how the cluster is reached. Its error says what to set.
+// config is the client configuration of the cluster. Its error names what to set.
 func (k *kubeFlags) config() (*rest.Config, error) {
 	paths := cmp.Or(k.kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	if err := missingFiles(paths); err != nil {
@@ -105,7 +106,7 @@ func (k *kubeFlags) client() (client.Client, *rest.Config, error) {
 	return kube, config, nil
 }
 
-// missingFiles is an error if none of the files is there: client-go would go on as if they were not named.
+// missingFiles is an error if none of the files exists: client-go would continue as if they were not named.
 func missingFiles(paths string) error {
 	var missing error
 	for _, path := range filepath.SplitList(paths) {
@@ -124,10 +125,11 @@ func bindClusterName(cmd *cobra.Command, into *string, usage string) {
 	complete(cmd, "cluster-name", func(*cobra.Command) []string { return eksClusters(new(kubeFlags).raw()) })
 }
 
-// eksClusters are the names in ARNs, by which aws eks update-kubeconfig names clusters.
+// eksClusters are the names of the EKS clusters in a kubeconfig file: aws eks update-kubeconfig names a cluster by its ARN.
 func eksClusters(config clientcmdapi.Config) (out []string) {
 	for name := range config.Clusters {
-		if _, cluster, found := strings.Cut(name, ":cluster/"); found && strings.HasPrefix(name, "arn:") {
+		parsed, err := arn.Parse(name)
+		if cluster, found := strings.CutPrefix(parsed.Resource, "cluster/"); err == nil && found {
 			out = append(out, cluster)
 		}
 	}
@@ -153,15 +155,15 @@ func bindNamespace(cmd *cobra.Command, into *string, usage string) {
 	complete(cmd, "namespace", func(cmd *cobra.Command) []string { return namespaces(cmd.Context()) })
 }
 
-// namespacesWithin is how long a shell waits for namespaces to offer.
-const namespacesWithin = 2 * time.Second
+// completionTimeout is how long a shell waits for namespaces to complete. Completion that takes longer is in the way.
+const completionTimeout = 2 * time.Second
 
 func namespaces(ctx context.Context) []string {
 	config, err := new(kubeFlags).config()
 	if err != nil {
 		return nil
 	}
-	config.Timeout = namespacesWithin
+	config.Timeout = completionTimeout
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil
@@ -187,13 +189,13 @@ func complete(cmd *cobra.Command, flag string, values func(*cobra.Command) []str
 	}) // the flag is there
 }
 
-// choice is a flag with few values.
+// choice is a flag with a fixed set of values.
 type choice struct {
 	value string
 	known []string
 }
 
-// bindOutput declares --output, the first of the formats being the one that is printed without it.
+// bindOutput declares --output. The first format is the default.
 func bindOutput(cmd *cobra.Command, into *choice, formats ...string) {
 	*into = choice{formats[0], formats}
 	cmd.Flags().VarP(into, "output", "o", "output format: "+strings.Join(formats, ", "))
@@ -203,7 +205,7 @@ func bindOutput(cmd *cobra.Command, into *choice, formats ...string) {
 // Set implements pflag.Value.
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.known, text) {
-		return fmt.Errorf("%q is none of %s", text, strings.Join(c.known, ", "))
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.known, ", "))
 	}
 	c.value = text
 	return nil
@@ -217,19 +219,19 @@ func (*choice) Type() string { return "format" }
 
 var _ pflag.Value = (*choice)(nil)
 
-// bound is a flag: how much is read at most.
-type bound struct{ quantity resource.Quantity }
+// sizeLimit is a flag: how much is read at most.
+type sizeLimit struct{ quantity resource.Quantity }
 
-func (b *bound) bind(fs *pflag.FlagSet) {
+func (b *sizeLimit) bind(fs *pflag.FlagSet) {
 	b.quantity = *resource.NewQuantity(manifest.DefaultMaxBytes, resource.BinarySI)
-	fs.Var(b, "max-input", "how much is read of all inputs together at most, such as 500Mi or 4Gi")
+	fs.Var(b, "max-input", "maximum size of all inputs together, such as 500Mi or 4Gi")
 }
 
-// bytes is the bound; 0 means the default.
-func (b *bound) bytes() int64 { return b.quantity.Value() }
+// bytes is the limit; 0 means the default.
+func (b *sizeLimit) bytes() int64 { return b.quantity.Value() }
 
 // Set implements pflag.Value.
-func (b *bound) Set(text string) error {
+func (b *sizeLimit) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Sign() <= 0 {
 		return fmt.Errorf("%q is not an amount of memory, such as 500Mi or 4Gi", text)
@@ -239,13 +241,13 @@ func (b *bound) Set(text string) error {
 }
 
 // String implements pflag.Value.
-func (b *bound) String() string { return b.quantity.String() }
+func (b *sizeLimit) String() string { return b.quantity.String() }
 
 // Type implements pflag.Value.
-func (*bound) Type() string { return "size" }
+func (*sizeLimit) Type() string { return "size" }
 
-// read reads one file within the bound.
-func (b *bound) read(path string) ([]byte, error) {
+// read reads one file within the limit.
+func (b *sizeLimit) read(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

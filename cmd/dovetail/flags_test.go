@@ -86,7 +86,7 @@ func TestShellCompletesNamespacesOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestKubeconfigOfTheCommandLineIsTaken(t *testing.T) {
+func TestKubeconfigFlagWins(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, args := range [][]string{{"snapshot"}, {"doctor"}, {"instance-types", "--live"}} {
 		_, stderr, err := command("", args...)
@@ -111,7 +111,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func TestNamespaceOfTheCommandLineIsThatOfObjectsWithout(t *testing.T) {
+func TestNamespaceFlagIsForObjectsWithoutOne(t *testing.T) {
 	const two = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: other}}"
 	stdout, _, err := command(two, "plan", "-f", examplePool, "-f", "-", "-n", "shop", "-o", "json")
 	if err != nil || !strings.Contains(stdout, `"shop/a"`) || !strings.Contains(stdout, `"other/b"`) {

@@ -7,17 +7,19 @@ import (
 	"runtime/metrics"
 )
 
-// A plan is short: garbage is not worth collecting while there is little memory in use, and has to be collected early
-// when there is much, since what is read and planned lives to the end. The collector's own setting is one ratio for both.
+// A plan is short: garbage is not worth collecting while little memory is in use, and must be collected early when much is, since
+// what is read and planned lives to the end of the run. GOGC alone is one ratio for both, and debug.SetMemoryLimit is a limit for
+// the whole process: above it, the collector would run all the time.
 const (
-	// smallHeap is what a program may use before it collects anything, in bytes.
+	// smallHeap is how many bytes are in use before the first collection: most plans finish within it, without any.
 	smallHeap = 96 << 20
-	// leastGrowth is how much a large heap grows between two collections, in percent.
-	leastGrowth = 35
+	// minGrowth is how much a large heap grows between two collections, in percent. It bounds the garbage in peak memory to about a
+	// quarter; GOGC's default of 100 would double the live heap.
+	minGrowth = 35
 )
 
-// thrifty sets the collector for one run, until the returned function is called.
-func thrifty() (restore func()) {
+// tuneGC sets the garbage collector for one run, until the returned function is called.
+func tuneGC() (restore func()) {
 	before := debug.SetGCPercent(growth(minHeap))
 	stopped := make(chan struct{})
 	var again func(*sentinel)
@@ -36,16 +38,16 @@ func thrifty() (restore func()) {
 	}
 }
 
-// sentinel is garbage that tells of each collection by its finalizer. It holds a pointer, so that it is not put
-// together with other small objects.
+// sentinel is garbage with a finalizer that runs after each collection. It has a pointer, so that it is not allocated in one block
+// with other small objects.
 type sentinel struct{ _ *sentinel }
 
-// minHeap is what the collector takes a heap to be at least, before its ratio.
+// minHeap is the smallest heap that the collector applies its ratio to.
 const minHeap = 4 << 20
 
-// growth is by how many percent a heap may grow whose live part has the size.
+// growth is the value of GOGC for a live heap of that size.
 func growth(live uint64) int {
-	return max(leastGrowth, int(math.Ceil(100*smallHeap/float64(max(live, minHeap))))-100)
+	return max(minGrowth, int(math.Ceil(100*smallHeap/float64(max(live, minHeap))))-100)
 }
 
 // liveHeap is what the last collection left.

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// Little garbage is left where it is; a large heap grows by a third and not by a whole.
-func TestMemoryIsSavedWhereThereIsMuch(t *testing.T) {
+// A small heap is not collected at all; a large one grows by a third, not to twice its size.
+func TestLargeHeapsAreCollectedEarly(t *testing.T) {
 	for _, tt := range []struct {
 		live, most uint64 // bytes: in use, and when the next collection is due
 	}{

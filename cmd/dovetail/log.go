@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// newLogger logs JSON with the keys that operators of autoscalers search for.
+// newLogger logs JSON with the keys of Karpenter's logs.
 func newLogger(w io.Writer, level string) *slog.Logger {
 	lowest := slog.LevelInfo
 	switch level {
@@ -36,7 +36,7 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 			return a
 		},
 	})
-	handler = orderly{handler}
+	handler = withoutLeaseError{handler}
 	log := slog.New(handler)
 	// The libraries' own logs: the client's klog and controller-runtime's, at the same place.
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
@@ -44,11 +44,11 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 	return log
 }
 
-// orderly leaves out what controller-runtime logs as an error whenever it is asked to stop: that it has given up
-// the leader's lease, which is what it was asked for.
-type orderly struct{ slog.Handler }
+// withoutLeaseError drops the error that controller-runtime logs whenever it is stopped: it has released the leader's lease, as it
+// should.
+type withoutLeaseError struct{ slog.Handler }
 
-func (o orderly) Handle(ctx context.Context, r slog.Record) error {
+func (o withoutLeaseError) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == "error received after stop sequence was engaged" {
 		expected := false
 		r.Attrs(func(a slog.Attr) bool {
@@ -62,13 +62,15 @@ func (o orderly) Handle(ctx context.Context, r slog.Record) error {
 	return o.Handler.Handle(ctx, r)
 }
 
-func (o orderly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return orderly{o.Handler.WithAttrs(attrs)}
+func (o withoutLeaseError) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutLeaseError{o.Handler.WithAttrs(attrs)}
 }
 
-func (o orderly) WithGroup(name string) slog.Handler { return orderly{o.Handler.WithGroup(name)} }
+func (o withoutLeaseError) WithGroup(name string) slog.Handler {
+	return withoutLeaseError{o.Handler.WithGroup(name)}
+}
 
-// sdkLogger puts what the AWS SDK has to say among the other logs.
+// sdkLogger writes the logs of the AWS SDK to the controller's log.
 func sdkLogger(log *slog.Logger) logging.Logger {
 	return logging.LoggerFunc(func(classification logging.Classification, format string, args ...any) {
 		level := slog.LevelDebug
@@ -79,8 +81,8 @@ func sdkLogger(log *slog.Logger) logging.Logger {
 	})
 }
 
-// logWriter writes each line to every path of --log-output-paths. What cannot be written to one of them is written to the
-// others, and that it cannot be is said at the paths of --log-error-output-paths.
+// logWriter writes each line to every path of --log-output-paths. If one of them fails, the others still get the line, and the error
+// goes to the paths of --log-error-output-paths.
 type logWriter struct {
 	outputs, errors []io.Writer
 	files           []io.Closer
@@ -121,7 +123,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 	for _, w := range l.outputs {
 		if _, err := w.Write(line); err != nil {
 			for _, e := range l.errors {
-				_, _ = fmt.Fprintf(e, "write log: %v\n", err) // there is nobody left to tell
+				_, _ = fmt.Fprintf(e, "write log: %v\n", err) // there is no other place to report to
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-func TestStoppingInOrderIsNoError(t *testing.T) {
+func TestReleasingTheLeaseIsNotLoggedAsAnError(t *testing.T) {
 	var out bytes.Buffer
 	log := newLogger(&out, "info").With("logger", "x")
 	log.Error("error received after stop sequence was engaged", "error", errors.New("leader election lost"))

@@ -12,7 +12,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-func TestOutputFormatsSayTheSame(t *testing.T) {
+func TestOutputFormatsHaveTheSameContent(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "-f", examplePool, "-f", exampleShop, "--no-timings"}, {"instance-types", "m5.large"}, {"iam-policy", "--cluster-name", "shop"}, {"version"},
 	} {
@@ -98,7 +98,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestOutputFileBehindALinkStaysBehindIt(t *testing.T) {
+func TestOutputFileFollowsASymbolicLink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
 	if err := os.WriteFile(target, []byte("before"), 0o600); err != nil {

@@ -105,7 +105,7 @@ func get(t *testing.T, url, token string) (status int, text string) {
 	return response.StatusCode, string(body)
 }
 
-func TestMetricsAreReadByWhoMayWhenTheyAreSecure(t *testing.T) {
+func TestSecureMetricsNeedAToken(t *testing.T) {
 	address := serveMetrics(t, settings.Settings{MetricsSecure: true, EnableProfiling: true})
 	for _, tt := range []struct {
 		name, path, token string

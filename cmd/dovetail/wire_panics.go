@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// guardedManager guards every loop that is added to it against panics. Controllers guard themselves: see RecoverPanic.
+// guardedManager recovers panics of every loop that is added to it. Controllers do so by themselves: see RecoverPanic.
 type guardedManager struct {
 	manager.Manager
 	restarts *panics.Restarts
@@ -28,8 +28,8 @@ func (m *guardedManager) Add(r manager.Runnable) error {
 	return m.Manager.Add(m.restarts.Guard(r))
 }
 
-// surviveWatches has what panics while it handles a notification of a watch skipped, rather than end the process; client-go logs
-// it. Panics of reconcilers come by here, too.
+// surviveWatches makes client-go log and skip a notification of a watch with a handler that panics, instead of exiting the process.
+// Panics of reconcilers are counted here, too.
 func surviveWatches(count *prometheus.CounterVec) {
 	const name = "watches and reconcilers"
 	count.WithLabelValues(name)
@@ -37,7 +37,7 @@ func surviveWatches(count *prometheus.CounterVec) {
 	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(context.Context, any) { count.WithLabelValues(name).Inc() })
 }
 
-// panicReporter records plans that panic, and keeps the cluster that they happened on where a directory is set.
+// panicReporter records plans that panic, and writes a snapshot of the cluster if a directory is set.
 func (a *assembly) panicReporter() *panics.Reporter {
 	r := &panics.Reporter{Count: a.metrics.EnginePanics, Log: a.log}
 	if a.settings.PanicSnapshotDir != "" {

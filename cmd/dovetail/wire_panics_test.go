@@ -21,7 +21,7 @@ import (
 )
 
 // A loop that panics once neither ends the manager nor stays away.
-func TestLoopThatPanicsDoesNotEndTheController(t *testing.T) {
+func TestLoopThatPanicsDoesNotStopTheController(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func TestReconcilersRecoverFromPanics(t *testing.T) {
 	}
 }
 
-func TestPlanThatPanicsSaysWhatToDo(t *testing.T) {
+func TestPlanThatPanicsExplainsHowToReportIt(t *testing.T) {
 	err := solved(func() { panic("broken") })
-	for _, want := range []string{"planning failed (panic: broken)", "report it with the files", "guarding_test.go"} {
+	for _, want := range []string{"planning failed (panic: broken)", "report it with the files", "wire_panics_test.go"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -68,7 +68,7 @@ func TestPlanThatPanicsSaysWhatToDo(t *testing.T) {
 }
 
 // A notification of a watch that panics is skipped, and counted.
-func TestWatchThatPanicsDoesNotEndTheController(t *testing.T) {
+func TestWatchThatPanicsDoesNotStopTheController(t *testing.T) {
 	crash, handlers := utilruntime.ReallyCrash, utilruntime.PanicHandlers
 	t.Cleanup(func() { utilruntime.ReallyCrash, utilruntime.PanicHandlers = crash, handlers })
 	count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "panics"}, []string{"loop"})

@@ -84,9 +84,9 @@ func TestKarpentersSettings(t *testing.T) {
 	}
 }
 
-func TestAWSRow190(t *testing.T) {
+func TestFlagWinsOverEnvironmentVariable(t *testing.T) {
 	for _, s := range karpenters {
-		t.Run("aws row 190: flag and variable both set: "+s.flag, func(t *testing.T) {
+		t.Run(s.flag, func(t *testing.T) {
 			env := map[string]string{variable(s.flag): s.other}
 			want := s.standard
 			if want == "" {
@@ -99,9 +99,9 @@ func TestAWSRow190(t *testing.T) {
 	}
 }
 
-// Whether a setting comes by flag or by environment, it is judged alike.
-func TestAWSRow188(t *testing.T) {
-	for _, tc := range []struct{ row, flag, value string }{
+// A setting is validated alike, whether it comes by flag or by environment variable.
+func TestInvalidSettingsAreNamed(t *testing.T) {
+	for _, tc := range []struct{ name, flag, value string }{
 		{"no cluster name", "cluster-name", ""},
 		{"relative endpoint", "cluster-endpoint", "example.com"},
 		{"endpoint without host", "cluster-endpoint", "https://"},
@@ -109,13 +109,13 @@ func TestAWSRow188(t *testing.T) {
 		{"negative ENIs", "reserved-enis", "-1"},
 		{"images more often than once a minute", "ami-refresh-interval", "59s"},
 		{"subnets more often than once a minute", "subnet-refresh-interval", "59s"},
-		{"gates that are none", "feature-gates", "NodeOverlay"},
-		{"gates of AWS that are none", "aws-feature-gates", "NodeClassCEL=maybe"},
-		{"a policy that is none", "preference-policy", "Maybe"},
-		{"minValues policy that is none", "min-values-policy", "Maybe"},
-		{"log level that is none", "log-level", "loud"},
+		{"feature gates without a value", "feature-gates", "NodeOverlay"},
+		{"AWS feature gate that is not a boolean", "aws-feature-gates", "NodeClassCEL=maybe"},
+		{"unknown preference policy", "preference-policy", "Maybe"},
+		{"unknown minValues policy", "min-values-policy", "Maybe"},
+		{"unknown log level", "log-level", "loud"},
 	} {
-		t.Run("aws row 188: "+tc.row, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			args := []string{"--" + tc.flag + "=" + tc.value}
 			env := map[string]string{variable(tc.flag): tc.value}
 			if tc.flag != "cluster-name" {
@@ -132,8 +132,8 @@ func TestAWSRow188(t *testing.T) {
 	}
 }
 
-func TestAWSRow189(t *testing.T) {
-	t.Run("aws row 189: unknown AWS gate", func(t *testing.T) {
+func TestUnknownFeatureGatesAreAccepted(t *testing.T) {
+	t.Run("unknown AWS gate", func(t *testing.T) {
 		s, _, err := parse(t, map[string]string{"AWS_FEATURE_GATES": "Unheard=true,NodeClassCEL=true", "FEATURE_GATES": "Unheard=false"}, "--cluster-name=shop")
 		if err != nil || !s.AWSGate(GateNodeClassCEL) || s.AWSGate("Other") {
 			t.Errorf("error %v, gates %q", err, s.AWSFeatureGates)
@@ -141,7 +141,7 @@ func TestAWSRow189(t *testing.T) {
 	})
 }
 
-// Flags are strict; what cannot be read in the environment counts as not set, and is named.
+// Flags are strict; an environment variable that cannot be read counts as not set, and is named.
 func TestBooleans(t *testing.T) {
 	for _, text := range []string{"1", "t", "yes", "True", ""} {
 		if _, _, err := parse(t, nil, "--cluster-name=shop", "--isolated-vpc="+text); err == nil || !strings.Contains(err.Error(), "isolated-vpc") {

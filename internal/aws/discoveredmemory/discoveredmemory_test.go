@@ -43,12 +43,12 @@ func TestObservations(t *testing.T) {
 	m.Note("m5.large", old, resource.Quantity{})
 	expect("nothing is no observation", old, "7650Mi")
 
-	now = now.Add(discoveredmemory.For - time.Hour)
+	now = now.Add(discoveredmemory.TTL - time.Hour)
 	note("7650Mi") // makes it last longer
 	now = now.Add(2 * time.Hour)
 	expect("seen again", old, "7650Mi")
 	before := m.Version()
-	now = now.Add(discoveredmemory.For)
+	now = now.Add(discoveredmemory.TTL)
 	expect("60 days later", old, "")
 	if m.Version() == before {
 		t.Error("the end of an observation does not show in the version")

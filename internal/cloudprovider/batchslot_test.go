@@ -2,7 +2,7 @@ package cloudprovider
 
 import "testing"
 
-func TestTicket(t *testing.T) {
+func TestBatchSlot(t *testing.T) {
 	want := Ticket{Launch: "a1b2", Place: 3, Of: 5}
 	if got, ok := ParseTicket(want.String()); !ok || got != want {
 		t.Errorf("%+v, %v", got, ok)

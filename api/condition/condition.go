@@ -30,7 +30,7 @@ const (
 
 const messageAwaitingReconciliation = "object is awaiting reconciliation"
 
-// Types says which condition types of an object decide about its root.
+// Types are the condition types that the root of an object depends on.
 type Types struct {
 	// Dependents always exist (Unknown until set) and cannot be removed.
 	Dependents []string

@@ -132,7 +132,7 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// compare finds the same files in two directories, or tells what to do.
+// compare finds the same files in two directories, or reports what to do.
 func compare(t *testing.T, fresh, committed, pattern string) {
 	t.Helper()
 	names := func(dir string) (names []string) {

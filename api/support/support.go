@@ -1,5 +1,5 @@
-// Package support knows which parts of the API this version accepts but does not act on, so that a user of
-// such a part is told instead of left waiting. docs/compatibility.md lists the same; a test compares them.
+// Package support knows which parts of the API this version accepts but does not act on, so that the use of
+// such a part is reported, not silently ignored. docs/compatibility.md lists the same; a test compares them.
 package support
 
 import (
@@ -11,7 +11,7 @@ import (
 type Field struct {
 	// Path is dotted, with [] for the items of a list; for example spec.disruption.budgets[].reasons.
 	Path string
-	// Message says, in one line, what happens instead.
+	// Message is one line on what happens instead.
 	Message string
 }
 

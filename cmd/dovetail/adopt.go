@@ -20,7 +20,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
@@ -34,7 +34,7 @@ type adoptFlags struct {
 	yes bool
 }
 
-// accountFlags say which cluster and which region of an account are meant.
+// accountFlags select a cluster, and a region of an account.
 type accountFlags struct {
 	clusterName, region string
 	kube                kubeFlags
@@ -51,15 +51,15 @@ func adoptCommand() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
 		Use:   "adopt INSTANCE-ID...",
-		Short: "Give instances that bear this cluster's name, but nobody's identity, to this cluster",
-		Long: `The controller ends and tags only instances that bear the identity of its cluster: the tag
-dovetail.sh/cluster-uid, the UID of the namespace kube-system. Instances of an earlier autoscaler it takes over
-by itself, where a Node and a NodeClaim have them. Others that bear the cluster's name are left alone, and
-named in the event UnknownInstances: only a person can know whether they are leftovers of this cluster.
+		Short: "Tag instances that have this cluster's name, but no cluster identity, as this cluster's",
+		Long: `The controller terminates and tags only instances with the identity of its cluster: the tag dovetail.sh/cluster-uid,
+the UID of the namespace kube-system. It adopts instances of an earlier autoscaler by itself, if they have a Node and a
+NodeClaim. Other instances with the cluster's name stay untouched, and are listed in the event UnknownInstances: only a
+person can know whether they are leftovers of this cluster.
 
-This command shows what would become of such instances. With --yes it tags them. One without a NodeClaim is then
-ended by the next collection of garbage, within about two minutes. An instance of another cluster, or one whose
-tags do not name this cluster, is refused.
+This command shows what would happen to such instances. With --yes, it tags them. An instance without a NodeClaim is
+then terminated by the next garbage collection, within about two minutes. An instance of another cluster, or one without
+tags that name this cluster, is refused.
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
 AWS SDK, and so does the region without --region.
@@ -68,7 +68,7 @@ Exit code 1 also means that an instance was refused.`,
 		Example: `  dovetail adopt --cluster-name shop i-0123456789abcdef0
   dovetail adopt --cluster-name shop i-0123456789abcdef0 --yes`,
 		Args:        cobra.MinimumNArgs(1),
-		Annotations: map[string]string{ownEnd: "an instance is tagged or not"},
+		Annotations: map[string]string{handlesInterrupt: "an instance is tagged or not"},
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if f.clusterName == "" {
 				return misused(cmd, errors.New("--cluster-name is required: set it, or CLUSTER_NAME, to the name of the EKS cluster"))
@@ -76,15 +76,15 @@ Exit code 1 also means that an instance was refused.`,
 			if err := checkInstanceIDs(ids); err != nil {
 				return misused(cmd, err)
 			}
-			fleet, matches, err := openAccount(cmd.Context(), f.accountFlags, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			account, matches, err := openAccount(cmd.Context(), f.accountFlags, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
-			return adoptRun{fleet: fleet, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
+			return adoptRun{instances: account.Instances, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
 		},
 	}
 	f.bind(cmd, "name of the EKS cluster (required)")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it; without, it is only shown")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "tag the instances; without it, only show what would happen")
 	return cmd
 }
 
@@ -108,11 +108,11 @@ type adoptable interface {
 
 // adoptRun is one run of the adopt command.
 type adoptRun struct {
-	fleet   adoptable
-	matches matches
-	now     func() time.Time
-	yes     bool
-	out     io.Writer
+	instances adoptable
+	matches   matches
+	now       func() time.Time
+	yes       bool
+	out       io.Writer
 }
 
 func (a adoptRun) run(ctx context.Context, ids []string) error {
@@ -137,16 +137,16 @@ func (a adoptRun) run(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// one adopts an instance, or says what would become of it. It reports whether there is something to do.
+// one adopts an instance, or prints what would happen to it. It reports whether there is something to do.
 func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
-	i, err := a.fleet.Get(ctx, instance.ProviderID("", id))
+	i, err := a.instances.Get(ctx, instance.ProviderID("", id))
 	switch {
 	case errors.Is(err, cloudprovider.ErrNotFound), errors.Is(err, instance.ErrNotVisible):
-		return false, errors.New("EC2 does not know it in this account and region, or it is terminated")
+		return false, errors.New("EC2 has no such instance in this account and region, or it is terminated")
 	case err != nil:
 		return false, err
 	case i.Owner == cloudprovider.Ours:
-		fmt.Fprintf(a.out, "%s: is this cluster's already\n", id)
+		fmt.Fprintf(a.out, "%s: already belongs to this cluster\n", id)
 		return false, nil
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s, launched %s ago", id, i.State, i.Type, a.now().Sub(i.LaunchedAt).Round(time.Second))
@@ -154,25 +154,25 @@ func (a adoptRun) one(ctx context.Context, id string) (bool, error) {
 		fmt.Fprintf(a.out, " for NodeClaim %s", i.NodeClaim)
 	}
 	fmt.Fprintln(a.out)
-	adopt, fate := a.fleet.Release, "no NodeClaim here has it: it is ended within about two minutes"
+	adopt, outcome := a.instances.Release, "it has no NodeClaim here, and is terminated within about two minutes"
 	if claim := a.matches.claims[i.ProviderID]; i.Owner == cloudprovider.Adoptable {
-		adopt, fate = a.fleet.Adopt, "it stays, as the instance of NodeClaim "+claim
+		adopt, outcome = a.instances.Adopt, "it stays as the instance of NodeClaim "+claim
 	} else if claim != "" {
-		fate = "it stays, as the instance of NodeClaim " + claim
+		outcome = "it stays as the instance of NodeClaim " + claim
 	}
 	if !a.yes {
-		fmt.Fprintf(a.out, "  would be tagged as this cluster's; %s\n", fate)
-		return true, a.fleetAllows(i)
+		fmt.Fprintf(a.out, "  would be tagged as this cluster's; %s\n", outcome)
+		return true, a.allowed(i)
 	}
 	if err := adopt(ctx, i); err != nil {
 		return false, err
 	}
-	fmt.Fprintf(a.out, "  tagged as this cluster's; %s\n", fate)
+	fmt.Fprintf(a.out, "  tagged as this cluster's; %s\n", outcome)
 	return true, nil
 }
 
-// fleetAllows says why an instance would be refused, without changing it.
-func (a adoptRun) fleetAllows(i cloudprovider.Instance) error {
+// allowed returns why an instance would be refused, without changing it.
+func (a adoptRun) allowed(i cloudprovider.Instance) error {
 	if i.Owner == cloudprovider.Adoptable {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (a adoptRun) fleetAllows(i cloudprovider.Instance) error {
 	return err
 }
 
-// matches are the provider IDs that this API server knows, and which cluster it is.
+// matches are the provider IDs that this API server knows, and the identity of the cluster.
 type matches struct {
 	identity identity.Identity
 	// claims are the names of NodeClaims by provider ID; both are the matches for which there is a Node, too.
@@ -188,9 +188,8 @@ type matches struct {
 	both   map[string]identity.Match
 }
 
-// openAccount finds out which cluster this is, makes sure that its name is the right one, and reads what its API
-// server knows of instances.
-func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*aws.Cloud, matches, error) {
+// openAccount identifies the cluster, checks that the name is its name, and reads which instances its API server knows.
+func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapter.Adapter, matches, error) {
 	kube, config, err := f.kube.client()
 	if err != nil {
 		return nil, matches{}, err
@@ -217,22 +216,22 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*aws.Cl
 		return nil, matches{}, err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
-	ec2, err := aws.New(aws.Config{
+	account, err := adapter.New(adapter.Config{
 		AWS: sdk, Identity: known.identity, Now: time.Now, Log: log,
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
-		KubernetesVersion: minor(server),
+		KubernetesVersion: minorVersion(server),
 		APIServer:         apiserver.Reader{Live: kube},
 		Match:             func(providerID string) identity.Match { return known.both[providerID] },
 	})
 	if err != nil {
 		return nil, matches{}, err
 	}
-	return ec2, known, ec2.Preflight(ctx, local)
+	return account, known, account.Preflight.Preflight(ctx, local)
 }
 
-// readMatches reads what the API server knows of instances.
+// readMatches reads which instances the API server knows.
 func readMatches(ctx context.Context, kube client.Reader) (matches, error) {
 	out := matches{claims: map[string]string{}, both: map[string]identity.Match{}}
 	system := &corev1.Namespace{}

@@ -72,15 +72,15 @@ func TestAdopt(t *testing.T) {
 		refused     bool
 		ours        bool
 	}{
-		{name: "a leftover, shown", tags: tags(), says: "would be tagged as this cluster's; no NodeClaim here has it: it is ended within about two minutes"},
-		{name: "a leftover", tags: tags(), yes: true, says: "tagged as this cluster's; no NodeClaim here has it", ours: true},
-		{name: "one of a NodeClaim whose node has not joined", tags: tags(), claim: true, yes: true, says: "it stays, as the instance of NodeClaim general-1", ours: true},
-		{name: "one that the controller would adopt", tags: tags(), claim: true, node: true, yes: true, says: "it stays, as the instance of NodeClaim general-1", ours: true},
+		{name: "a leftover, shown", tags: tags(), says: "would be tagged as this cluster's; it has no NodeClaim here, and is terminated within about two minutes"},
+		{name: "a leftover", tags: tags(), yes: true, says: "tagged as this cluster's; it has no NodeClaim here", ours: true},
+		{name: "one of a NodeClaim without a node", tags: tags(), claim: true, yes: true, says: "it stays as the instance of NodeClaim general-1", ours: true},
+		{name: "one that the controller would adopt", tags: tags(), claim: true, node: true, yes: true, says: "it stays as the instance of NodeClaim general-1", ours: true},
 		{name: "another cluster's, shown", tags: tags("dovetail.sh/cluster-uid", "uid-green"), says: "belongs to the cluster with UID uid-green", refused: true},
 		{name: "another cluster's", tags: tags("dovetail.sh/cluster-uid", "uid-green"), yes: true, says: "belongs to the cluster with UID uid-green", refused: true},
 		{name: "of another name", tags: tags("eks:eks-cluster-name", "bank"), yes: true, says: "its tags do not name cluster shop", refused: true},
-		{name: "ours", tags: tags("dovetail.sh/cluster-uid", "uid-blue"), yes: true, says: "is this cluster's already", ours: true},
-		{name: "gone", yes: true, says: "EC2 does not know it", refused: true},
+		{name: "ours", tags: tags("dovetail.sh/cluster-uid", "uid-blue"), yes: true, says: "already belongs to this cluster", ours: true},
+		{name: "gone", yes: true, says: "EC2 has no such instance", refused: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			blue := identity.Identity{ClusterUID: "uid-blue", ClusterName: "shop", Region: "us-east-1"}
@@ -98,7 +98,7 @@ func TestAdopt(t *testing.T) {
 			}
 			a.matches = m
 			var out strings.Builder
-			err := adoptRun{fleet: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
+			err := adoptRun{instances: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
 			if (err != nil) != tt.refused || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("error %v, said:\n%s", err, out.String())
 			}

@@ -8,12 +8,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	goruntime "runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,23 +43,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// evictions is how many pods are driven off nodes at once.
-const evictions = 20
+// evictionWorkers is how many evictions are in progress at once. Twenty drain the nodes of one disruption in parallel, and stay far
+// below the request limits of the API server.
+const evictionWorkers = 20
 
 func controllerCommand() *cobra.Command {
 	var s settings.Settings
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the autoscaler against a cluster",
-		Long: `Runs the autoscaler: it buys nodes for pods that do not fit and gives back empty ones.
+		Long: `Runs the autoscaler: it launches nodes for pending pods, and consolidates nodes that are empty, underused or drifted.
 
-The cluster is that of KUBECONFIG, or the one whose pod this is. AWS credentials and
+The cluster is that of KUBECONFIG, or the one that this pod runs in. AWS credentials and
 region come from the usual places of the AWS SDK. Each flag can also be set by the
-environment variable of its name in capitals; the flag wins.`,
+environment variable with its name in capitals, such as CLUSTER_NAME; the flag wins.`,
 		Example: `  dovetail controller --cluster-name shop
   CLUSTER_NAME=shop KUBECONFIG=~/.kube/config dovetail controller --leader-election-namespace kube-system`,
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{ownEnd: "the lease of the leader is released"},
+		Annotations: map[string]string{handlesInterrupt: "the lease of the leader is released"},
 	}
 	unreadable := s.Bind(cmd.Flags(), os.Getenv)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +71,7 @@ environment variable of its name in capitals; the flag wins.`,
 		if err != nil {
 			return err
 		}
-		defer logs.Close() // whatever ends the controller has been said before
+		defer logs.Close() // whatever stops the controller was logged before
 		log := newLogger(logs, s.LogLevel)
 		for _, name := range unreadable {
 			log.Error("environment variable cannot be read; its default is used", "name", name, "value", os.Getenv(name))
@@ -82,7 +81,7 @@ environment variable of its name in capitals; the flag wins.`,
 		}
 		err = runController(cmd.Context(), s, log)
 		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-			return nil // it was stopped, and has stopped
+			return nil // a signal has stopped it
 		}
 		return err
 	}
@@ -92,7 +91,7 @@ environment variable of its name in capitals; the flag wins.`,
 // runController builds the autoscaler and runs it until ctx ends.
 func runController(ctx context.Context, s settings.Settings, log *slog.Logger) error {
 	if s.MemoryLimit > 0 {
-		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
+		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9) // the rest is for what the Go runtime does not count
 	}
 	planning, err := planSettings(s.Planning)
 	if err != nil {
@@ -103,7 +102,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
-	// Each client made of it has a limit of its own: events wait neither for the work nor long for one another.
+	// Each client that is made from it has a rate limit of its own: events do not wait for other requests.
 	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
 	if err := reach(config, s); err != nil {
 		return err
@@ -137,7 +136,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}
 	a.evictor = &termination.Evictor{
-		Client: mgr.GetClient(), Events: a.events, Metrics: metrics, Log: log, Now: time.Now, Workers: evictions,
+		Client: mgr.GetClient(), Events: a.events, Metrics: metrics, Log: log, Now: time.Now, Workers: evictionWorkers,
 	}
 	if err := a.assemble(ctx); err != nil {
 		return err
@@ -146,32 +145,31 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	return run(ctx, mgr.Start, mgr.GetCache().WaitForCacheSync)
 }
 
-// run starts the manager and returns when it has ended. A manager that is told to end before its caches
-// have synced, because the API server refuses a list, never returns from Start: that one is left to itself,
-// since nothing has begun that would have to be finished.
+// run starts the manager and returns when it has stopped. A manager that is stopped before its caches have synced, because the
+// API server refuses a list, never returns from Start: run does not wait for it, since no work has begun.
 func run(ctx context.Context, start func(context.Context) error, synced func(context.Context) bool) error {
-	begun, ended := make(chan struct{}), make(chan error, 1)
+	begun, stopped := make(chan struct{}), make(chan error, 1)
 	go func() {
 		if synced(ctx) {
 			close(begun)
 		}
 	}()
-	go func() { ended <- start(ctx) }()
+	go func() { stopped <- start(ctx) }()
 	select {
-	case err := <-ended:
+	case err := <-stopped:
 		return err
 	case <-ctx.Done():
 	}
 	select {
 	case <-begun:
-		return <-ended
+		return <-stopped
 	default:
 		return nil
 	}
 }
 
-// clusterConfig is that of KUBECONFIG, or of the pod. A KUBECONFIG whose files are all missing is an error
-// that names it: client-go would go on as if it were not set.
+// clusterConfig is that of KUBECONFIG, or of the pod. If all files of KUBECONFIG are missing, the error names them: client-go would
+// continue as if it were not set.
 func clusterConfig(getenv func(string) string) (*rest.Config, error) {
 	if err := missingFiles(getenv("KUBECONFIG")); err != nil {
 		return nil, fmt.Errorf("KUBECONFIG: %w", err)
@@ -179,7 +177,7 @@ func clusterConfig(getenv func(string) string) (*rest.Config, error) {
 	return ctrl.GetConfig()
 }
 
-// reach makes sure that the API server answers and knows the kinds that the controller works on.
+// reach checks that the API server answers, and has the CRDs that the controller needs.
 func reach(config *rest.Config, s settings.Settings) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -196,7 +194,7 @@ func reach(config *rest.Config, s settings.Settings) error {
 		_, err := client.ServerResourcesForGroupVersion(gv.String())
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("the API server %s does not know %s: apply the CRDs first", config.Host, gv)
+			return fmt.Errorf("the API server %s does not serve %s: apply the CRDs first", config.Host, gv)
 		case err != nil:
 			return fmt.Errorf("reach the API server %s: %w", config.Host, err)
 		}
@@ -244,7 +242,7 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 	return mgr, mgr.AddReadyzCheck("caches", synced)
 }
 
-// newScheme knows the kinds of Kubernetes and our own.
+// newScheme has the kinds of Kubernetes, Karpenter and Dovetail.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme} {
@@ -255,17 +253,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newRecorder sends events to the API server under the source that operators filter by.
+// newRecorder sends events to the API server with the source component of Karpenter, which operators filter by.
 func newRecorder(clientset kubernetes.Interface, scheme *runtime.Scheme) (stop func(), _ record.EventRecorder) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
 	return broadcaster.Shutdown, broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "karpenter"})
-}
-
-func registerBuildInfo() error {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "karpenter", Name: "build_info", Help: "Constant 1, labelled by what is running.",
-	}, []string{"version", "goversion", "goarch", "commit"})
-	gauge.WithLabelValues(version, goruntime.Version(), goruntime.GOARCH, commit).Set(1)
-	return ctrlmetrics.Registry.Register(gauge)
 }

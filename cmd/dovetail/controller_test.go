@@ -16,7 +16,7 @@ import (
 )
 
 // The controller ends when it is told to, whether or not the API server lets its caches fill.
-func TestRunEnds(t *testing.T) {
+func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})
 	defer close(never)
@@ -48,13 +48,13 @@ func TestMissingKubeconfigIsNamed(t *testing.T) {
 	}
 }
 
-func TestReachSaysWhatIsMissing(t *testing.T) {
+func TestReachNamesMissingCRDs(t *testing.T) {
 	empty := httptest.NewServer(http.NotFoundHandler())
 	defer empty.Close()
 	down := httptest.NewServer(nil)
 	down.Close()
 	for url, want := range map[string]string{
-		empty.URL: "does not know karpenter.sh/v1: apply the CRDs first",
+		empty.URL: "does not serve karpenter.sh/v1: apply the CRDs first",
 		down.URL:  "reach the API server " + down.URL,
 	} {
 		if err := reach(&rest.Config{Host: url}, settings.Settings{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -63,7 +63,7 @@ func TestReachSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// row 207: a scheduler configuration that the scheduler would not take stops the start, and a plan, before anything is done.
+// A scheduler configuration that the scheduler rejects stops the start, and a plan, before anything is done.
 func TestSchedulerConfigIsChecked(t *testing.T) {
 	const bad = "--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}"
 	for _, args := range [][]string{{"controller", "--cluster-name=a", bad}, {"plan", "-f", "nowhere.yaml", bad}} {

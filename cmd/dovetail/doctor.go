@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
@@ -32,12 +32,12 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check a cluster for what will fail, may fail, or costs money",
 		Long: `Checks the cluster and, with --cluster-name, its AWS account, and prints what is wrong, why it matters, and the command or
-manifest that fixes it. It only reads. Checks for which something is missing are not made: one line says what, and the
-exit code is 3, since a cluster that nobody has checked is not a healthy one.
+manifest that fixes it. It only reads. A check that lacks a permission or a setting is skipped: one line names what is
+missing, and the exit code is 3, since a cluster that was not checked is not a healthy one.
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
-AWS SDK, and so does the region without --region. The controller makes the same checks at its start and every ten
-minutes: metric dovetail_doctor_findings.`,
+AWS SDK, and so does the region without --region. The controller makes the same checks when it starts and every ten
+minutes, and counts the findings in the metric dovetail_doctor_findings.`,
 		Example: `  dovetail doctor --cluster-name shop
   dovetail doctor --cluster-name shop --region eu-west-1 --context production -o wide
   dovetail doctor --cluster-name shop -o json --output-file findings.json
@@ -46,21 +46,21 @@ minutes: metric dovetail_doctor_findings.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := f.inspect(cmd.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing is checked:", err)
+				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing was checked:", err)
 				return exitIncomplete
 			}
 			return f.print(report, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f.bind(cmd, "name of the EKS cluster; without it, what needs AWS is not checked")
+	f.bind(cmd, "name of the EKS cluster; without it, checks that need AWS are skipped")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "show what is worth knowing, too (severity info)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also show findings of severity info")
 	cmd.Flags().BoolVar(&f.manifests, "fix-manifests", false, "print only the remedies that are manifests, as one YAML file")
 	return cmd
 }
 
-// inspect gathers facts and makes all checks. The error says why the cluster cannot be read.
+// inspect gathers facts and makes all checks. An error means that the cluster cannot be read.
 func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Report, error) {
 	kube, config, err := f.kube.client()
 	if err != nil {
@@ -75,28 +75,29 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 		return doctor.Run(gather.Facts(ctx, sources)), nil
 	}
 	account, _, err := openAccount(ctx, f.accountFlags, log)
-	mismatch := (*aws.IdentityMismatchError)(nil)
+	mismatch := (*ekscluster.IdentityMismatchError)(nil)
 	switch {
 	case errors.As(err, &mismatch):
 		sources.Mismatch, sources.NoCloud = mismatch.Error(), "the API server is not that of the named cluster"
 	case err != nil:
 		sources.NoCloud = err.Error()
 	default:
-		sources.Cloud = account
+		sources.Cloud = newDoctorAccount(account)
 	}
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }
 
-// credentialsWithin is how long region and credentials are searched for: off EC2 there is no instance metadata service.
-const credentialsWithin = 5 * time.Second
+// credentialsTimeout is how long region and credentials are searched for: outside EC2 there is no instance metadata service, and the
+// SDK would wait for it much longer.
+const credentialsTimeout = 5 * time.Second
 
-// missing names all that has to be set before AWS can be read; empty if nothing has to.
+// missing names everything that must be set before AWS can be read; empty if nothing is missing.
 func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 	var out []string
 	if f.clusterName == "" {
 		out = append(out, "--cluster-name (or CLUSTER_NAME)")
 	}
-	ctx, cancel := context.WithTimeout(ctx, credentialsWithin)
+	ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
 	sdk, err := loadSDKIn(ctx, f.region, log)
 	if err != nil || sdk.Region == "" {
@@ -111,7 +112,7 @@ func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 	return "AWS cannot be read: set " + strings.Join(out, ", ")
 }
 
-// print writes the report as asked, and says by its error whether anything is wrong, or not known.
+// print writes the report in the format of the flags. Its error is the exit code: something is wrong, or not known.
 func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
 	wrong := len(report.At(doctor.Warning).Findings) > 0
 	if !f.all {

@@ -46,7 +46,7 @@ func TestDoctorPrints(t *testing.T) {
 }
 
 // A cluster that cannot be looked at is not a clean one.
-func TestDoctorIsBlind(t *testing.T) {
+func TestDoctorThatCannotReadTheClusterExitsWith3(t *testing.T) {
 	down := httptest.NewServer(http.NotFoundHandler())
 	down.Close()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -61,7 +61,7 @@ func TestDoctorIsBlind(t *testing.T) {
 	}
 }
 
-func TestDoctorThatCouldNotCheckEverythingIsNotGreen(t *testing.T) {
+func TestDoctorThatSkippedChecksExitsWith3(t *testing.T) {
 	lacks := func(check string) doctor.NotChecked {
 		return doctor.NotChecked{Check: check, Why: "EC2 instances could not be read: set --cluster-name", Cause: "set --cluster-name"}
 	}
@@ -95,7 +95,7 @@ func TestDoctorThatCouldNotCheckEverythingIsNotGreen(t *testing.T) {
 }
 
 // One line names all that is missing, not only the first of it.
-func TestDoctorNamesInOneLineWhatIsMissing(t *testing.T) {
+func TestDoctorNamesMissingSettingsInOneLine(t *testing.T) {
 	t.Setenv("CLUSTER_NAME", "")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")

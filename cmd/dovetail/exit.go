@@ -8,25 +8,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitCode ends the program with a code, when everything else is printed.
+// exitCode exits the program with a code, after everything else is printed.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// The exit codes, the same for all commands. exitCodes lists them for people.
+// The exit codes, the same for all commands. exitCodes documents them.
 const (
 	exitOK exitCode = 0
-	// exitError: the command failed, or doctor has found something wrong.
+	// exitError: the command failed, or doctor found something wrong.
 	exitError exitCode = 1
-	// exitUsage: the command line cannot be meant.
+	// exitUsage: the command line is wrong.
 	exitUsage exitCode = 2
-	// exitIncomplete: the command did its work, and something is left over.
+	// exitIncomplete: the command succeeded, but pods are without a node, or checks were skipped.
 	exitIncomplete exitCode = 3
-	// exitInterrupted: the shell's code for a program that SIGINT ends.
+	// exitInterrupted: the shell's code for a program that SIGINT stops.
 	exitInterrupted exitCode = 130
 )
 
-// exitCodes is the table in every help text that has none of its own.
+// exitCodes is the table in every help text.
 const exitCodes = `Exit codes of all commands:
   0    done
   1    an error, or doctor has found errors or warnings
@@ -50,13 +50,13 @@ func codeOf(err error) exitCode {
 	return exitError
 }
 
-// ownEnd marks commands that end by themselves when they are interrupted, and have something to finish before.
-const ownEnd = "dovetail.sh/own-end"
+// handlesInterrupt marks commands that stop by themselves when they are interrupted, because they have something to finish.
+const handlesInterrupt = "dovetail.sh/handles-interrupt"
 
-// interruptible lets a command end when it is interrupted, whatever it is doing: reading from a device, or planning. What
-// it does goes on until the program has ended, so that it must be nothing that would be left half done.
+// interruptible makes a command return when it is interrupted, whatever it is doing: reading from a device, or planning. Its work
+// goes on until the program exits, so that it must not be anything that may not be left half done.
 func interruptible(cmd *cobra.Command) {
-	if cmd.Annotations[ownEnd] != "" {
+	if cmd.Annotations[handlesInterrupt] != "" {
 		return
 	}
 	work := cmd.RunE
@@ -65,10 +65,10 @@ func interruptible(cmd *cobra.Command) {
 		if ctx == nil || ctx.Done() == nil {
 			return work(cmd, args)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- work(cmd, args) }()
+		done := make(chan error, 1)
+		go func() { done <- work(cmd, args) }()
 		select {
-		case err := <-ended:
+		case err := <-done:
 			return err
 		case <-ctx.Done():
 			return exitInterrupted

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestWithoutArgumentsOrWithNonsenseEveryCommandSaysHowToUseIt(t *testing.T) {
+func TestEveryCommandRefusesWrongArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("CLUSTER_NAME", "")
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestEveryCommandListsTheExitCodes(t *testing.T) {
 	}
 }
 
-func TestPlanThatIsInterruptedWhileItReadsEndsWith130(t *testing.T) {
+func TestPlanThatIsInterruptedWhileItReadsExitsWith130(t *testing.T) {
 	never, written := io.Pipe()
 	t.Cleanup(func() { _ = written.CloseWithError(io.ErrClosedPipe) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestPlanThatIsInterruptedWhileItReadsEndsWith130(t *testing.T) {
 }
 
 // Solving cannot be canceled: the program ends all the same.
-func TestWorkThatNobodyCanCancelIsInterrupted(t *testing.T) {
+func TestWorkThatCannotBeCanceledIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})
 	cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error {
@@ -120,7 +120,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestPlanThatIsInterruptedEndsWith130(t *testing.T) {
+func TestPlanThatIsInterruptedExitsWith130(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			fifo := filepath.Join(t.TempDir(), "world.yaml")
@@ -149,7 +149,7 @@ func TestPlanThatIsInterruptedEndsWith130(t *testing.T) {
 	}
 }
 
-func TestControllerNamesMisspeltFeatureGatesAtItsStart(t *testing.T) {
+func TestControllerWarnsOfMisspelledFeatureGates(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	stdout, _, err := command("", "controller", "--cluster-name", "shop", "--feature-gates", "NodeRepiar=true,SpotToSpotConsolidation=true")
 	const want = "--feature-gates: NodeRepiar is not known and has no effect: did you mean NodeRepair?"

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // kubeconfig has two contexts, one of an EKS cluster as aws eks update-kubeconfig names it.
@@ -91,7 +86,7 @@ func TestShellCompletesNamespacesOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestKubeconfigOfTheCommandLineIsTaken(t *testing.T) {
+func TestKubeconfigFlagWins(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, args := range [][]string{{"snapshot"}, {"doctor"}, {"instance-types", "--live"}} {
 		_, stderr, err := command("", args...)
@@ -116,96 +111,10 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func TestOutputFormatsSayTheSame(t *testing.T) {
-	for _, args := range [][]string{
-		{"plan", "-f", examplePool, "-f", exampleShop, "--no-timings"}, {"instance-types", "m5.large"}, {"iam-policy", "--cluster-name", "shop"}, {"version"},
-	} {
-		text, _, err := command("", append(args, "-o", "json")...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		yaml, _, err := command("", append(args, "-o", "yaml")...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var a, b any
-		if err := errors.Join(json.Unmarshal([]byte(text), &a), sigsyaml.Unmarshal([]byte(yaml), &b)); err != nil {
-			t.Fatalf("%q: %v", args, err)
-		}
-		first, _ := json.Marshal(a)
-		second, _ := json.Marshal(b)
-		if string(first) != string(second) || strings.HasPrefix(yaml, "{") {
-			t.Errorf("%q prints as json and yaml:\n%s\n%s", args, text, yaml)
-		}
-	}
-	path := apiServerOfNothing(t)
-	asJSON, _, err := command("", "snapshot", "--kubeconfig", path, "-o", "json")
-	if err != nil || !strings.HasPrefix(asJSON, `{"`) {
-		t.Fatalf("%v, %q", err, asJSON)
-	}
-	if _, stderr, err := command(asJSON, "plan", "-f", "-"); err != nil {
-		t.Errorf("a snapshot as JSON cannot be planned: %v, %s", err, stderr)
-	}
-}
-
-func TestOutputFileHasTheWholeResultOrIsLeftAsItWas(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "plan.json")
-	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	content := func() string {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
-	if _, _, err := command("", "plan", "-f", "no/such", "-o", "json", "--output-file", path); codeOf(err) != exitError || content() != "before" {
-		t.Errorf("%v; after an error the file holds %q", err, content())
-	}
-	const huge = "{apiVersion: v1, kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 9000}}}]}}"
-	stdout, _, err := command(huge, "plan", "-f", examplePool, "-f", "-", "-o", "json", "--output-file", path)
-	if codeOf(err) != exitIncomplete || stdout != "" || !json.Valid([]byte(content())) {
-		t.Errorf("%v, stdout %q; with a pod that is left over the file holds %q", err, stdout, content())
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("%v, files left: %v", err, left)
-	}
-	for _, at := range []string{dir, filepath.Join(dir, "no/such/file"), "/dev/full"} {
-		if _, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop, "--output-file", at); codeOf(err) != exitError {
-			t.Errorf("%s: exit code %d, %v; want 1", at, codeOf(err), err)
-		}
-	}
-	if _, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop, "--output-file", os.DevNull); err != nil {
-		t.Errorf("%s: %v", os.DevNull, err)
-	}
-	if _, err := os.Stat(os.DevNull); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestNamespaceOfTheCommandLineIsThatOfObjectsWithout(t *testing.T) {
+func TestNamespaceFlagIsForObjectsWithoutOne(t *testing.T) {
 	const two = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: other}}"
 	stdout, _, err := command(two, "plan", "-f", examplePool, "-f", "-", "-n", "shop", "-o", "json")
 	if err != nil || !strings.Contains(stdout, `"shop/a"`) || !strings.Contains(stdout, `"other/b"`) {
 		t.Errorf("%v:\n%s", err, stdout)
 	}
 }
-
-// A pipe that nobody reads any more, or a full disk, is an error and no success.
-func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
-	for _, args := range [][]string{{"plan", "-f", examplePool, "-f", exampleShop}, {"instance-types", "m5.large"}, {"version"}, {"iam-policy", "--cluster-name", "shop"}} {
-		root := rootCommand()
-		root.SetArgs(args)
-		root.SetOut(full{})
-		root.SetErr(io.Discard)
-		if err := root.Execute(); codeOf(err) != exitError {
-			t.Errorf("%q: exit code %d, %v; want 1", args, codeOf(err), err)
-		}
-	}
-}
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

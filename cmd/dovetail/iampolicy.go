@@ -27,22 +27,22 @@ func iamPolicyCommand() *cobra.Command {
 		Use:   "iam-policy --cluster-name NAME",
 		Short: "Print the IAM policy that the controller needs, and no more",
 		Long: `Prints the IAM policy of the controller's role: what it calls, on which resources, and under which
-conditions. Nothing is asked of any cluster or account.
+conditions. It calls no cluster and no AWS API.
 
-With --identity, the UID of the namespace kube-system, everything that makes, ends or tags a resource is bound to the
-tag dovetail.sh/cluster-uid. Then two clusters of one name cannot end each other's instances, whatever happens.
-Without it, only the cluster's name is asked for, as in Karpenter's policy.
+With --identity, the UID of the namespace kube-system, every action that creates, terminates or tags a resource requires
+the tag dovetail.sh/cluster-uid. Two clusters with the same name can then never terminate each other's instances.
+Without it, the policy only requires the cluster's name, as Karpenter's policy does.
 
 The policy fits into an inline policy of a role (10,240 characters without white space), but not into one managed
-policy (6,144): --dir writes it as several, each in a file of its own. Attach all of them.
+policy (6,144): --dir writes it as several policies, one per file. Attach all of them.
 
-Without --account, the policy names no account; without --region, it is good for any.`,
+Without --account, the policy names no account; without --region, it is valid for any region.`,
 		Example: `  dovetail iam-policy --cluster-name shop --region eu-west-1 --account 111122223333 \
     --identity "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})" --interruption-queue shop > policy.json
   aws iam put-role-policy --role-name KarpenterControllerRole-shop --policy-name dovetail --policy-document file://policy.json
 
   dovetail iam-policy --cluster-name shop --dir policies    # for managed policies: policies/dovetail-shop-1.json, ...
-  dovetail iam-policy --cluster-name shop -o table          # what each right is for`,
+  dovetail iam-policy --cluster-name shop -o table          # what each permission is for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			document, err := f.check()
@@ -55,19 +55,19 @@ Without --account, the policy names no account; without --region, it is good for
 	fs := cmd.Flags()
 	bindClusterName(cmd, &f.params.Cluster, "name of the EKS cluster (required)")
 	fs.StringVar(&f.params.Identity, "identity", "", "UID of the cluster's namespace kube-system")
-	bindRegion(cmd, &f.params.Region, "AWS region of the cluster (default: AWS_REGION; without either, the policy is good for any)")
+	bindRegion(cmd, &f.params.Region, "AWS region of the cluster (default: AWS_REGION; without either, the policy is valid for any)")
 	fs.StringVar(&f.params.Account, "account", "", "AWS account of the cluster, twelve digits")
 	fs.StringVar(&f.params.Partition, "partition", "", "partition, such as aws-cn (default: that of the region)")
-	fs.StringArrayVar(&f.params.NodeRoles, "node-role", nil, "role that nodes may be given, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)")
+	fs.StringArrayVar(&f.params.NodeRoles, "node-role", nil, "role that nodes may have, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)")
 	fs.StringArrayVar(&f.params.Queues, "interruption-queue", nil, "SQS queue with interruption events, by name or ARN; can be repeated")
-	fs.StringArrayVar(&f.params.Parameters, "ssm-parameter", nil, "SSM parameter that an ssmParameter term names, by name or ARN, at its end perhaps a *; can be repeated")
+	fs.StringArrayVar(&f.params.Parameters, "ssm-parameter", nil, "SSM parameter in an ssmParameter term, by name or ARN, optionally with a * at its end; can be repeated")
 	bindOutput(cmd, &f.output, "json", "yaml", "table")
 	withOutputFile(cmd)
-	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is made if absent")
+	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is created if absent")
 	return cmd
 }
 
-// check judges the flags by themselves, and returns the policy.
+// check validates the flags by themselves, and returns the policy.
 func (f *policyFlags) check() (policy.Document, error) {
 	switch {
 	case f.params.Cluster == "":
@@ -82,7 +82,7 @@ func (f *policyFlags) check() (policy.Document, error) {
 func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) error {
 	switch {
 	case f.output.value == "table":
-		return printRights(document, stdout)
+		return printPermissions(document, stdout)
 	case f.dir != "":
 		return f.write(document, stdout)
 	}
@@ -91,9 +91,9 @@ func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) er
 		return err
 	}
 	if size > policy.ManagedLimit {
-		fmt.Fprintf(stderr, "note: %d characters are too many for a managed policy (%d); --dir writes several", size, policy.ManagedLimit)
+		fmt.Fprintf(stderr, "note: the policy has %d characters, too many for a managed policy (%d); --dir writes several policies", size, policy.ManagedLimit)
 		if size > policy.InlineLimit {
-			fmt.Fprintf(stderr, ". They are too many for an inline policy (%d), too", policy.InlineLimit)
+			fmt.Fprintf(stderr, ". It is also too long for an inline policy (%d)", policy.InlineLimit)
 		}
 		fmt.Fprintln(stderr)
 	}
@@ -111,7 +111,7 @@ func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) er
 	return printed(stdout)
 }
 
-// write makes a file of each managed policy that the whole comes to, and says which.
+// write writes the policy as managed policies, one per file, and prints the file names.
 func (f *policyFlags) write(document policy.Document, stdout io.Writer) error {
 	parts, err := document.Split(policy.ManagedLimit)
 	if err != nil {
@@ -134,8 +134,8 @@ func (f *policyFlags) write(document policy.Document, stdout io.Writer) error {
 	return nil
 }
 
-// printRights prints a line per action of each statement.
-func printRights(document policy.Document, stdout io.Writer) error {
+// printPermissions prints a line per action of each statement.
+func printPermissions(document policy.Document, stdout io.Writer) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "STATEMENT\tACTION\tFOR")
 	for _, s := range document {

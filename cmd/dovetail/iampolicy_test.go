@@ -69,7 +69,7 @@ func TestIAMPolicyMisused(t *testing.T) {
 	}{
 		{"no cluster", "--cluster-name is required", nil},
 		{"identity that is none", `identity "shop": not the UID of a namespace`, []string{"--cluster-name", "shop", "--identity", "shop"}},
-		{"output", `"xml" is none of json, yaml, table`, []string{"--cluster-name", "shop", "-o", "xml"}},
+		{"output", `"xml" is not one of json, yaml, table`, []string{"--cluster-name", "shop", "-o", "xml"}},
 		{"files of a table", "--dir writes JSON", []string{"--cluster-name", "shop", "-o", "table", "--dir", "x"}},
 		{"argument", `unknown argument "shop"`, []string{"shop"}},
 	} {

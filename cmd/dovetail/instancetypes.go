@@ -38,7 +38,7 @@ type typesFlags struct {
 	query             instancetypelist.Query
 	order             string
 	output            choice
-	maxInput          bound
+	maxInput          sizeLimit
 	settings          settings.Planning
 }
 
@@ -48,17 +48,17 @@ func instanceTypesCommand() *cobra.Command {
 		Use:     "instance-types [PATTERN...]",
 		Aliases: []string{"instancetypes", "types"},
 		Short:   "Show the instance types that a node class or node pool can launch, and why not the others",
-		Long: `Lists instance types as the controller would see them for an EC2NodeClass or a NodePool: what a
-node of the type has, what is left of it for pods, in which zones it can be had, and what it costs. For a type
-that cannot be had it says why.
+		Long: `Lists instance types as the controller uses them for an EC2NodeClass or a NodePool: the capacity of a node of the
+type, what is allocatable to pods, the zones that offer it, and its price. For a type that is not available, it
+shows why.
 
-Prices, zones and types are those that ship with the program, or those of a catalog file. What changes by the
-minute, such as capacity that EC2 lacks and what is left of capacity reservations, only the controller knows: see its
-metric karpenter_cloudprovider_instance_type_offering_available.
+Prices, zones and types are those that ship with the program, or those of a catalog file. Only the controller knows what
+changes by the minute, such as insufficient capacity in EC2 and free slots of capacity reservations: see its metric
+karpenter_cloudprovider_instance_type_offering_available.
 
 NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from the cluster of KUBECONFIG
-(--live); of several one is chosen by --nodepool or --nodeclass. Without any, the list is of a node class of
---ami-family with subnets everywhere.`,
+(--live); if there are several, choose one with --nodepool or --nodeclass. Without any, the list is for a node class
+with --ami-family and subnets in every zone.`,
 		Example: `  dovetail instance-types --region us-east-1
   dovetail instance-types 'm7*.2xlarge' 'c7*.2xlarge' --sort price
   dovetail instance-types -l 'arch=arm64,cpu>3,cpu<17,generation in (7,8)' --requests cpu=3,memory=12Gi
@@ -78,30 +78,30 @@ NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin, with NodePools and EC2NodeClasses; can be repeated")
 	fs.BoolVar(&f.live, "live", false, "take NodePools and EC2NodeClasses from the cluster of KUBECONFIG")
 	f.kube.bind(cmd)
-	fs.StringVar(&f.pool, "nodepool", "", "NodePool whose types are listed")
-	fs.StringVar(&f.class, "nodeclass", "", "EC2NodeClass whose types are listed")
+	fs.StringVar(&f.pool, "nodepool", "", "list the types of this NodePool")
+	fs.StringVar(&f.class, "nodeclass", "", "list the types of this EC2NodeClass")
 	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")")
-	fs.StringVar(&f.catalog, "catalog", "", "catalog file of one's own machines, instead of a region")
-	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, where no EC2NodeClass is given")
-	fs.StringVarP(&f.selector, "selector", "l", "", "labels that nodes must be able to have, as for kubectl; cpu stands for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on")
+	fs.StringVar(&f.catalog, "catalog", "", "catalog file with instance types of your own, instead of a region")
+	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, if there is no EC2NodeClass")
+	fs.StringVarP(&f.selector, "selector", "l", "", "labels that nodes must be able to have, as for kubectl; cpu is short for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on")
 	fs.StringVar(&f.request, "requests", "", "what must fit on an empty node, such as cpu=2,memory=4Gi,nvidia.com/gpu=1")
-	fs.BoolVar(&f.query.Available, "available", false, "leave out types that cannot be had")
-	fs.BoolVar(&f.query.Excluded, "all", false, "list also what the NodePool rules out, and by which requirement")
+	fs.BoolVar(&f.query.Available, "available", false, "omit types that are not available")
+	fs.BoolVar(&f.query.Excluded, "all", false, "also list types that the NodePool excludes, and by which requirement")
 	fs.StringVar(&f.order, "sort", string(instancetypelist.ByName), "order: name, price, cpu or memory")
-	fs.IntVar(&f.query.Limit, "limit", 0, "list so many types at most; 0 is all")
+	fs.IntVar(&f.query.Limit, "limit", 0, "maximum number of types; 0 lists all")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml", "name")
 	withOutputFile(cmd)
 	complete(cmd, "ami-family", func(*cobra.Command) []string { return slices.Clone(families) })
 	complete(cmd, "sort", func(*cobra.Command) []string { return []string{"name", "price", "cpu", "memory"} })
 	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
-	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-cost"} { // of no effect here
+	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-overhead-cost"} { // without effect here
 		_ = fs.MarkHidden(name) // they are there
 	}
 	return cmd
 }
 
-// check judges the flags by themselves.
+// check validates the flags by themselves.
 func (f *typesFlags) check() error {
 	f.query.Sort = instancetypelist.Order(f.order)
 	if err := errors.Join(f.query.Validate(), f.settings.Validate()); err != nil {
@@ -116,17 +116,17 @@ func (f *typesFlags) check() error {
 	}
 	switch {
 	case f.live && len(f.files) > 0:
-		return errors.New("--live and -f: NodePools come either from the cluster or from files")
+		return errors.New("--live and -f: use only one of them; NodePools come either from the cluster or from files")
 	case f.kube.given() && !f.live:
 		return errors.New("--kubeconfig, --context and --as need --live")
 	case f.region != "" && f.catalog != "":
-		return errors.New("--region and --catalog: name one of them")
+		return errors.New("--region and --catalog: use only one of them")
 	case (f.pool != "" || f.class != "") && !f.live && len(f.files) == 0:
 		return errors.New("--nodepool and --nodeclass need -f or --live")
 	case f.pool != "" && f.class != "":
-		return errors.New("--nodepool and --nodeclass: a NodePool has a node class of its own")
+		return errors.New("--nodepool and --nodeclass: use only one of them; a NodePool has a node class of its own")
 	case !slices.Contains(families, f.family):
-		return fmt.Errorf("--ami-family %q: %s are known", f.family, strings.Join(families, ", "))
+		return fmt.Errorf("--ami-family %q is not one of %s", f.family, strings.Join(families, ", "))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func parseRequests(text string) (corev1.ResourceList, error) {
 }
 
 func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer thrifty()()
+	defer tuneGC()()
 	world, err := f.world(ctx, stdin)
 	if err != nil {
 		return err
@@ -174,13 +174,13 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		}
 		f.query.Pool = onlyOfTypes(f.query.Pool)
 		if class == nil {
-			fmt.Fprintf(stderr, "note: EC2NodeClass %s is not among the inputs; %s with subnets everywhere is taken for it\n", pool.Spec.Template.Spec.NodeClassRef.Name, f.family)
+			fmt.Fprintf(stderr, "note: EC2NodeClass %s is not among the inputs; the list is for %s with subnets in every zone\n", pool.Spec.Template.Spec.NodeClassRef.Name, f.family)
 		}
 	}
 	if class != nil {
 		report.NodeClass = class.Name
 		if len(class.Status.Subnets) == 0 {
-			fmt.Fprintf(stderr, "note: EC2NodeClass %s has no subnets in its status; it is listed as if it had some everywhere\n", class.Name)
+			fmt.Fprintf(stderr, "note: EC2NodeClass %s has no subnets in its status; the list is for subnets in every zone\n", class.Name)
 		}
 	} else {
 		class = &awsv1.EC2NodeClass{}
@@ -211,12 +211,12 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	excluded := f.query
 	excluded.Excluded = true
 	if n := len(excluded.List(types)); n > 0 {
-		fmt.Fprintf(stderr, "note: the NodePool rules out %d that are; --all lists them\n", n)
+		fmt.Fprintf(stderr, "note: the NodePool excludes %d types; --all lists them\n", n)
 	}
 	return exitIncomplete
 }
 
-// onlyOfTypes leaves out what a pool gives its nodes by itself: no type has it, and none can contradict it.
+// onlyOfTypes removes the labels that a pool sets on its nodes: no instance type has them, and none can contradict them.
 func onlyOfTypes(pool requirement.Set) requirement.Set {
 	own := slices.DeleteFunc(pool.Keys(), func(key string) bool {
 		return planner.Labels().Vocabulary.WellKnown[key] && key != karpv1.LabelNodePool
@@ -224,7 +224,7 @@ func onlyOfTypes(pool requirement.Set) requirement.Set {
 	return pool.Without(own...)
 }
 
-// world is what the inputs hold.
+// world is the objects of the inputs.
 func (f *typesFlags) world(ctx context.Context, stdin io.Reader) (*manifest.World, error) {
 	switch {
 	case f.live:
@@ -276,7 +276,7 @@ func (f *typesFlags) choose(w *manifest.World) (*karpv1.NodePool, *awsv1.EC2Node
 	case f.pool != "" && !slices.Contains(names, f.pool):
 		return nil, nil, fmt.Errorf("there is no NodePool %q, only %s", f.pool, named(names))
 	case f.pool == "" && len(names) > 1:
-		return nil, nil, fmt.Errorf("there are several NodePools: choose one of %s by --nodepool", named(names))
+		return nil, nil, fmt.Errorf("there are several NodePools: choose one of %s with --nodepool", named(names))
 	}
 	for _, pool := range w.NodePools {
 		if ref := pool.Spec.Template.Spec.NodeClassRef; f.pool == "" || pool.Name == f.pool {
@@ -289,7 +289,7 @@ func (f *typesFlags) choose(w *manifest.World) (*karpv1.NodePool, *awsv1.EC2Node
 	case 1:
 		return nil, w.NodeClasses[classes[0]], nil
 	default:
-		return nil, nil, fmt.Errorf("there are several EC2NodeClasses: choose one of %s by --nodeclass", named(classes))
+		return nil, nil, fmt.Errorf("there are several EC2NodeClasses: choose one of %s with --nodeclass", named(classes))
 	}
 }
 

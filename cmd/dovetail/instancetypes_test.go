@@ -184,7 +184,7 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 		}
 	}
 	_, stderr, err := command("", "instance-types", "-f", path, "c5.large")
-	if codeOf(err) != exitIncomplete || !strings.Contains(stderr, "rules out 1 that are; --all") {
+	if codeOf(err) != exitIncomplete || !strings.Contains(stderr, "excludes 1 types; --all") {
 		t.Errorf("%q, %v", stderr, err)
 	}
 	all := read("--all", "c5.large", "m5.large")
@@ -225,14 +225,14 @@ func TestInstanceTypesRefuses(t *testing.T) {
 		{"a selector that is none", "", []string{"-l", "cpu in ("}, 2, "--selector"},
 		{"requests that are none", "", []string{"--requests", "cpu"}, 2, `"cpu" is not a resource and an amount`},
 		{"an unknown order", "", []string{"--sort", "beauty"}, 2, "use one of name, price, cpu, memory"},
-		{"an unknown output", "", []string{"-o", "xml"}, 2, `"xml" is none of table, wide, json, yaml, name`},
+		{"an unknown output", "", []string{"-o", "xml"}, 2, `"xml" is not one of table, wide, json, yaml, name`},
 		{"an unknown family", "", []string{"--ami-family", "Ubuntu"}, 2, "AL2023"},
 		{"a pool of nowhere", "", []string{"--nodepool", "general"}, 2, "need -f or --live"},
 		{"a cluster and files", "", []string{"--live", "-f", "-"}, 2, "--live and -f"},
-		{"a region and a catalog", "", []string{"--region", "us-east-1", "--catalog", "x.json"}, 2, "name one of them"},
+		{"a region and a catalog", "", []string{"--region", "us-east-1", "--catalog", "x.json"}, 2, "use only one of them"},
 		{"an unknown region", "", []string{"--region", "mars-1"}, 1, `--region: there are no prices of region "mars-1"`},
 		{"an unknown pool", typesOfAPool, []string{"-f", "-", "--nodepool", "other"}, 1, `there is no NodePool "other", only general`},
-		{"several pools", two, []string{"-f", "-"}, 1, "choose one of first, general by --nodepool"},
+		{"several pools", two, []string{"-f", "-"}, 1, "choose one of first, general with --nodepool"},
 		{"nothing is as asked for", "", []string{"m99.large"}, 3, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

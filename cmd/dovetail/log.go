@@ -2,17 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"strings"
 
 	"github.com/aws/smithy-go/logging"
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// newLogger logs JSON with the keys that operators of autoscalers search for.
+// newLogger logs JSON with the keys of Karpenter's logs.
 func newLogger(w io.Writer, level string) *slog.Logger {
 	lowest := slog.LevelInfo
 	switch level {
@@ -30,7 +36,7 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 			return a
 		},
 	})
-	handler = orderly{handler}
+	handler = withoutLeaseError{handler}
 	log := slog.New(handler)
 	// The libraries' own logs: the client's klog and controller-runtime's, at the same place.
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
@@ -38,11 +44,11 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 	return log
 }
 
-// orderly leaves out what controller-runtime logs as an error whenever it is asked to stop: that it has given up
-// the leader's lease, which is what it was asked for.
-type orderly struct{ slog.Handler }
+// withoutLeaseError drops the error that controller-runtime logs whenever it is stopped: it has released the leader's lease, as it
+// should.
+type withoutLeaseError struct{ slog.Handler }
 
-func (o orderly) Handle(ctx context.Context, r slog.Record) error {
+func (o withoutLeaseError) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == "error received after stop sequence was engaged" {
 		expected := false
 		r.Attrs(func(a slog.Attr) bool {
@@ -56,13 +62,15 @@ func (o orderly) Handle(ctx context.Context, r slog.Record) error {
 	return o.Handler.Handle(ctx, r)
 }
 
-func (o orderly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return orderly{o.Handler.WithAttrs(attrs)}
+func (o withoutLeaseError) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutLeaseError{o.Handler.WithAttrs(attrs)}
 }
 
-func (o orderly) WithGroup(name string) slog.Handler { return orderly{o.Handler.WithGroup(name)} }
+func (o withoutLeaseError) WithGroup(name string) slog.Handler {
+	return withoutLeaseError{o.Handler.WithGroup(name)}
+}
 
-// sdkLogger puts what the AWS SDK has to say among the other logs.
+// sdkLogger writes the logs of the AWS SDK to the controller's log.
 func sdkLogger(log *slog.Logger) logging.Logger {
 	return logging.LoggerFunc(func(classification logging.Classification, format string, args ...any) {
 		level := slog.LevelDebug
@@ -71,4 +79,62 @@ func sdkLogger(log *slog.Logger) logging.Logger {
 		}
 		log.Log(context.Background(), level, fmt.Sprintf(format, args...), "logger", "aws")
 	})
+}
+
+// logWriter writes each line to every path of --log-output-paths. If one of them fails, the others still get the line, and the error
+// goes to the paths of --log-error-output-paths.
+type logWriter struct {
+	outputs, errors []io.Writer
+	files           []io.Closer
+}
+
+func openLogs(cmd *cobra.Command, s settings.Settings) (*logWriter, error) {
+	l := &logWriter{}
+	var failed error
+	open := func(flag, paths string) (out []io.Writer) {
+		for path := range strings.SplitSeq(paths, ",") {
+			switch path = strings.TrimSpace(path); path {
+			case "":
+			case "stdout":
+				out = append(out, cmd.OutOrStdout())
+			case "stderr":
+				out = append(out, cmd.ErrOrStderr())
+			default:
+				file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+				if err != nil {
+					failed = errors.Join(failed, fmt.Errorf("--%s: %w", flag, err))
+					continue
+				}
+				l.files, out = append(l.files, file), append(out, file)
+			}
+		}
+		return out
+	}
+	l.outputs = open("log-output-paths", s.LogOutputPaths)
+	l.errors = open("log-error-output-paths", s.LogErrorOutputPaths)
+	if failed != nil {
+		return nil, errors.Join(failed, l.Close())
+	}
+	return l, nil
+}
+
+// Write implements io.Writer. It is called for one line at a time.
+func (l *logWriter) Write(line []byte) (int, error) {
+	for _, w := range l.outputs {
+		if _, err := w.Write(line); err != nil {
+			for _, e := range l.errors {
+				_, _ = fmt.Fprintf(e, "write log: %v\n", err) // there is no other place to report to
+			}
+		}
+	}
+	return len(line), nil
+}
+
+// Close closes the files.
+func (l *logWriter) Close() error {
+	var err error
+	for _, f := range l.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }

@@ -3,13 +3,19 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/aws/smithy-go/logging"
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-func TestStoppingInOrderIsNoError(t *testing.T) {
+func TestReleasingTheLeaseIsNotLoggedAsAnError(t *testing.T) {
 	var out bytes.Buffer
 	log := newLogger(&out, "info").With("logger", "x")
 	log.Error("error received after stop sequence was engaged", "error", errors.New("leader election lost"))
@@ -27,5 +33,42 @@ func TestTheSDKLogsJSONToo(t *testing.T) {
 	sdkLogger(newLogger(&out, "info")).Logf(logging.Warn, "body of %s not read", "answer")
 	if got := out.String(); !strings.Contains(got, `"message":"body of answer not read"`) || !strings.Contains(got, `"level":"WARN"`) {
 		t.Errorf("logged: %s", got)
+	}
+}
+
+func TestLogPaths(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dovetail.log")
+	var out, errs bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	logs, err := openLogs(cmd, settings.Settings{LogOutputPaths: "stdout, " + file, LogErrorOutputPaths: "stderr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newLogger(logs, "info").Info("first")
+	if err := logs.files[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	newLogger(logs, "info").Info("second")
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "first") || !strings.Contains(out.String(), "second") || !strings.Contains(string(written), "first") {
+		t.Errorf("standard output has %q, the file %q", out.String(), written)
+	}
+	if !strings.Contains(errs.String(), "write log: ") {
+		t.Errorf("that the file cannot be written is not said: %q", errs.String())
+	}
+}
+
+func TestLogPathThatCannotBeOpened(t *testing.T) {
+	cmd := rootCommand()
+	cmd.SetArgs([]string{"controller", "--cluster-name=a", "--log-output-paths=/no/such/directory/log"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "--log-output-paths") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -22,7 +22,7 @@ var (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program wherever it is
+	context.AfterFunc(ctx, stop) // a second signal exits the program at once
 	err := rootCommand().ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
@@ -31,7 +31,7 @@ func main() {
 	os.Exit(int(code))
 }
 
-// usageError is what is wrong with a command line. It says where to look what would be right.
+// usageError is what is wrong with a command line. Its text refers to the help.
 type usageError struct {
 	command string
 	error
@@ -45,7 +45,7 @@ func (e usageError) Unwrap() error { return e.error }
 // misused makes a usage error.
 func misused(cmd *cobra.Command, err error) error { return usageError{cmd.CommandPath(), err} }
 
-// checkArgs makes usage errors of arguments that a command does not take.
+// checkArgs turns arguments that a command does not take into usage errors.
 func checkArgs(cmd *cobra.Command) {
 	accept := cmd.Args
 	if accept == nil {
@@ -67,8 +67,8 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dovetail",
 		Short: "Node autoscaler for Amazon EKS",
-		Long: `Dovetail watches pods that do not fit, launches the cheapest EC2 instances on which
-they do, and consolidates what is no longer worth its price. It speaks Karpenter's API.
+		Long: `Dovetail launches the cheapest EC2 instances on which pending pods fit, and consolidates
+nodes that are no longer worth their price. It uses Karpenter's API.
 
 ` + exitCodes,
 		SilenceUsage:  true,

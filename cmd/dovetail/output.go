@@ -30,13 +30,13 @@ func asYAML(printed func(io.Writer) error) func(io.Writer) error {
 
 const outputFile = "output-file"
 
-// withOutputFile gives a command the flag --output-file, which takes what it prints in place of stdout.
+// withOutputFile gives a command the flag --output-file, a file to print to instead of stdout.
 func withOutputFile(cmd *cobra.Command) {
-	cmd.Flags().String(outputFile, "", "file to write the result to; standard output if not set")
+	cmd.Flags().String(outputFile, "", "file to write the result to (default: standard output)")
 }
 
-// intoOutputFile lets a command with the flag --output-file heed it. It goes around what interrupts the command, so that no half of a
-// file is left.
+// intoOutputFile implements the flag --output-file for a command that has it. It wraps what interrupts the command, so that no
+// incomplete file is left.
 func intoOutputFile(cmd *cobra.Command) {
 	flag := cmd.Flags().Lookup(outputFile)
 	if flag == nil {
@@ -55,8 +55,8 @@ func intoOutputFile(cmd *cobra.Command) {
 	}
 }
 
-// toFile writes a file that only its owner can read, and takes the place of one that is there only with the whole of it. Pipes
-// and devices are written as they are.
+// toFile writes a file that only its owner can read. It replaces an existing file only once everything is written. Pipes and devices
+// are written directly.
 func toFile(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)

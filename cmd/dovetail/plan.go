@@ -15,6 +15,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -34,7 +36,7 @@ type planFlags struct {
 	noTimings bool
 	// consolidate shows what consolidation would do, too.
 	consolidate, spotToSpot bool
-	maxInput                bound
+	maxInput                sizeLimit
 	settings                settings.Planning
 }
 
@@ -42,26 +44,27 @@ func planCommand() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE...",
-		Short: "Show what nodes would be bought for the pods of manifests, without a cluster or an account",
-		Long: `Plans the pods of manifests as the controller would plan those of a cluster, and prints the
-nodes that it would buy, what they cost, and why pods are left over. Nothing is asked of any cluster or cloud.
+		Short: "Show which nodes would be launched for the pods of manifests, without a cluster or an account",
+		Long: `Plans the pods of manifests as the controller would plan those of a cluster, and prints the nodes that
+it would launch, what they cost, and why pods stay pending. It calls no cluster and no AWS API.
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
 PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services,
-PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Of other kinds there is a note on stderr.
+PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Objects of other kinds are skipped,
+with a note on stderr.
 
-Workloads stand for the pods that they would make, unless those are among the inputs. Pods on no node are
-planned, pods on a node count where they are, DaemonSets weigh on every node. NodePools are defaulted and
-checked as the API server would; they need not be ready. A NodePool whose node class is not among the inputs
-may buy the whole catalog.
+A workload stands for the pods that it would create, unless those are among the inputs. Pods without a node are
+planned, pods on a node use its resources, and DaemonSets use resources of every node. NodePools are defaulted and
+validated as by the API server; they need not be ready. A NodePool without its node class among the inputs may
+launch the whole catalog.
 
-Beside a snapshot of a cluster (dovetail snapshot), a workload takes the place of what the snapshot has of it: the plan
-shows the pods that it adds, removes and replaces. A NodePool or EC2NodeClass shows the nodes that drift by it, by
-which fields, and what replaces them. With --consolidate it shows what the controller would consolidate.
+With a snapshot of a cluster among the inputs (dovetail snapshot), a workload replaces the one in the snapshot: the plan
+shows the pods that it adds, removes and replaces. For a changed NodePool or EC2NodeClass, it shows which nodes drift,
+by which fields, and what replaces them. With --consolidate, it shows what the controller would consolidate.
 
-Of all inputs together at most --max-input is read. An error names the file and the line that its document begins in,
-and hides no error of another document.`,
+All inputs together may be as large as --max-input. Errors name the file and the line at which the document begins; all
+documents are checked, also after an error.`,
 		Example: `  dovetail plan -f nodepool.yaml -f deployments/
   kubectl get deployments,nodepools,ec2nodeclasses -A -o yaml | dovetail plan -f -
   dovetail plan -f shop.yaml --region eu-west-1 -o json
@@ -79,13 +82,13 @@ and hides no error of another document.`,
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin; can be repeated")
-	fs.StringVar(&f.catalog, "catalog", "", "catalog file of one's own machines, or a region of the built-in catalog, instead of --region")
+	fs.StringVar(&f.catalog, "catalog", "", "catalog file with instance types of your own, or a region of the built-in catalog, instead of --region")
 	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")")
-	bindNamespace(cmd, &f.namespace, "namespace of objects that name none (default: default)")
+	bindNamespace(cmd, &f.namespace, "namespace of objects without one (default: default)")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
-	fs.BoolVar(&f.noTimings, "no-timings", false, "leave out times and memory, so that the same inputs print the same bytes")
-	fs.BoolVar(&f.consolidate, "consolidate", false, "show what consolidation would do to the nodes among the inputs, as well")
+	fs.BoolVar(&f.noTimings, "no-timings", false, "omit times and memory, so that the same inputs print the same bytes")
+	fs.BoolVar(&f.consolidate, "consolidate", false, "also show what consolidation would do to the nodes among the inputs")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
 	f.maxInput.bind(fs)
@@ -93,13 +96,13 @@ and hides no error of another document.`,
 	return cmd
 }
 
-// nominationWindow is what the controller's defaults come to.
+// nominationWindow is the controller's with default settings: twice --batch-max-duration.
 const nominationWindow = 20 * time.Second
 
-// defaultRegion is planned for when nothing says where.
+// defaultRegion is the region of plans without a region in flags or inputs.
 const defaultRegion = "us-east-1"
 
-// check judges the flags by themselves, and returns the settings that they are.
+// check validates the flags by themselves, and returns the settings for planning.
 func (f *planFlags) check() (snapshot.Settings, error) {
 	if len(f.files) == 0 {
 		return snapshot.Settings{}, errors.New("nothing to plan: name files with -f, or - for stdin")
@@ -108,7 +111,7 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 		return snapshot.Settings{}, fmt.Errorf("--namespace %q is not the name of a namespace: %s", f.namespace, why[0])
 	}
 	if f.region != "" && f.catalog != "" {
-		return snapshot.Settings{}, errors.New("--region and --catalog: name one of them")
+		return snapshot.Settings{}, errors.New("--region and --catalog: use only one of them")
 	}
 	if err := f.settings.Validate(); err != nil {
 		return snapshot.Settings{}, err
@@ -117,7 +120,7 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 }
 
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer thrifty()()
+	defer tuneGC()()
 	start := time.Now()
 	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
 	if err != nil {
@@ -174,7 +177,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	return nil
 }
 
-// openCatalog reads the catalog file, or takes what ships with the program.
+// openCatalog reads the catalog file, or the catalog that ships with the program.
 func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)
@@ -192,8 +195,8 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		name = planner.RegionOf(w)
 		if !slices.Contains(offline.Regions(), name) {
 			if name != "" {
-				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, of which nothing is known here: "+
-					"instance types and prices are those of %s. Name another region with --region, or your own prices with --catalog", name, defaultRegion))
+				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, which is not in the catalog: "+
+					"instance types and prices are those of %s. Choose another region with --region, or set your own prices with --catalog", name, defaultRegion))
 			}
 			name = defaultRegion
 		}
@@ -209,7 +212,31 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 		if f.catalog == "" {
 			return nil, fmt.Errorf("--region: %w", err)
 		}
-		return nil, fmt.Errorf("--catalog: %w; or name a file of your own machines", err)
+		return nil, fmt.Errorf("--catalog: %w; or name a file with instance types of your own", err)
 	}
 	return r, nil
+}
+
+// solved makes a plan. A panic is a bug: it becomes an error that says how to report it.
+func solved(solve func()) error {
+	err := panics.Error(func() error {
+		solve()
+		return nil
+	})
+	if caught := (*panics.Panic)(nil); errors.As(err, &caught) {
+		return fmt.Errorf("planning failed (%w), which is a bug in Dovetail: report it with the files of -f and this stack; "+
+			"remove files to find the pod that causes it\n%s", err, caught.Stack)
+	}
+	return err
+}
+
+// planSettings are the settings that plans depend on, the same for the controller and for dovetail plan.
+func planSettings(p settings.Planning) (snapshot.Settings, error) {
+	constraints, err := cluster.DefaultSpread(p.SchedulerConfig)
+	if err != nil {
+		return snapshot.Settings{}, err
+	}
+	return snapshot.Settings{
+		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
+	}, nil
 }

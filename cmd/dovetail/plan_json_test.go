@@ -60,7 +60,7 @@ func TestJSONIsAsWritten(t *testing.T) {
 
 func TestJSONKeepsToItsSchema(t *testing.T) {
 	good := planJSON(t)
-	for _, args := range [][]string{{"--no-timings"}, {"--node-cost", "0.1"}} {
+	for _, args := range [][]string{{"--no-timings"}, {"--node-overhead-cost", "0.1"}} {
 		if err := judge(t, planJSON(t, args...)); err != nil {
 			t.Errorf("with %q: %v", args, err)
 		}

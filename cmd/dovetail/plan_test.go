@@ -28,7 +28,7 @@ func command(stdin string, args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-func TestPlanPrintsWhatToBuy(t *testing.T) {
+func TestPlanPrintsWhatToLaunch(t *testing.T) {
 	stdout, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop)
 	if err != nil {
 		t.Fatal(err)
@@ -257,11 +257,11 @@ func TestPlanRefuses(t *testing.T) {
 		{"an argument", []string{examplePool}, `unknown argument "../../examples/plan/pool.yaml"`, 2},
 		{"unknown flag", []string{"--files", examplePool}, "unknown flag: --files (see dovetail plan --help)", 2},
 		{"missing file", []string{"-f", "no/such"}, "no/such", 1},
-		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, `"xml" is none of table, wide, json, yaml`, 2},
+		{"unknown output", []string{"-f", examplePool, "-o", "xml"}, `"xml" is not one of table, wide, json, yaml`, 2},
 		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`, 1},
 		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu", 1},
 		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json", 1},
-		{"overhead that is no number", []string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"}, "--vm-memory-overhead-percent NaN is not a share", 2},
+		{"overhead that is no number", []string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"}, "--vm-memory-overhead-percent NaN is not a fraction", 2},
 		{"more than is read", []string{"-f", examplePool, "--max-input", "10"}, examplePool + ": with it the inputs exceed 10", 1},
 		{"no amount", []string{"-f", examplePool, "--max-input", "-1"}, "--max-input", 2},
 		{"a catalog without end", []string{"-f", examplePool, "--catalog", "/dev/zero", "--max-input", "1Mi"}, "/dev/zero is larger than 1Mi", 1},
@@ -274,5 +274,23 @@ func TestPlanRefuses(t *testing.T) {
 				t.Errorf("exit code %d, error %v, want %d, %q and nothing printed: %s", code, err, tt.code, tt.want, stdout)
 			}
 		})
+	}
+}
+
+func TestPlanRefusesAnInvalidNamespace(t *testing.T) {
+	_, _, err := command("", "plan", "-f", examplePool, "-f", exampleShop, "--namespace", "Not A Namespace")
+	if codeOf(err) != exitUsage || !strings.Contains(err.Error(), "--namespace") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Prices of another region must not pass for those of one's own.
+func TestPlanOfAnUnknownRegionNotesWhichPricesItUses(t *testing.T) {
+	node := "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/region: us-iso-east-1}}}"
+	for args, want := range map[string]bool{"": true, "--region=eu-west-1": false} {
+		_, stderr, err := command(node, append([]string{"plan", "-f", examplePool, "-f", exampleShop, "-f", "-"}, strings.Fields(args)...)...)
+		if err != nil || strings.Contains(stderr, `in region "us-iso-east-1", which is not in the catalog`) != want {
+			t.Errorf("%q: %v, notes:\n%s", args, err, stderr)
+		}
 	}
 }

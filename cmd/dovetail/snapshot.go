@@ -13,22 +13,22 @@ func snapshotCommand() *cobra.Command {
 	var kube kubeFlags
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Write what plans of a cluster depend on to one file, to plan it elsewhere",
+		Short: "Write everything that plans of a cluster depend on to one file, to plan it elsewhere",
 		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, StorageClasses,
 PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, and what Services,
 ReplicationControllers, ReplicaSets and StatefulSets select, and writes them as one YAML file for dovetail plan -f.
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context.
 
-What a plan does not depend on stays behind: Secrets and ConfigMaps are not read; of pods there are no
-environment, commands, probes and volumes of configuration; of node classes no user data; annotations are only
-those of karpenter.sh and of storage. Names, labels and images are there: look at the file before you send it.
+The file has nothing that a plan does not depend on: Secrets and ConfigMaps are not read; pods are written without
+environment, commands, probes and configuration volumes, node classes without user data; of annotations, only those of
+karpenter.sh and of storage are kept. Names, labels and images are in it: check the file before you share it.
 
-A file that could not be written to its end is removed.`,
+If writing fails, the incomplete file is removed.`,
 		Example: `  dovetail snapshot > now.yaml
   dovetail snapshot | dovetail plan -f -
   dovetail snapshot --context production --output-file now.yaml`,
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{ownEnd: "half a file is removed"},
+		Annotations: map[string]string{handlesInterrupt: "an incomplete file is removed"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, _, err := kube.client()
 			if err != nil {

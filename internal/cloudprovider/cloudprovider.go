@@ -1,6 +1,6 @@
-// Package cloudprovider holds the words that controllers and a cloud adapter share: what an instance is, what a
-// launch yields, and which errors lead to which next step. Controllers declare the one or two methods
-// they call as interfaces of their own; internal/aws has a type that satisfies them all.
+// Package cloudprovider has the types that controllers and a cloud adapter share: instances, results of launches, and errors that
+// decide the next step. Controllers declare the one or two methods that they call as interfaces of their own; packages below
+// internal/aws implement them.
 package cloudprovider
 
 import (
@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Instance is a machine as the cloud reports it.
+// Instance is an instance as the cloud reports it.
 type Instance struct {
 	// ProviderID as on Node.spec.providerID, for example aws:///us-east-1a/i-0123456789abcdef0.
 	ProviderID   string
@@ -20,9 +20,9 @@ type Instance struct {
 	Zone         string
 	ZoneID       string
 	CapacityType string
-	// Reservation that it runs in; zero unless the capacity type is reserved.
+	// Reservation is the one that it runs in; zero unless the capacity type is reserved.
 	Reservation Reservation
-	// Placement is where in a placement group it is; zero without one.
+	// Placement is its position in a placement group; zero without one.
 	Placement Placement
 	// Tenancy is default or dedicated.
 	Tenancy  string
@@ -33,13 +33,13 @@ type Instance struct {
 	State            State
 	LaunchedAt       time.Time
 	Tags             map[string]string
-	// NodeClaim is the claim the instance was launched for, from its tags; empty if they do not say.
+	// NodeClaim is the claim that the instance was launched for, from its tags; empty without such a tag.
 	NodeClaim string
 	// NodeClaimUID is that claim's UID; empty for instances that Dovetail did not launch.
 	NodeClaimUID string
-	// Launch is the ID of the launch of several that it comes from, see Ticket; empty if it was launched alone.
+	// Launch is the ID of the batch launch that it comes from, see Ticket; empty if it was launched alone.
 	Launch string
-	// LeftOut are the places of that launch whose claims were not part of it after all, ascending.
+	// LeftOut are the slots of that launch with claims that were not part of it in the end, ascending.
 	LeftOut []int
 	Owner   Ownership
 }
@@ -49,18 +49,18 @@ type Reservation struct {
 	ID string
 	// Type is default or capacity-block.
 	Type string
-	// Interruptible reservations may be taken back by their owner.
+	// Interruptible reservations may be reclaimed by their owner.
 	Interruptible bool
 }
 
-// Placement is an instance's place in a placement group.
+// Placement is the position of an instance in a placement group.
 type Placement struct {
 	GroupID string
 	// Partition counts from 1; 0 where there are none, or it is not known yet.
 	Partition int
 }
 
-// State is an instance's place in its life.
+// State is the state of an instance.
 type State string
 
 // The states of an EC2 instance.
@@ -73,10 +73,10 @@ const (
 	Terminated   State = "terminated"
 )
 
-// Ownership says whose an instance is. Only Ours may be terminated or tagged.
+// Ownership is which cluster an instance belongs to. Only Ours may be terminated or tagged.
 type Ownership string
 
-// The four answers to "whose is it?".
+// Instances are this cluster's, another cluster's, of an earlier autoscaler with a Node and a NodeClaim here, or undecidable.
 const (
 	Ours      Ownership = "ours"
 	Foreign   Ownership = "foreign"
@@ -84,7 +84,7 @@ const (
 	Unknown   Ownership = "unknown"
 )
 
-// Launched is what a launch yields, to be merged into the NodeClaim.
+// Launched is the result of a launch, to be merged into the NodeClaim.
 type Launched struct {
 	ProviderID  string
 	ImageID     string
@@ -94,14 +94,13 @@ type Launched struct {
 	Allocatable corev1.ResourceList
 }
 
-// ErrNotFound means that the instance is gone for good: terminated, or never there.
+// ErrNotFound means that the instance is gone for good: terminated, or never launched.
 var ErrNotFound = errors.New("instance not found")
 
-// ErrIdentityMismatch means that the API server talked to is not that of the cluster that is configured.
-// Nothing may be written then.
+// ErrIdentityMismatch means that the API server in use is not that of the configured cluster. Nothing may be written then.
 var ErrIdentityMismatch = errors.New("IdentityMismatch")
 
-// InsufficientCapacityError means that none of the claim's offerings can be had at the moment.
+// InsufficientCapacityError means that none of the claim's offerings is available at the moment.
 type InsufficientCapacityError struct{ Err error }
 
 func (e *InsufficientCapacityError) Error() string {
@@ -109,7 +108,7 @@ func (e *InsufficientCapacityError) Error() string {
 }
 func (e *InsufficientCapacityError) Unwrap() error { return e.Err }
 
-// NodeClassNotReadyError means that the claim's node class cannot launch as it stands.
+// NodeClassNotReadyError means that the claim's node class cannot launch until it is changed.
 type NodeClassNotReadyError struct{ Err error }
 
 func (e *NodeClassNotReadyError) Error() string {
@@ -117,11 +116,11 @@ func (e *NodeClassNotReadyError) Error() string {
 }
 func (e *NodeClassNotReadyError) Unwrap() error { return e.Err }
 
-// CreateError is a launch that failed for a reason fit for the condition Launched.
+// CreateError is a failed launch, with reason and message for the condition Launched.
 type CreateError struct {
 	// Reason is CamelCase, for example Unauthorized.
 	Reason string
-	// Message says all that people need; Err is its cause, if another error is.
+	// Message has everything that an operator needs; Err is its cause, if there is another error.
 	Message string
 	Err     error
 }

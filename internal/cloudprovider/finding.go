@@ -3,48 +3,51 @@ package cloudprovider
 // Certainty is how much is known about a Finding.
 type Certainty string
 
-// How certain a finding is. Only what is certain keeps instances from being launched.
+// How certain a finding is. Only certain findings prevent launches.
 const (
-	// Certain findings follow from what was read: nodes cannot join while they stand.
+	// Certain findings follow from what was read: nodes cannot join until they are fixed.
 	Certain Certainty = "certain"
-	// Likely findings explain what is seen, and something else might too.
+	// Likely findings explain the symptom, but something else might, too.
 	Likely Certainty = "likely"
-	// Unchecked findings say what could not be looked at, and why.
+	// Unchecked findings name what could not be checked, and why.
 	Unchecked Certainty = "could not be checked"
 )
 
-// CauseUnknown is the cause of a failure that nothing explains.
+// CauseUnknown is the cause of a failure without an explanation.
 const CauseUnknown = "Unknown"
 
-// Finding is why nodes do not join, or why that could not be told.
+// Finding is why nodes do not join, or why that could not be found out.
 type Finding struct {
-	// Cause is CamelCase, fit for a condition's reason and a metric's label; for example NodeRoleNotMapped.
+	// Cause is CamelCase, a condition's reason and a metric's label; for example NodeRoleNotMapped.
 	Cause     string
 	Certainty Certainty
 	// Scope is what all claims with this cause have in common, for example role/arn:aws:iam::1:role/node. Empty if
 	// it concerns one instance only.
 	Scope string
-	// Standing is true for a fault that a look at the configuration finds, and finds gone once it is mended. A
-	// fault that only an instance can show is gone when another instance has joined.
+	// Standing is true for a fault that a check of the configuration finds, and no longer finds once it is fixed. A fault that only
+	// an instance can show is gone when another instance has joined.
 	Standing bool
-	// Joins is true if nodes join all the same, and then do not work as they should. It explains no node that is missing.
+	// Joins is true if nodes join in spite of the fault, but do not work correctly. It does not explain a missing node.
 	Joins bool
-	// Ended is true if the instance is gone, and nobody has asked for that.
+	// Ended is true if the instance is gone although nobody has terminated it on purpose.
 	Ended bool
-	// Message says in one sentence what is wrong, with the objects' names.
+	// Message is one sentence on what is wrong, with the names of the objects.
 	Message string
 	// Remedy is what to do about it: commands, or lines to add, each ready to be used.
 	Remedy string
-	// Manifest is the remedy as YAML to apply, where it is one.
+	// Manifest is the remedy as YAML to apply, if it is a manifest.
 	Manifest string
 }
 
-// Text is message and remedy, as a condition or an event says them.
+// RemedySeparator is between the message and the remedy of a Text.
+const RemedySeparator = "; to fix it: "
+
+// Text is message and remedy, for a condition or an event.
 func (f Finding) Text() string {
 	if f.Remedy == "" {
 		return f.Message
 	}
-	return f.Message + "; to mend it: " + f.Remedy
+	return f.Message + RemedySeparator + f.Remedy
 }
 
 // First returns the finding that best explains why nodes do not join: the first certain one, else the first likely one.

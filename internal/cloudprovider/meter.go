@@ -2,20 +2,19 @@ package cloudprovider
 
 import "time"
 
-// Meter is told what operators count of the cloud. Its methods must not block.
+// Meter records metrics of the cloud. Its methods must not block.
 type Meter interface {
-	// LaunchFailed counts an offering that was asked for in vain, and why.
+	// LaunchFailed counts an offering that could not be launched, and why.
 	LaunchFailed(zone, zoneID, capacityType, reason string)
-	// TerminationFailed counts a call that was to end an instance, and did not.
+	// TerminationFailed counts a failed call to terminate an instance.
 	TerminationFailed(zone, zoneID string)
-	// Batched measures a call that served several requests: how many, and how long they were gathered for.
+	// Batched measures a call for several requests: how many, and how long they were gathered.
 	Batched(batcher string, size int, gathered time.Duration)
-	// UserData measures what instances of a node class are started with, in bytes before it is encoded; negative once
-	// there is none any more.
+	// UserData measures the user data of a node class, in bytes before encoding; negative once the class is deleted.
 	UserData(nodeClass string, bytes int)
 }
 
-// Unmeasured is a Meter that forgets.
+// Unmeasured is a Meter that records nothing.
 type Unmeasured struct{}
 
 // LaunchFailed does nothing.

@@ -8,14 +8,14 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// Resolution is what a node class comes to: the status to write, without conditions, and the conditions to
-// set. A condition that is not in the list is to stay as it is, because the cloud gave no answer.
+// Resolution is the result of resolving a node class: the status to write, without conditions, and the conditions to set. A
+// condition that is not in the list must stay as it is, because the cloud did not respond.
 type Resolution struct {
 	Status     awsv1.EC2NodeClassStatus
 	Conditions []Condition
-	// Next is when to look again.
+	// Next is when to resolve the class again.
 	Next time.Duration
-	// Err joins what could not be found out. The rest is valid nevertheless.
+	// Err joins the errors of what could not be resolved. The rest is valid.
 	Err error
 }
 

@@ -2,7 +2,7 @@ package cloudprovider
 
 import "time"
 
-// ShiftState says whether it is known from which zones a cluster is shifted away.
+// ShiftState is whether it is known which zones a cluster is shifted away from.
 type ShiftState struct {
 	// Read is when the cloud last reported the shifts; zero if it never has.
 	Read time.Time

@@ -119,7 +119,7 @@ func lateClaims(f *Facts) (out []Finding) {
 		if age < overdue && !named {
 			continue
 		}
-		message, remedy, _ := strings.Cut(registered.Message, "; to mend it: ")
+		message, remedy, _ := strings.Cut(registered.Message, cloudprovider.RemedySeparator)
 		if remedy == "" {
 			remedy = fmt.Sprintf("kubectl describe nodeclaim %s; aws ec2 get-console-output --latest --output text --instance-id %s", c.Name, c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:])
 		}

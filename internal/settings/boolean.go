@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// boolean is a flag that takes true and false, and nothing that only looks like one of them.
+// boolean is a flag that takes only true and false, not 1, t or yes.
 type boolean bool
 
 // Set implements pflag.Value.
@@ -28,7 +28,7 @@ func (b *boolean) String() string { return fmt.Sprint(bool(*b)) }
 // Type implements pflag.Value.
 func (*boolean) Type() string { return "bool" }
 
-// flagBool declares a flag that is true when it is given without a value.
+// flagBool declares a flag that is true when it is set without a value.
 func flagBool(fs *pflag.FlagSet, p *bool, name string, value bool, usage string) {
 	*p = value
 	fs.VarPF((*boolean)(p), name, "", usage).NoOptDefVal = "true"

@@ -23,10 +23,10 @@ const (
 // GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
 const GateNodeClassCEL = "NodeClassCEL"
 
-// gateSet is what the names in one flag may be.
+// gateSet is the names that one flag may have.
 type gateSet struct {
 	flag string
-	// known have an effect. Karpenter has the others, too: they are accepted, and nothing follows from them.
+	// known gates have an effect. Those of Karpenter are accepted without effect.
 	known, karpenter []string
 }
 
@@ -39,17 +39,17 @@ var (
 	awsGates = gateSet{"aws-feature-gates", []string{GateNodeClassCEL}, []string{"DRANVIDIAGPU", "DRAEFA", "RebootForRepair"}}
 )
 
-// GateWarnings name the feature gates that have no effect, by what is probably meant. They are no errors: Karpenter ignores
-// a name that it does not know, and a deployment moves over as it is.
+// GateWarnings are about feature gates without effect, with the name that was probably meant. They are not errors: Karpenter ignores
+// unknown names, and its deployments must start unchanged.
 func (s Settings) GateWarnings() []string {
 	return append(coreGates.warnings(s.FeatureGates, awsGates), awsGates.warnings(s.AWSFeatureGates, coreGates)...)
 }
 
-// warnings are about the names in a flag; other is the set of the other flag.
+// warnings are about the names in one flag; other is the set of the other flag.
 func (g gateSet) warnings(text string, other gateSet) (out []string) {
 	on, err := gates(text)
 	if err != nil {
-		return nil // an error of its own
+		return nil // Validate reports it
 	}
 	for _, name := range slices.Sorted(maps.Keys(on)) {
 		switch similar := spelling.Nearest(name, slices.Concat(g.known, g.karpenter), len(name)/3); {
@@ -69,7 +69,7 @@ func (g gateSet) warnings(text string, other gateSet) (out []string) {
 	return out
 }
 
-// Gates returns what --feature-gates says, by name.
+// Gates are the values of --feature-gates, by name.
 func (s Settings) Gates() (map[string]bool, error) { return gates(s.FeatureGates) }
 
 func gates(text string) (map[string]bool, error) {
@@ -88,15 +88,15 @@ func gates(text string) (map[string]bool, error) {
 	return out, nil
 }
 
-// AWSGate tells whether a feature gate of the AWS provider is on.
+// AWSGate reports whether a feature gate of the AWS provider is on.
 func (s Settings) AWSGate(name string) bool {
-	on, _ := gates(s.AWSFeatureGates) // Validate has said what is wrong with them
+	on, _ := gates(s.AWSFeatureGates) // Validate has reported errors in them
 	return on[name]
 }
 
-// Gate tells whether a feature gate is on.
+// Gate reports whether a feature gate is on.
 func (s Settings) Gate(name string) bool {
-	gates, _ := s.Gates() // Validate has said what is wrong with them
-	on, said := gates[name]
-	return on || !said && name == GateReservedCapacity
+	gates, _ := s.Gates() // Validate has reported errors in them
+	on, set := gates[name]
+	return on || !set && name == GateReservedCapacity
 }

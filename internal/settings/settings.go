@@ -1,4 +1,4 @@
-// Package settings is what an operator may set: one struct, defaulted, read and checked in one place.
+// Package settings is what an operator can configure: one struct, with defaults, read and validated in one place.
 //
 // Each setting is a flag and an environment variable of the same name in capitals; the flag wins. Names and
 // defaults are Karpenter's, so that a deployment moves over as it is.
@@ -21,13 +21,13 @@ import (
 // Settings of the controller.
 type Settings struct {
 	ClusterName string
-	// ClusterEndpoint is the URL that nodes reach the API server by; empty means: ask EKS.
+	// ClusterEndpoint is the URL that nodes reach the API server by; empty means the endpoint that EKS returns.
 	ClusterEndpoint string
-	// ClusterCABundle is base64; empty means: the CA that the controller itself trusts.
+	// ClusterCABundle is base64; empty means the CA that the controller itself trusts.
 	ClusterCABundle string
 	// EKSControlPlane takes the Kubernetes version from EKS rather than from the API server.
 	EKSControlPlane bool
-	// IsolatedVPC says that the pricing API is out of reach.
+	// IsolatedVPC means that the pricing API is out of reach.
 	IsolatedVPC   bool
 	DisableDryRun bool
 	Planning
@@ -40,8 +40,8 @@ type Settings struct {
 	// BindAddress is the IP address that both ports are opened on; empty means all interfaces, as kubelet's probes and
 	// Prometheus need it in a pod.
 	BindAddress string
-	// MetricsSecure serves metrics by HTTPS, and only to clients that the API server knows and allows. MetricsCertDir has tls.crt
-	// and tls.key for it; empty makes a certificate that nobody has signed.
+	// MetricsSecure serves metrics by HTTPS, and only to clients that the API server authenticates and authorizes. MetricsCertDir has
+	// tls.crt and tls.key for it; if it is empty, the certificate is self-signed.
 	MetricsSecure           bool
 	MetricsCertDir          string
 	EnableProfiling         bool
@@ -50,56 +50,56 @@ type Settings struct {
 	DisableLeaderElection   bool
 	LeaderElectionName      string
 	LeaderElectionNamespace string
-	// MemoryLimit in bytes; the Go runtime is told nine tenths of it. Negative means none.
+	// MemoryLimit in bytes; the limit of the Go runtime is nine tenths of it. Negative means none.
 	MemoryLimit int64
 	LogLevel    string
-	// LogOutputPaths are where logs go, LogErrorOutputPaths where it is said that they cannot be written: stdout, stderr and
-	// files, separated by commas.
+	// LogOutputPaths are where logs go, LogErrorOutputPaths where errors of writing logs go: stdout, stderr and files, separated by
+	// commas.
 	LogOutputPaths, LogErrorOutputPaths string
-	// DisableControllerWarmup has a replica begin to watch only once it is elected.
+	// DisableControllerWarmup makes a replica start its watches only once it is elected.
 	DisableControllerWarmup bool
-	// IgnoreDRARequests refuses pods with resource claims.
+	// IgnoreDRARequests leaves pods with resource claims pending.
 	IgnoreDRARequests bool
 
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
 	AWSFeatureGates                     string
-	// ValidatePlans has each plan checked by a second program, before it is carried out.
+	// ValidatePlans checks each plan by independent code before it is carried out.
 	ValidatePlans bool
-	// PanicSnapshotDir is where the cluster is kept on which planning panicked; nowhere if empty.
+	// PanicSnapshotDir is the directory for snapshots of clusters on which planning panicked; empty writes none.
 	PanicSnapshotDir string
-	// MaxFailedReplacements is after how many nodes that did not come up, of those launched to replace others for one reason,
-	// that reason pauses in a pool; 0 for never.
+	// MaxFailedReplacements is how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason;
+	// 0 never pauses.
 	MaxFailedReplacements int
-	// UsualJoinTime is after which a launched instance that is no node yet is looked into, until its node class is known
-	// to take another time.
-	UsualJoinTime time.Duration
-	// UsualTaintTime is after which a startup taint that is still there, or a node that is still not Ready, is named, and the node does
-	// not count as in-flight capacity any more.
-	UsualTaintTime time.Duration
-	// MendLostTaints removes the cloud controller manager's taint from nodes that it is done with: a stale write has put
-	// it back.
-	MendLostTaints bool
+	// JoinGracePeriod is how long after its launch an instance may be without a node before the cause is diagnosed. Once the usual
+	// time of a node class is known, that is used instead.
+	JoinGracePeriod time.Duration
+	// StartupTaintGracePeriod is how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
+	// longer counts as in-flight capacity.
+	StartupTaintGracePeriod time.Duration
+	// RepairStaleTaints removes the taint of the cloud controller manager from nodes that it has initialized: a stale write has put the
+	// taint back.
+	RepairStaleTaints bool
 
-	// DisableClusterStateObservability leaves out the metrics of each pod, and those of pools' limits and usage.
+	// DisableClusterStateObservability omits the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
 
-	// The following are accepted so that a deployment starts, and have no effect. The first has none in Karpenter either; by
-	// the second, in millicores, it divides work that here is never short of hands.
+	// The following are accepted so that a deployment of Karpenter starts, and have no effect. The first has none in Karpenter either;
+	// by the second, in millicores, Karpenter limits its concurrency.
 	KarpenterService string
 	CPURequests      int64
 }
 
-// Planning settings are those that a plan depends on, whether it is carried out or only shown.
+// Planning settings are those that a plan depends on, whether it is carried out or only printed.
 type Planning struct {
-	// VMMemoryOverheadPercent is the share (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
+	// VMMemoryOverheadPercent is the fraction (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
 	VMMemoryOverheadPercent           float64
 	ReservedENIs                      int
 	PreferencePolicy, MinValuesPolicy string
-	// SchedulerConfig is YAML or JSON: what the scheduler does to pods that plans must know of.
+	// SchedulerConfig is YAML or JSON: the configuration of the kube-scheduler that plans depend on.
 	SchedulerConfig string
-	// NodeCost is what each node costs beside its price, in $/h: licences, agents.
-	NodeCost float64
+	// NodeOverheadCost is what each node costs in addition to its price, in $/h: licenses, agents.
+	NodeOverheadCost float64
 }
 
 // Bind declares the flags on fs.
@@ -108,23 +108,23 @@ func (p *Planning) Bind(fs *pflag.FlagSet) {
 }
 
 func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
-	fs.Float64Var(&p.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "share of an instance's memory that the hypervisor keeps")
+	fs.Float64Var(&p.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "fraction of an instance's memory that the hypervisor uses")
 	fs.IntVar(&p.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
-	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore pods' preferences")
-	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort minValues")
+	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore the preferences of pods")
+	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort enforcement of minValues")
 	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
-	fs.Float64Var(&p.NodeCost, "node-cost", e.float("NODE_COST", 0), "what each node costs per hour beside its price, in dollars (licences, agents): plans are chosen by both")
+	fs.Float64Var(&p.NodeOverheadCost, "node-overhead-cost", e.float("NODE_OVERHEAD_COST", 0), "cost of each node per hour in addition to its price, in dollars, such as licenses and agents: plans minimize the sum")
 }
 
-// Validate names every setting that cannot be worked with.
+// Validate returns an error for every setting that is not valid.
 func (p Planning) Validate() error {
 	var errs []error
 	for _, rule := range []struct {
 		broken  bool
 		message string
 	}{
-		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a share from 0 to less than 1", p.VMMemoryOverheadPercent)},
-		{p.NodeCost < 0 || math.IsInf(p.NodeCost, 0) || math.IsNaN(p.NodeCost), fmt.Sprintf("--node-cost %v is not an amount of dollars per hour", p.NodeCost)},
+		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a fraction from 0 to less than 1", p.VMMemoryOverheadPercent)},
+		{p.NodeOverheadCost < 0 || math.IsInf(p.NodeOverheadCost, 0) || math.IsNaN(p.NodeOverheadCost), fmt.Sprintf("--node-overhead-cost %v is not an amount of dollars per hour", p.NodeOverheadCost)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
 		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
@@ -141,26 +141,26 @@ func (p Planning) Validate() error {
 func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadable []string) {
 	e := env{getenv: getenv}
 	fs.StringVar(&s.ClusterName, "cluster-name", e.text("CLUSTER_NAME", ""), "name of the EKS cluster (required)")
-	fs.StringVar(&s.ClusterEndpoint, "cluster-endpoint", e.text("CLUSTER_ENDPOINT", ""), "URL of the API server for nodes; found through EKS if not set")
+	fs.StringVar(&s.ClusterEndpoint, "cluster-endpoint", e.text("CLUSTER_ENDPOINT", ""), "URL of the API server for nodes; read from EKS if not set")
 	fs.StringVar(&s.ClusterCABundle, "cluster-ca-bundle", e.text("CLUSTER_CA_BUNDLE", ""), "base64 of the API server's CA for nodes; the controller's own if not set")
 	flagBool(fs, &s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
 	flagBool(fs, &s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
-	flagBool(fs, &s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not check node classes by dry runs")
+	flagBool(fs, &s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not validate node classes by dry runs")
 	s.Planning.bind(fs, &e)
 	fs.StringVar(&s.InterruptionQueue, "interruption-queue", e.text("INTERRUPTION_QUEUE", ""), "name of the SQS queue with interruption events")
 	flagBool(fs, &s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
-	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are remembered")
-	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are remembered")
+	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are cached")
+	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are cached")
 
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
-	flagBool(fs, &s.MetricsSecure, "metrics-secure", e.boolean("METRICS_SECURE", false), "serve /metrics by HTTPS, and only to clients that may get it by RBAC")
+	flagBool(fs, &s.MetricsSecure, "metrics-secure", e.boolean("METRICS_SECURE", false), "serve /metrics by HTTPS, and only to clients that RBAC allows to get it")
 	fs.StringVar(&s.MetricsCertDir, "metrics-cert-dir", e.text("METRICS_CERT_DIR", ""), "directory with tls.crt and tls.key for --metrics-secure; self-signed if not set")
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
 	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of both ports; all interfaces if not set")
 	flagBool(fs, &s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
 	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
-	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "requests at once to the API server")
-	flagBool(fs, &s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "act without being elected; for a single replica only")
+	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "burst of requests to the API server")
+	flagBool(fs, &s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "run without leader election; for a single replica only")
 	fs.StringVar(&s.LeaderElectionName, "leader-election-name", e.text("LEADER_ELECTION_NAME", "karpenter-leader-election"), "name of the leader's lease")
 	fs.StringVar(&s.LeaderElectionNamespace, "leader-election-namespace", e.text("LEADER_ELECTION_NAMESPACE", ""), "namespace of the leader's lease; the pod's own if not set")
 	fs.Int64Var(&s.MemoryLimit, "memory-limit", int64(e.integer("MEMORY_LIMIT", -1)), "memory limit of the container in bytes")
@@ -168,28 +168,28 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.StringVar(&s.LogLevel, "log-level", e.text("LOG_LEVEL", "info"), "debug, info or error")
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
-	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "quiet time after which planning begins")
-	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "check each plan before it is carried out, and make no launch that breaks a rule")
+	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "time without new pods after which planning begins")
+	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is carried out, and skip launches that break a rule")
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
-		"directory of the last clusters on which planning panicked, without what is secret; if empty, none is kept")
-	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; names that are not known are ignored, with a warning")
-	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 2), "nodes launched to replace others that may fail to come up before replacing pauses for their reason, in their pool; 0 for never pausing")
-	fs.DurationVar(&s.UsualTaintTime, "usual-taint-time", e.duration("USUAL_TAINT_TIME", time.Minute),
-		"time after which a startup taint that is still there, or a node that is still not Ready, is named")
-	flagBool(fs, &s.MendLostTaints, "mend-lost-taints", e.boolean("MEND_LOST_TAINTS", true), "remove the cloud controller manager's taint where a stale write has put it back")
-	fs.DurationVar(&s.UsualJoinTime, "usual-join-time", e.duration("USUAL_JOIN_TIME", time.Minute), "time after which an instance that has not joined is looked into, until more is learnt of its node class")
+		"directory for snapshots, without secrets, of the last clusters on which planning panicked; if empty, none is written")
+	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored, with a warning")
+	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 2), "how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason; 0 never pauses")
+	fs.DurationVar(&s.StartupTaintGracePeriod, "startup-taint-grace-period", e.duration("STARTUP_TAINT_GRACE_PERIOD", time.Minute),
+		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
+	flagBool(fs, &s.RepairStaleTaints, "repair-stale-taints", e.boolean("REPAIR_STALE_TAINTS", true), "remove the taint of the cloud controller manager from nodes where a stale write has put it back")
+	fs.DurationVar(&s.JoinGracePeriod, "join-grace-period", e.duration("JOIN_GRACE_PERIOD", time.Minute), "how long after its launch an instance may be without a node before the cause is diagnosed; learned per node class later")
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
-	flagBool(fs, &s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "do not begin to watch before this replica is elected")
-	flagBool(fs, &s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "leave out the metrics of each pod, and those of node pools' limits and usage")
-	flagBool(fs, &s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "refuse pods with resource claims; if false, plan them by what DRA drivers publish (needs Kubernetes 1.34)")
+	flagBool(fs, &s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "start watches only once this replica is elected")
+	flagBool(fs, &s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "omit the metrics of each pod, and those of node pools' limits and usage")
+	flagBool(fs, &s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "leave pods with resource claims pending; if false, plan them with the devices that DRA drivers publish (needs Kubernetes 1.34)")
 	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "where logs go: stdout, stderr or files, separated by commas")
-	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "where it is said that logs cannot be written: stdout, stderr or files, separated by commas")
-	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; names that are not known are ignored, with a warning")
+	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "where errors of writing logs go: stdout, stderr or files, separated by commas")
+	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; unknown names are ignored, with a warning")
 	return e.unreadable
 }
 
-// Validate names every setting that cannot be worked with.
+// Validate returns an error for every setting that is not valid.
 func (s Settings) Validate() error {
 	var errs []error
 	refuse := func(bad bool, flag, format string, args ...any) {
@@ -207,12 +207,12 @@ func (s Settings) Validate() error {
 	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
 	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
 	refuse(math.IsNaN(s.KubeClientQPS) || math.IsInf(s.KubeClientQPS, 0), "kube-client-qps", "%v is not a number of requests per second", s.KubeClientQPS)
-	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is none of debug, info, error", s.LogLevel)
+	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is not one of debug, info, error", s.LogLevel)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
 	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
-	refuse(s.UsualJoinTime <= 0, "usual-join-time", "%v is not positive", s.UsualJoinTime)
+	refuse(s.JoinGracePeriod <= 0, "join-grace-period", "%v is not positive", s.JoinGracePeriod)
 	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
-	refuse(s.UsualTaintTime <= 0, "usual-taint-time", "%v is not positive", s.UsualTaintTime)
+	refuse(s.StartupTaintGracePeriod <= 0, "startup-taint-grace-period", "%v is not positive", s.StartupTaintGracePeriod)
 	refuse(!isPort(s.MetricsPort), "metrics-port", "%d is not a port", s.MetricsPort)
 	refuse(s.MetricsCertDir != "" && !s.MetricsSecure, "metrics-cert-dir", "has no effect without --metrics-secure: set that, too")
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
@@ -225,7 +225,7 @@ func (s Settings) Validate() error {
 	return errors.Join(append(errs, s.Planning.Validate())...)
 }
 
-// isPort tells whether a port can be listened on; 0 chooses a free one.
+// isPort reports whether a port can be listened on; 0 chooses a free one.
 func isPort(port int) bool { return port >= 0 && port <= 65535 }
 
 // NominationWindow is how long a pod's nomination protects a node.

@@ -80,7 +80,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"negative ENIs", []string{"--cluster-name=a", "--reserved-enis=-1"}, "--reserved-enis"},
 		{"images refreshed too often", []string{"--cluster-name=a", "--ami-refresh-interval=59s"}, "--ami-refresh-interval"},
 		{"subnets refreshed too often", []string{"--cluster-name=a", "--subnet-refresh-interval=1s"}, "--subnet-refresh-interval"},
-		{"negative cost of a node", []string{"--cluster-name=a", "--node-cost=-1"}, "--node-cost"},
+		{"negative cost of a node", []string{"--cluster-name=a", "--node-overhead-cost=-1"}, "--node-overhead-cost"},
 		{"negative number of failures", []string{"--cluster-name=a", "--max-failed-replacements=-1"}, "--max-failed-replacements"},
 		{"unknown policy", []string{"--cluster-name=a", "--preference-policy=Maybe"}, "--preference-policy"},
 		{"unknown minValues policy", []string{"--cluster-name=a", "--min-values-policy=Maybe"}, "--min-values-policy"},

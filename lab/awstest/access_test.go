@@ -144,7 +144,7 @@ func TestCredentials(t *testing.T) {
 			},
 		},
 		{
-			name: "role of the service account, without a token", errors: []string{"start the pod anew"},
+			name: "role of the service account, without a token", errors: []string{"restart the pod"},
 			prepare: func(p *pod) {
 				p.set("AWS_ROLE_ARN", arn, "AWS_WEB_IDENTITY_TOKEN_FILE", filepath.Join(p.t.TempDir(), "nothing"))
 			},
@@ -161,11 +161,11 @@ func TestCredentials(t *testing.T) {
 			prepare: func(p *pod) { p.podIdentity(role, "kube-system", "karpenter") },
 		},
 		{
-			name: "pod identity without an association", errors: []string{"AWS credentials by EKS Pod Identity", "make a pod identity association of system:serviceaccount:kube-system:karpenter"},
+			name: "pod identity without an association", errors: []string{"AWS credentials by EKS Pod Identity", "create a pod identity association of system:serviceaccount:kube-system:karpenter"},
 			prepare: func(p *pod) { p.podIdentity(role, "default", "other") },
 		},
 		{
-			name: "pod identity, without a token", errors: []string{"start the pod anew"},
+			name: "pod identity, without a token", errors: []string{"restart the pod"},
 			prepare: func(p *pod) {
 				p.podIdentity(role, "kube-system", "karpenter")
 				p.set("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", filepath.Join(p.t.TempDir(), "nothing"))

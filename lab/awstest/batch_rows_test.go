@@ -16,7 +16,6 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
@@ -47,7 +46,7 @@ func (m *meter) Batched(batcher string, size int, _ time.Duration) {
 // shop is a world with a class that is ready, and a process whose windows close when full.
 type shop struct {
 	*world
-	*aws.Cloud
+	*cloud
 	class *awsv1.EC2NodeClass
 	meter *meter
 }
@@ -59,11 +58,11 @@ func opened(t *testing.T, items int, change ...func(*awsv1.EC2NodeClass)) *shop 
 	cfg := s.config("uid-1")
 	cfg.Meter = s.meter
 	cfg.Window = batch.Window{Idle: 3 * time.Second, Max: 30 * time.Second, Items: items}
-	s.Cloud = s.start(cfg)
+	s.cloud = s.start(cfg)
 	for _, f := range change {
 		f(s.class)
 	}
-	resolve(t, s.Cloud, s.class)
+	resolve(t, s.cloud, s.class)
 	return s
 }
 
@@ -230,7 +229,7 @@ func TestLaunchingTogether(t *testing.T) {
 
 func TestReadingAndEndingTogether(t *testing.T) {
 	// two launches two instances, and a process that knows neither gathers requests by two.
-	two := func(t *testing.T) (*shop, *aws.Cloud, []string) {
+	two := func(t *testing.T) (*shop, *cloud, []string) {
 		s := opened(t, 2)
 		var ids []string
 		for _, b := range s.together(alike(2)...) {

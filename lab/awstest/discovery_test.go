@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	simec2 "github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
@@ -88,7 +87,7 @@ func TestSelectorTerms(t *testing.T) {
 }
 
 // inSubnet launches and says where to.
-func inSubnet(t *testing.T, w *world, c *aws.Cloud, class *awsv1.EC2NodeClass, name string) string {
+func inSubnet(t *testing.T, w *world, c *cloud, class *awsv1.EC2NodeClass, name string) string {
 	t.Helper()
 	if _, err := c.Launch(t.Context(), claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err != nil {
 		t.Fatal(err)
@@ -98,7 +97,7 @@ func inSubnet(t *testing.T, w *world, c *aws.Cloud, class *awsv1.EC2NodeClass, n
 }
 
 func TestAddressesOnTheirWay(t *testing.T) {
-	world := func(t *testing.T) (*world, *aws.Cloud, *awsv1.EC2NodeClass, []string) {
+	world := func(t *testing.T) (*world, *cloud, *awsv1.EC2NodeClass, []string) {
 		w := newWorld(t)
 		ids := w.subnets(tags("net", "a"), tags("net", "a"))
 		c := w.start(w.config("uid-1"))

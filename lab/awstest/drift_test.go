@@ -13,14 +13,13 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // stamp does what the reconciler of node classes does with hashes.
-func stamp(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) {
+func stamp(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) {
 	t.Helper()
 	hash, version, err := c.NodeClassHash(class)
 	if err != nil {
@@ -31,7 +30,7 @@ func stamp(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) {
 }
 
 // launched is a claim with its instance, as the reconciler of launches writes it.
-func launched(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, nodeClaim *karpv1.NodeClaim) *karpv1.NodeClaim {
+func launched(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, nodeClaim *karpv1.NodeClaim) *karpv1.NodeClaim {
 	t.Helper()
 	got, err := c.Launch(t.Context(), nodeClaim, class)
 	if err != nil {
@@ -47,7 +46,7 @@ func launched(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, nodeClaim *
 	return nodeClaim
 }
 
-func drifts(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, want string) {
+func drifts(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim, want string) {
 	t.Helper()
 	if got, err := c.Drift(t.Context(), class, claim); err != nil || got != want {
 		t.Errorf("drift %q, %v; want %q", got, err, want)

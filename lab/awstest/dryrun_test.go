@@ -15,14 +15,13 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // rehearsing starts a process that checks node classes by dry runs, in a cluster with these pools.
-func (w *world) rehearsing(pools ...karpv1.NodePool) *aws.Cloud {
+func (w *world) rehearsing(pools ...karpv1.NodePool) *cloud {
 	cfg := w.config("uid-1")
 	cfg.DisableDryRun = false
 	cfg.NodePools = func(context.Context) ([]karpv1.NodePool, error) { return pools, nil }
@@ -38,7 +37,7 @@ func poolOf(class string, requirements ...karpv1.Requirement) karpv1.NodePool {
 }
 
 // checked resolves a class, writes down what it comes to, and returns the verdict.
-func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloudprovider.Condition, cloudprovider.Resolution) {
+func checked(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) (cloudprovider.Condition, cloudprovider.Resolution) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
 	conditions := class.Status.Conditions

@@ -19,7 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
@@ -34,8 +35,8 @@ type exercise struct {
 // exercised is the world in which exercises are done, one after the other.
 type exercised struct {
 	*world
-	cfg   aws.Config
-	cloud *aws.Cloud
+	cfg   adapter.Config
+	cloud *cloud
 	class *awsv1.EC2NodeClass
 	// ids are the provider IDs of what was launched.
 	ids []string
@@ -63,10 +64,10 @@ func (x *exercised) unmarked(providerID string) string {
 func exercises() []exercise {
 	return []exercise{
 		{"start: EC2 can be called, and EKS knows the cluster", func(ctx context.Context, x *exercised) (err error) {
-			if x.cloud, err = aws.New(x.cfg); err != nil {
+			if x.cloud, err = newCloud(x.cfg); err != nil {
 				return err
 			}
-			return x.cloud.Preflight(ctx, aws.APIServer{Endpoint: "https://10.100.0.1", CA: x.ca})
+			return x.cloud.Preflight(ctx, ekscluster.APIServer{Endpoint: "https://10.100.0.1", CA: x.ca})
 		}},
 		{"learn what is sold and at what price", func(ctx context.Context, x *exercised) error { return x.cloud.Refresh(ctx) }},
 		{"look for what keeps nodes of a new class from joining", func(ctx context.Context, x *exercised) error {

@@ -104,11 +104,11 @@ func TestResultsOfAFleet(t *testing.T) {
 		other := s.start(s.config("uid-2"))
 		theirs := reserving()
 		resolve(t, other, theirs)
-		if _, err := other.Launch(t.Context(), claim("theirs", anyCapacity), theirs); err != nil || room(t, s.Cloud, s.class)[id] != 1 {
+		if _, err := other.Launch(t.Context(), claim("theirs", anyCapacity), theirs); err != nil || room(t, s.cloud, s.class)[id] != 1 {
 			t.Fatal(err)
 		}
-		if got := s.buy("x", reservedOnly); !scarce(got.err) || room(t, s.Cloud, s.class)[id] != 0 || !s.offered(s.class, "m5.large", a, "on-demand") {
-			t.Errorf("%v, room %v", got.err, room(t, s.Cloud, s.class))
+		if got := s.buy("x", reservedOnly); !scarce(got.err) || room(t, s.cloud, s.class)[id] != 0 || !s.offered(s.class, "m5.large", a, "on-demand") {
+			t.Errorf("%v, room %v", got.err, room(t, s.cloud, s.class))
 		}
 	})
 	t.Run("aws row 27: called too often for a reservation", func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestResultsOfAFleet(t *testing.T) {
 		id := s.reserve(1)
 		s.reserving()
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503)})
-		if got := s.buy("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.Cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
-			t.Errorf("%v, room %v", got.err, room(t, s.Cloud, s.class))
+		if got := s.buy("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
+			t.Errorf("%v, room %v", got.err, room(t, s.cloud, s.class))
 		}
 	})
 	t.Run("aws row 28: a subnet without addresses", func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestResultsOfAFleet(t *testing.T) {
 		s := opened(t, 1)
 		s.group("apart", "spread", 0)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "apart"})
-		resolve(t, s.Cloud, s.class)
+		resolve(t, s.cloud, s.class)
 		s.refuse(awsim.Pool{InstanceType: "m5.large", Zone: a}, "InsufficientInstanceCapacity", "You have reached the limit of instances in this spread placement group")
 		if got := s.buy("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil {
 			t.Fatal(got.err)
@@ -212,7 +212,7 @@ func TestResultsOfAFleet(t *testing.T) {
 func (s *shop) reserving() {
 	s.class = reserving()
 	s.class.Generation = 2
-	resolve(s.t, s.Cloud, s.class)
+	resolve(s.t, s.cloud, s.class)
 }
 
 // nodeClassLike is a class as resolved, without the placement group.

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -20,7 +19,7 @@ import (
 // imageWorld is a world whose images are asked for through one class.
 type imageWorld struct {
 	*world
-	cloud *aws.Cloud
+	cloud *cloud
 	class *awsv1.EC2NodeClass
 }
 

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -31,7 +30,7 @@ func (authMap) NodeWebhooks(context.Context) ([]join.Webhook, error) { return ni
 const nodeRoleARN = "arn:aws:iam::111122223333:role/KarpenterNodeRole-blue"
 
 // joining is the condition NodesCanJoin as the class is resolved now.
-func joining(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloudprovider.Condition {
+func joining(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) cloudprovider.Condition {
 	t.Helper()
 	for _, condition := range c.ResolveNodeClass(t.Context(), class).Conditions {
 		if condition.Type == awsv1.ConditionNodesCanJoin {

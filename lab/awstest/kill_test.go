@@ -17,7 +17,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -89,11 +89,11 @@ func launchUntilKilled(t *testing.T, w *world, m *mortal, class *awsv1.EC2NodeCl
 	cfg := w.config("uid-1")
 	cfg.AWS.HTTPClient = m
 	cfg.AWS.Retryer = func() awssdk.Retryer { return awssdk.NopRetryer{} } // the dead do not try again
-	c, err := aws.New(cfg)
+	c, err := newCloud(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Preflight(t.Context(), aws.APIServer{CA: w.ca}) != nil {
+	if c.Preflight(t.Context(), ekscluster.APIServer{CA: w.ca}) != nil {
 		return false
 	}
 	r := c.ResolveNodeClass(t.Context(), class)
@@ -149,12 +149,12 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// next is the process that tries again.
-		next func(w *world, c *aws.Cloud) *aws.Cloud
+		next func(w *world, c *cloud) *cloud
 	}{
-		{"same process", func(_ *world, c *aws.Cloud) *aws.Cloud { return c }},
-		{"new process", func(w *world, _ *aws.Cloud) *aws.Cloud { return w.start(w.config("uid-1")) }},
-		{"same process, instance visible", func(w *world, c *aws.Cloud) *aws.Cloud { w.settle(); return c }},
-		{"new process, instance visible", func(w *world, _ *aws.Cloud) *aws.Cloud { w.settle(); return w.start(w.config("uid-1")) }},
+		{"same process", func(_ *world, c *cloud) *cloud { return c }},
+		{"new process", func(w *world, _ *cloud) *cloud { return w.start(w.config("uid-1")) }},
+		{"same process, instance visible", func(w *world, c *cloud) *cloud { w.settle(); return c }},
+		{"new process, instance visible", func(w *world, _ *cloud) *cloud { w.settle(); return w.start(w.config("uid-1")) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
@@ -20,7 +19,7 @@ func kubelet(text string) func(*awsv1.EC2NodeClass) {
 }
 
 // validated says whether a class with these kubelet settings is valid, and why not.
-func verdictOnKubelet(t *testing.T, c *aws.Cloud, text string) (status metav1.ConditionStatus, reason, message string) {
+func verdictOnKubelet(t *testing.T, c *cloud, text string) (status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
 	class := nodeClass("default")
 	kubelet(text)(class)
@@ -117,7 +116,7 @@ func TestLaunchWithKubeletExpressions(t *testing.T) {
 }
 
 // memoryOf is how much memory nodes of the type are planned with.
-func memoryOf(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, name string) resource.Quantity {
+func memoryOf(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, name string) resource.Quantity {
 	t.Helper()
 	types, err := c.InstanceTypes(t.Context(), class)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
@@ -169,12 +169,12 @@ func TestSameClusterNameTwice(t *testing.T) {
 
 func TestIdentityMismatch(t *testing.T) {
 	w := newWorld(t)
-	c, err := aws.New(w.config("uid-1"))
+	c, err := newCloud(w.config("uid-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Preflight(t.Context(), aws.APIServer{Endpoint: "https://other.example.com", CA: certificate(t)})
-	var mismatch *aws.IdentityMismatchError
+	err = c.Preflight(t.Context(), ekscluster.APIServer{Endpoint: "https://other.example.com", CA: certificate(t)})
+	var mismatch *ekscluster.IdentityMismatchError
 	if !errors.As(err, &mismatch) || !strings.Contains(err.Error(), `this API server is https://other.example.com, settings.clusterName names "blue", which is `+endpoint) {
 		t.Errorf("another cluster's API server: %v", err)
 	}

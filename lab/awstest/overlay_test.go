@@ -10,7 +10,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -97,7 +97,7 @@ func TestLaunchOverlaid(t *testing.T) {
 		c.Spec.Resources.Requests = corev1.ResourceList{device: resource.MustParse("1")}
 		return c
 	}
-	launch := func(cfg aws.Config, w *world) (cloudprovider.Launched, error) {
+	launch := func(cfg adapter.Config, w *world) (cloudprovider.Launched, error) {
 		c := w.start(cfg)
 		class := nodeClass("default")
 		resolve(t, c, class)
@@ -125,7 +125,7 @@ func TestLaunchOverlaid(t *testing.T) {
 		return nil, unknown
 	}
 	w = newWorld(t)
-	if _, err := launch(func() aws.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(err, unknown) || len(w.living()) != 0 {
+	if _, err := launch(func() adapter.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(err, unknown) || len(w.living()) != 0 {
 		t.Errorf("error %v, %d instances; want none before the overlays are known", err, len(w.living()))
 	}
 }

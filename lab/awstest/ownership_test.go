@@ -13,7 +13,8 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
@@ -71,7 +72,7 @@ func TestEverythingThatIsMadeBearsTheIdentity(t *testing.T) {
 }
 
 // karpenters launches an instance and takes Dovetail's tags off it: so Karpenter leaves them.
-func (w *world) karpenters(c *aws.Cloud, class *awsv1.EC2NodeClass) (providerID, id string) {
+func (w *world) karpenters(c *cloud, class *awsv1.EC2NodeClass) (providerID, id string) {
 	w.t.Helper()
 	got, err := c.Launch(w.t.Context(), claim("general-1", onDemand), class)
 	if err != nil {
@@ -87,7 +88,7 @@ func (w *world) karpenters(c *aws.Cloud, class *awsv1.EC2NodeClass) (providerID,
 }
 
 // asKnown is the configuration of a cluster with a Node and NodeClaim for every provider ID.
-func (w *world) asKnown(uid string) aws.Config {
+func (w *world) asKnown(uid string) adapter.Config {
 	cfg := w.config(uid)
 	cfg.Match = func(string) identity.Match {
 		return identity.Match{ClaimName: "general-1", ClaimUID: "uid-of-general-1"}
@@ -256,11 +257,11 @@ func TestIdentityWhenEKSDoesNotSay(t *testing.T) {
 			cfg := w.config("uid-1")
 			cfg.Cluster.Endpoint, cfg.KubernetesVersion = tc.endpoint, "1.32"
 			cfg.Cluster.CABundle = base64.StdEncoding.EncodeToString(w.ca)
-			local := aws.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca}
+			local := ekscluster.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca}
 			if tc.otherCA {
 				local.CA = certificate(t)
 			}
-			c, err := aws.New(cfg)
+			c, err := newCloud(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

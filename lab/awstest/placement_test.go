@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -31,7 +30,7 @@ func placing(selector awsv1.PlacementGroupSelector) *awsv1.EC2NodeClass {
 	return class
 }
 
-func placementReady(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, status metav1.ConditionStatus, reason string) {
+func placementReady(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
 	if got := conditionOf(r, awsv1.ConditionPlacementGroupReady); got.Status != status || reason != "" && got.Reason != reason || r.Next > time.Minute {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
@@ -48,7 +47,7 @@ func (w *world) iamCalls() func() int {
 }
 
 // collected lets a controller look through the profiles, every half hour for so long.
-func (w *world) collected(c *aws.Cloud, d time.Duration, use cloudprovider.ProfileUse) (gone []string, errs error) {
+func (w *world) collected(c *cloud, d time.Duration, use cloudprovider.ProfileUse) (gone []string, errs error) {
 	ask := func(context.Context) (cloudprovider.ProfileUse, error) { return use, nil }
 	for passed := time.Duration(0); ; passed += 30 * time.Minute {
 		names, err := c.CollectInstanceProfiles(context.Background(), ask)
@@ -109,7 +108,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 		lost := nodeClass("other")
 		resolve(t, c, lost)
 		made := lost.Status.InstanceProfile
-		for _, again := range []*aws.Cloud{c, w.start(w.config("uid-1"))} {
+		for _, again := range []*cloud{c, w.start(w.config("uid-1"))} {
 			lost := nodeClass("other")
 			resolve(t, again, lost)
 			if lost.Status.InstanceProfile != made || w.called("CreateInstanceProfile") != 3 {

@@ -10,7 +10,6 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
@@ -32,7 +31,7 @@ func each(t *testing.T, claims []*karpv1.NodeClaim, workers int, pause time.Dura
 }
 
 // launchTogether launches claims as the controller does, with the windows that are shipped, and writes on them what came of it.
-func launchTogether(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) {
+func launchTogether(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) {
 	t.Helper()
 	each(t, claims, len(claims), 0, func(one *karpv1.NodeClaim) error {
 		one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}

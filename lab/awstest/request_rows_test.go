@@ -11,7 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
@@ -76,7 +76,7 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 		name  string
 		class func(*class)
 		claim func(*claims)
-		cfg   func(*aws.Config)
+		cfg   func(*adapter.Config)
 		// want is compared with what see returns.
 		see  func(o ordered) string
 		want string
@@ -104,7 +104,7 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 		{name: "aws row 64: a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
 		{name: "aws row 65: a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox), see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true"},
 		{name: "aws row 65: no nitro sandbox", see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
-		{name: "aws row 66: reserved capacity is switched off", cfg: func(c *aws.Config) { c.ReservedCapacity = false }, see: func(o ordered) string {
+		{name: "aws row 66: reserved capacity is switched off", cfg: func(c *adapter.Config) { c.ReservedCapacity = false }, see: func(o ordered) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}},
 		{name: "aws row 67: no reservation is asked for", see: func(o ordered) string {
@@ -122,7 +122,7 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 		}, claim: withEFA, fails: true, see: func(o ordered) string {
 			return o.template.Get(data+"NetworkInterface.1.AssociatePublicIpAddress") + " " + o.template.Get(data+"NetworkInterface.2.AssociatePublicIpAddress")
 		}, want: "true "},
-		{name: "aws row 72: prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *aws.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o ordered) string {
+		{name: "aws row 72: prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *adapter.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o ordered) string {
 			nic := data + "NetworkInterface.1."
 			return o.template.Get(nic+"Ipv6PrefixCount") + " " + o.template.Get(nic+"PrimaryIpv6") + " " + o.template.Get(nic+"Ipv6AddressCount") + " " + o.template.Get(nic+"Ipv4PrefixCount")
 		}, want: "2 true 1 "},
@@ -160,7 +160,7 @@ func TestOnePoolOnceWithPartitions(t *testing.T) {
 		s := opened(t, 1)
 		s.group("parts", "partition", 7)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "parts"})
-		resolve(t, s.Cloud, s.class)
+		resolve(t, s.cloud, s.class)
 		if b := s.buy("x", onDemand, instanceTypes("m5.large", "c5.large"), zones("us-east-1a", "us-east-1b")); b.err != nil {
 			t.Fatal(b.err)
 		}

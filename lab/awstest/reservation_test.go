@@ -12,7 +12,6 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
@@ -42,7 +41,7 @@ func reserving(terms ...awsv1.CapacityReservationSelectorTerm) *awsv1.EC2NodeCla
 }
 
 // room is how many instances the reservations of m5.large take, by ID, of those that can be had.
-func room(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) map[string]int {
+func room(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) map[string]int {
 	t.Helper()
 	types, err := c.InstanceTypes(t.Context(), class)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -104,7 +104,7 @@ func (w *world) as(role, document string) awssdk.Config {
 }
 
 // controller is that of a cluster with this UID, in a role of its own that may do what the policy says.
-func (w *world) controller(uid string, document policy.Document) aws.Config {
+func (w *world) controller(uid string, document policy.Document) adapter.Config {
 	w.t.Helper()
 	text, err := document.JSON()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
@@ -23,7 +22,7 @@ import (
 const clusterARN = "arn:aws:eks:us-east-1:111122223333:cluster/" + clusterName
 
 // shifting starts a process that follows zonal shifts.
-func (w *world) shifting() *aws.Cloud {
+func (w *world) shifting() *cloud {
 	cfg := w.config("uid-1")
 	cfg.ZonalShift = true
 	c := w.start(cfg)
@@ -31,7 +30,7 @@ func (w *world) shifting() *aws.Cloud {
 	return c
 }
 
-func (w *world) refreshed(c *aws.Cloud) {
+func (w *world) refreshed(c *cloud) {
 	w.t.Helper()
 	if err := c.RefreshZonalShifts(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -153,7 +152,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 			"named":      func(id string) error { return c.Name(t.Context(), id, "node", "claim") },
 		} {
 			blind(4)
-			if err := ask(a); err == nil || errors.Is(err, cloudprovider.ErrNotFound) || !strings.Contains(err.Error(), "keeps away") {
+			if err := ask(a); err == nil || errors.Is(err, cloudprovider.ErrNotFound) || !strings.Contains(err.Error(), "its zone is shifted away") {
 				t.Errorf("%s: %v", what, err)
 			}
 			w.Sim.ClearFaults()

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
@@ -25,34 +26,34 @@ func (w *world) refuse(service, action string) {
 }
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
-	known := func(c *aws.Config, ca []byte) {
+	known := func(c *adapter.Config, ca []byte) {
 		c.Cluster.Endpoint, c.Cluster.CABundle, c.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(ca), "1.32"
 	}
 	for _, tc := range []struct {
 		name    string
-		prepare func(*world, *aws.Config)
+		prepare func(*world, *adapter.Config)
 		says    []string // none = it starts
 	}{
-		{"all is well", func(*world, *aws.Config) {}, nil},
+		{"all is well", func(*world, *adapter.Config) {}, nil},
 		{
-			"EC2 may not be called", func(w *world, _ *aws.Config) { w.refuse("ec2", "DescribeInstanceTypes") },
+			"EC2 may not be called", func(w *world, _ *adapter.Config) { w.refuse("ec2", "DescribeInstanceTypes") },
 			[]string{"call ec2:DescribeInstanceTypes", "allow ec2:DescribeInstanceTypes", "dovetail iam-policy"},
 		},
 		{
-			"EC2 may not be called, though the cluster is known", func(w *world, c *aws.Config) { known(c, w.ca); w.refuse("ec2", "DescribeInstanceTypes") },
+			"EC2 may not be called, though the cluster is known", func(w *world, c *adapter.Config) { known(c, w.ca); w.refuse("ec2", "DescribeInstanceTypes") },
 			[]string{"allow ec2:DescribeInstanceTypes"},
 		},
 		{
-			"the cluster is not known and may not be asked for", func(w *world, _ *aws.Config) { w.refuse("eks", "DescribeCluster") },
+			"the cluster is not known and may not be asked for", func(w *world, _ *adapter.Config) { w.refuse("eks", "DescribeCluster") },
 			[]string{"find the cluster", "describe EKS cluster blue", "allow eks:DescribeCluster", "set --cluster-endpoint"},
 		},
-		{"the cluster is known and may not be asked for", func(w *world, c *aws.Config) { known(c, w.ca); w.refuse("eks", "DescribeCluster") }, nil},
+		{"the cluster is known and may not be asked for", func(w *world, c *adapter.Config) { known(c, w.ca); w.refuse("eks", "DescribeCluster") }, nil},
 		{
-			"there is no such cluster", func(_ *world, c *aws.Config) { c.Cluster.Name, c.Identity.ClusterName = "green", "green" },
+			"there is no such cluster", func(_ *world, c *adapter.Config) { c.Cluster.Name, c.Identity.ClusterName = "green", "green" },
 			[]string{"describe EKS cluster green", "No cluster found"},
 		},
 		{
-			"credentials that AWS does not know", func(w *world, c *aws.Config) {
+			"credentials that AWS does not know", func(w *world, c *adapter.Config) {
 				c.AWS.Credentials = w.As(awsim.Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "x"}).Credentials
 			}, []string{"AWS does not know these credentials in us-east-1"},
 		},
@@ -61,11 +62,11 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.config("uid-1")
 			tc.prepare(w, &cfg)
-			c, err := aws.New(cfg)
+			c, err := newCloud(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.Preflight(t.Context(), aws.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca})
+			err = c.Preflight(t.Context(), ekscluster.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca})
 			if (err == nil) != (len(tc.says) == 0) {
 				t.Fatalf("error %v", err)
 			}
@@ -96,14 +97,14 @@ func TestMissingPermissionsAreNamedAtTheStart(t *testing.T) {
 func TestWhatIsFoundOutAboutTheCluster(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		set      func(*aws.Config)
+		set      func(*adapter.Config)
 		endpoint string
 		version  string
 	}{
-		{"nothing is set", func(*aws.Config) {}, endpoint, "1.32"},
-		{"the endpoint is set", func(c *aws.Config) { c.Cluster.Endpoint = "https://private.example.com" }, "https://private.example.com", "1.32"},
-		{"the API server tells its version", func(c *aws.Config) { c.KubernetesVersion = "1.33" }, endpoint, "1.33"},
-		{"the version is EKS's", func(c *aws.Config) { c.KubernetesVersion, c.VersionFromEKS = "1.33", true }, endpoint, "1.32"},
+		{"nothing is set", func(*adapter.Config) {}, endpoint, "1.32"},
+		{"the endpoint is set", func(c *adapter.Config) { c.Cluster.Endpoint = "https://private.example.com" }, "https://private.example.com", "1.32"},
+		{"the API server tells its version", func(c *adapter.Config) { c.KubernetesVersion = "1.33" }, endpoint, "1.33"},
+		{"the version is EKS's", func(c *adapter.Config) { c.KubernetesVersion, c.VersionFromEKS = "1.33", true }, endpoint, "1.32"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -11,14 +11,13 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // booted launches the claim and returns the instance, and so what it was handed.
-func (w *world) booted(c *aws.Cloud, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) awsim.Instance {
+func (w *world) booted(c *cloud, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) awsim.Instance {
 	w.t.Helper()
 	got, err := c.Launch(w.t.Context(), claim, class)
 	if err != nil {
@@ -161,7 +160,7 @@ func TestUserDataAndLaunchTemplates(t *testing.T) {
 			labelled := claim("general-3", onDemand)
 			labelled.Labels["team"] = "a"
 			for _, launch := range []struct {
-				cloud *aws.Cloud
+				cloud *cloud
 				claim *karpv1.NodeClaim
 			}{
 				{w.start(w.config("uid-1")), claim("general-1", onDemand)},

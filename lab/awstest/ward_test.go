@@ -18,7 +18,6 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
@@ -29,7 +28,7 @@ const queueName = "interruptions"
 type ward struct {
 	*world
 	*controllertest.Fixture
-	cloud   *aws.Cloud
+	cloud   *cloud
 	queue   *interruption.Queue
 	status  *interruption.Status
 	metrics *interruption.Metrics

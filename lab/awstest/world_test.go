@@ -22,9 +22,10 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
@@ -69,7 +70,7 @@ func certificate(t testing.TB) []byte {
 }
 
 // config is what the controller of a cluster with this UID is configured with.
-func (w *world) config(uid string) aws.Config {
+func (w *world) config(uid string) adapter.Config {
 	prices, err := offline.Load()
 	if err != nil {
 		w.t.Fatal(err)
@@ -80,7 +81,7 @@ func (w *world) config(uid string) aws.Config {
 			o.Retryables = []retry.IsErrorRetryable{retry.RetryableConnectionError{}} // answers are for the adapter to judge
 		})
 	}
-	return aws.Config{
+	return adapter.Config{
 		AWS:      sdk,
 		Identity: identity.Identity{ClusterUID: uid, ClusterName: clusterName, AccountID: "111122223333", Region: "us-east-1"},
 		Cluster:  bootstrap.Cluster{Name: clusterName, DNS: "10.100.0.10"}, MemoryOverhead: 0.075, ReservedCapacity: true,
@@ -90,13 +91,13 @@ func (w *world) config(uid string) aws.Config {
 }
 
 // start runs a controller process as far as its cloud goes.
-func (w *world) start(cfg aws.Config) *aws.Cloud {
+func (w *world) start(cfg adapter.Config) *cloud {
 	w.t.Helper()
-	c, err := aws.New(cfg)
+	c, err := newCloud(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := c.Preflight(context.Background(), aws.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca}); err != nil {
+	if err := c.Preflight(context.Background(), ekscluster.APIServer{Endpoint: "https://10.100.0.1", CA: w.ca}); err != nil {
 		w.t.Fatal(err)
 	}
 	return c
@@ -118,7 +119,7 @@ func nodeClass(name string) *awsv1.EC2NodeClass {
 }
 
 // resolve does what the reconciler of node classes does: it writes down what the class comes to.
-func resolve(t testing.TB, c *aws.Cloud, class *awsv1.EC2NodeClass) {
+func resolve(t testing.TB, c *cloud, class *awsv1.EC2NodeClass) {
 	t.Helper()
 	r := c.ResolveNodeClass(context.Background(), class)
 	if r.Err != nil {

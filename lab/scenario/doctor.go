@@ -31,7 +31,7 @@ func doctor() Scenario {
 	var stray string
 	begin := []Step{
 		{Name: "start the controller, to name a taint that stays after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-			w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+			w.Set("STARTUP_TAINT_GRACE_PERIOD", shortTaintTime.String())
 			return w.StartController(ctx)
 		}},
 		installPool(manifests.Default, nil),

@@ -29,7 +29,7 @@ func nodeNeverReady() Scenario {
 			{
 				Name: "start the controller, to name a node that is not Ready after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+					w.Set("STARTUP_TAINT_GRACE_PERIOD", shortTaintTime.String())
 					return w.StartController(ctx)
 				},
 			},

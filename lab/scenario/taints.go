@@ -53,7 +53,7 @@ func uninitializedTaint() Scenario {
 				// What follows holds for any time; to wait twice for the default one proves no more.
 				Name: "start the controller anew, to name a taint that stays after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+					w.Set("STARTUP_TAINT_GRACE_PERIOD", shortTaintTime.String())
 					return errors.Join(w.StopController(ctx), w.StartController(ctx))
 				},
 			},

@@ -73,7 +73,7 @@ type CapacityBufferSpec struct {
 	// PodTemplateRef names a PodTemplate of the same namespace: one chunk of the buffer.
 	// +optional
 	PodTemplateRef *LocalObjectRef `json:"podTemplateRef,omitempty"`
-	// ScalableRef names a workload of the same namespace whose pods are the chunks.
+	// ScalableRef names a workload of the same namespace; its pods are the chunks.
 	// +optional
 	ScalableRef *ScalableRef `json:"scalableRef,omitempty"`
 	// Replicas is the number of chunks.

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
 
-// EC2NodeClass says how nodes are launched on EC2: image, network, role, disks.
+// EC2NodeClass defines how nodes are launched on EC2: image, network, role, disks.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ec2nodeclasses,singular=ec2nodeclass,scope=Cluster,categories=karpenter,shortName={ec2nc,ec2ncs}
 // +kubebuilder:subresource:status
@@ -33,8 +33,8 @@ type EC2NodeClassList struct {
 	Items           []EC2NodeClass `json:"items"`
 }
 
-// EC2NodeClassSpec is what the user wants of an EC2NodeClass. Selector terms are alternatives; what one
-// term says must all hold. The tag value "*" stands for any value.
+// EC2NodeClassSpec is the desired state of an EC2NodeClass. Selector terms are alternatives; all fields of one
+// term must match. The tag value "*" stands for any value.
 // +kubebuilder:validation:XValidation:message="exactly one of 'role' and 'instanceProfile' must be given",rule="(has(self.role) && !has(self.instanceProfile)) || (!has(self.role) && has(self.instanceProfile))"
 // +kubebuilder:validation:XValidation:message="amiFamily must be 'AL2' or 'Custom' with an 'al2' alias",rule="!has(self.amiFamily) || (self.amiSelectorTerms.exists(x, has(x.alias) && x.alias.find('^[^@]+') == 'al2') ? (self.amiFamily == 'Custom' || self.amiFamily == 'AL2') : true)"
 // +kubebuilder:validation:XValidation:message="amiFamily must be 'AL2023' or 'Custom' with an 'al2023' alias",rule="!has(self.amiFamily) || (self.amiSelectorTerms.exists(x, has(x.alias) && x.alias.find('^[^@]+') == 'al2023') ? (self.amiFamily == 'Custom' || self.amiFamily == 'AL2023') : true)"
@@ -69,7 +69,7 @@ type EC2NodeClassSpec struct {
 	// PlacementGroupSelector names the placement group that every instance of this class goes into.
 	// +optional
 	PlacementGroupSelector *PlacementGroupSelector `json:"placementGroupSelector,omitempty"`
-	// AssociatePublicIPAddress says whether instances get a public address; unset leaves it to the subnet.
+	// AssociatePublicIPAddress is whether instances get a public address; unset leaves it to the subnet.
 	// +optional
 	AssociatePublicIPAddress *bool `json:"associatePublicIPAddress,omitempty"`
 	// IPPrefixCount is the number of IPv4 (or IPv6) prefixes on the network interface.
@@ -121,7 +121,7 @@ type EC2NodeClassSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	BlockDeviceMappings []BlockDeviceMapping `json:"blockDeviceMappings,omitempty"`
-	// InstanceStorePolicy says what becomes of local NVMe disks: RAID0 makes one volume of them for kubelet
+	// InstanceStorePolicy is what local NVMe disks are used for: RAID0 makes one volume of them for kubelet
 	// and containers.
 	// +kubebuilder:validation:Enum={RAID0}
 	// +optional
@@ -150,7 +150,7 @@ type EC2NodeClassSpec struct {
 	CPUOptions *CPUOptions `json:"cpuOptions,omitempty"`
 }
 
-// InstanceStorePolicy says what becomes of local NVMe disks.
+// InstanceStorePolicy is what local NVMe disks are used for.
 type InstanceStorePolicy string
 
 // InstanceStoreRAID0 stripes the local disks into one volume.
@@ -237,7 +237,7 @@ type AMIRequirement struct {
 type CapacityReservation struct {
 	// +required
 	AvailabilityZone string `json:"availabilityZone"`
-	// EndTime is when the reservation ends by itself.
+	// EndTime is when the reservation expires.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 	// +kubebuilder:validation:Pattern:="^cr-[0-9a-z]+$"
@@ -248,7 +248,7 @@ type CapacityReservation struct {
 	InstanceMatchCriteria string `json:"instanceMatchCriteria"`
 	// +required
 	InstanceType string `json:"instanceType"`
-	// Interruptible reservations may be taken back by their owner.
+	// Interruptible reservations may be reclaimed by their owner.
 	// +optional
 	Interruptible bool `json:"interruptible,omitempty"`
 	// +kubebuilder:validation:Pattern:="^[0-9]{12}$"
@@ -258,7 +258,7 @@ type CapacityReservation struct {
 	// +kubebuilder:validation:Enum:={default,capacity-block}
 	// +optional
 	ReservationType string `json:"reservationType,omitempty"`
-	// State is expiring from 40 minutes before a capacity block ends.
+	// State is expiring from 40 minutes before a capacity block expires.
 	// +kubebuilder:default=active
 	// +kubebuilder:validation:Enum:={active,expiring}
 	// +optional
@@ -273,7 +273,7 @@ func (c *EC2NodeClass) SetConditions(conditions []metav1.Condition) {
 	c.Status.Conditions = conditions
 }
 
-// ConditionTypes says which conditions decide about Ready.
+// ConditionTypes are the conditions that Ready depends on.
 func (c *EC2NodeClass) ConditionTypes() condition.Types {
 	return condition.Types{
 		Dependents: []string{

@@ -9,7 +9,7 @@ import (
 )
 
 // NodeClassHashVersion names the way Hash is computed. Hashes of different versions are never compared:
-// objects that bear another version, Karpenter's included, are stamped anew and do not drift by it.
+// objects with another version, including Karpenter's, get a new hash and do not drift because of it.
 const NodeClassHashVersion = "dovetail-v1"
 
 // HashInput is what, beside the spec, nodes of a class are made from.

@@ -66,7 +66,7 @@ const FinalizerTermination = Group + "/termination"
 
 // Tags on AWS resources.
 const (
-	// TagClusterUID holds the UID of the cluster's kube-system namespace: whose the resource is, even
+	// TagClusterUID has the UID of the cluster's kube-system namespace: which cluster the resource belongs to, even
 	// when two clusters bear one name.
 	TagClusterUID  = "dovetail.sh/cluster-uid"
 	TagClusterName = "eks:eks-cluster-name"

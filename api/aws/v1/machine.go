@@ -20,7 +20,7 @@ type MetadataOptions struct {
 	// +kubebuilder:validation:Maximum:=64
 	// +optional
 	HTTPPutResponseHopLimit *int64 `json:"httpPutResponseHopLimit,omitempty"`
-	// HTTPTokens says whether tokens are required.
+	// HTTPTokens is whether tokens are required.
 	// +kubebuilder:default=required
 	// +kubebuilder:validation:Enum:={required,optional}
 	// +optional

@@ -2,7 +2,7 @@
 // names on the wire (labels, annotations, taints, finalizers, condition types), and the rules that the
 // API server cannot check.
 //
-// A NodePool says which nodes may be bought for whom; a NodeClaim is one node, from the decision to buy
+// A NodePool defines which nodes may be launched for which pods; a NodeClaim is one node, from the decision to launch
 // it until its instance is gone. Both are compatible with Karpenter's.
 //
 // +kubebuilder:object:generate=true

@@ -7,7 +7,7 @@ import (
 )
 
 // NodePoolHashVersion names the way Hash is computed. Hashes of different versions are never compared:
-// objects that bear another version, Karpenter's included, are stamped anew and do not drift by it.
+// objects with another version, including Karpenter's, get a new hash and do not drift because of it.
 const NodePoolHashVersion = "dovetail-v1"
 
 // Hash sums up what of the template makes nodes drift when it changes: everything but the requirements,

@@ -16,12 +16,12 @@ const (
 	LabelRegistered = Group + "/registered"
 	// LabelInitialized is "true" on a Node once initialization is complete.
 	LabelInitialized = Group + "/initialized"
-	// LabelDoNotSyncTaints is "true" on a Node whose bootstrap has already applied the claim's taints.
+	// LabelDoNotSyncTaints is "true" on a Node that has the claim's taints from its bootstrap.
 	LabelDoNotSyncTaints = Group + "/do-not-sync-taints"
 	// LabelExcludeFromExternalLoadBalancers keeps new connections off a Node that is being terminated;
 	// its value is then ExcludedByTermination.
 	LabelExcludeFromExternalLoadBalancers = corev1.LabelNodeExcludeBalancers
-	// ExcludedByTermination tells our exclusion from load balancers from anybody else's.
+	// ExcludedByTermination distinguishes an exclusion from load balancers by node termination from any other.
 	ExcludedByTermination = "karpenter"
 )
 
@@ -38,35 +38,35 @@ const (
 	AnnotationDoNotDisrupt = Group + "/do-not-disrupt"
 	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.
 	AnnotationNodePoolHash = Group + "/nodepool-hash"
-	// AnnotationNodePoolHashVersion says how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
+	// AnnotationNodePoolHashVersion is how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
 	AnnotationNodePoolHashVersion = Group + "/nodepool-hash-version"
 	// AnnotationTerminationTimestamp is the RFC 3339 deadline by which a NodeClaim's node must be gone.
 	AnnotationTerminationTimestamp = Group + "/nodeclaim-termination-timestamp"
-	// AnnotationMinValuesRelaxed is "true" on a claim whose pool's minValues could not be met.
+	// AnnotationMinValuesRelaxed is "true" on a claim if the minValues of its pool could not be met.
 	AnnotationMinValuesRelaxed = Group + "/nodeclaim-min-values-relaxed"
 	// AnnotationRequestedDRADrivers lists, sorted and comma-separated, drivers that must publish before initialization.
 	AnnotationRequestedDRADrivers = Group + "/requested-dra-drivers"
-	// AnnotationPriceOverlayApplied is "true" on a claim one of whose types had its price overlaid.
+	// AnnotationPriceOverlayApplied is "true" on a claim with an instance type that has its price from a NodeOverlay.
 	AnnotationPriceOverlayApplied = Group + "/price-overlay-applied"
-	// AnnotationCapacityOverlayApplied is "true" on a claim one of whose types had its capacity overlaid.
+	// AnnotationCapacityOverlayApplied is "true" on a claim with an instance type that has capacity from a NodeOverlay.
 	AnnotationCapacityOverlayApplied = Group + "/capacity-overlay-applied"
 	// AnnotationCapacityBufferFakePod and the two below mark the virtual pods of a CapacityBuffer.
 	AnnotationCapacityBufferFakePod   = Group + "/capacity-buffer-fake-pod"
 	AnnotationCapacityBufferName      = Group + "/capacity-buffer-name"
 	AnnotationCapacityBufferNamespace = Group + "/capacity-buffer-namespace"
-	// AnnotationNominatedPods lists, comma-separated, the UIDs of the pods that a claim was bought for.
+	// AnnotationNominatedPods lists, comma-separated, the UIDs of the pods that a claim was launched for.
 	AnnotationNominatedPods = "dovetail.sh/nominated-pods"
 	// AnnotationNominatedBuffers does the same for the virtual pods of CapacityBuffers.
 	AnnotationNominatedBuffers = "dovetail.sh/nominated-buffers"
-	// AnnotationLaunch is "unlaunched" on a claim that nobody has tried to launch, and names the place of a claim that is
+	// AnnotationLaunch is "unlaunched" on a claim before its first launch, and names the slot of a claim that is
 	// launched together with others.
 	AnnotationLaunch = "dovetail.sh/launch"
-	// AnnotationLaunchReason is, on a claim that was bought to replace nodes, the DisruptionReason for which; written when
-	// the claim is made. Claims that were bought for pending pods lack it.
+	// AnnotationLaunchReason is, on a claim that was launched to replace nodes, the DisruptionReason; written when
+	// the claim is created. Claims for pending pods lack it.
 	AnnotationLaunchReason = "dovetail.sh/launch-reason"
 	// AnnotationReplaces lists, comma-separated, the names of the claims that such a claim replaces.
 	AnnotationReplaces = "dovetail.sh/replaces"
-	// AnnotationReplacementOutcomes is, on a NodePool, what has become of the claims that were bought for it lately to
+	// AnnotationReplacementOutcomes is, on a NodePool, the outcomes of the claims that were launched for it lately to
 	// replace nodes; it is ours alone.
 	AnnotationReplacementOutcomes = "dovetail.sh/replacement-outcomes"
 )
@@ -129,7 +129,7 @@ const (
 	ConditionConsistentStateFound = "ConsistentStateFound"
 )
 
-// Reasons of ConditionDisruptionReason of a claim whose instance is being taken back, spot or with its capacity reservation:
+// Reasons of ConditionDisruptionReason of a claim with an instance that EC2 reclaims, spot or with its capacity reservation:
 // its node has two minutes.
 const (
 	ReasonSpotInterrupted        = "SpotInterrupted"

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
 
-// NodeClaim is one node, from the decision to buy it until its instance is gone.
+// NodeClaim is one node, from the decision to launch it until its instance is gone.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodeclaims,scope=Cluster,categories=karpenter
 // +kubebuilder:subresource:status
@@ -45,13 +45,13 @@ type NodeClaimList struct {
 	Items           []NodeClaim `json:"items"`
 }
 
-// NodeClaimSpec is the node that was asked for. It never changes.
+// NodeClaimSpec is the node that was requested. It never changes.
 type NodeClaimSpec struct {
 	// Taints stay on the node; only pods that tolerate them run there.
 	// +listType=atomic
 	// +optional
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// StartupTaints are on the node when it joins and are expected to be removed by somebody else.
+	// StartupTaints are on the node when it joins and are expected to be removed by another controller.
 	// +listType=atomic
 	// +optional
 	StartupTaints []corev1.Taint `json:"startupTaints,omitempty"`
@@ -76,7 +76,7 @@ type NodeClaimSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +optional
 	TerminationGracePeriod *metav1.Duration `json:"terminationGracePeriod,omitempty"`
-	// ExpireAfter is the age at which the node is ended, or Never.
+	// ExpireAfter is the age at which the node is terminated, or Never.
 	// +kubebuilder:default:="720h"
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
 	// +kubebuilder:validation:Type=string
@@ -124,12 +124,12 @@ func (c *NodeClaim) GetConditions() []metav1.Condition { return c.Status.Conditi
 // SetConditions replaces the status conditions.
 func (c *NodeClaim) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
 
-// ConditionTypes says which conditions decide about Ready.
+// ConditionTypes are the conditions that Ready depends on.
 func (c *NodeClaim) ConditionTypes() condition.Types {
 	return condition.Types{Dependents: []string{ConditionLaunched, ConditionRegistered, ConditionInitialized}}
 }
 
-// Nominated are the pods that the claim was bought for, as one of its annotations AnnotationNominatedPods or
+// Nominated are the pods that the claim was launched for, as one of its annotations AnnotationNominatedPods or
 // AnnotationNominatedBuffers lists them; nil if it lists none.
 func (c *NodeClaim) Nominated(annotation string) []types.UID {
 	var out []types.UID
@@ -141,7 +141,7 @@ func (c *NodeClaim) Nominated(annotation string) []types.UID {
 	return out
 }
 
-// LetGo strikes pods from those that the claim was bought for.
+// LetGo removes pods from those that the claim was launched for.
 func (c *NodeClaim) LetGo(pods map[types.UID]bool) {
 	var kept []string
 	for _, uid := range c.Nominated(AnnotationNominatedPods) {

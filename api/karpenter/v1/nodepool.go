@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
 
-// NodePool says which nodes may be bought, and when they may be given back.
+// NodePool defines which nodes may be launched, and when they may be disrupted.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodepools,scope=Cluster,categories=karpenter
 // +kubebuilder:subresource:status
@@ -47,7 +47,7 @@ type NodePoolSpec struct {
 	// compared with the pods' needs; a change of anything but the requirements makes nodes drift.
 	// +required
 	Template NodeClaimTemplate `json:"template"`
-	// Disruption says when and how fast nodes may be given back.
+	// Disruption defines when and how fast nodes may be disrupted.
 	// +kubebuilder:default:={consolidateAfter: "0s"}
 	// +optional
 	Disruption Disruption `json:"disruption,omitzero"`
@@ -96,7 +96,7 @@ type NodeClaimTemplateSpec struct {
 	// +listType=atomic
 	// +optional
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// StartupTaints are on the node when it joins and are expected to be removed by somebody else. Pods
+	// StartupTaints are on the node when it joins and are expected to be removed by another controller. Pods
 	// need not tolerate them, but the node is not initialized before they are gone.
 	// +listType=atomic
 	// +optional
@@ -121,7 +121,7 @@ type NodeClaimTemplateSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +optional
 	TerminationGracePeriod *metav1.Duration `json:"terminationGracePeriod,omitempty"`
-	// ExpireAfter is the age at which nodes are ended, or Never.
+	// ExpireAfter is the age at which nodes are terminated, or Never.
 	// +kubebuilder:default:="720h"
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
 	// +kubebuilder:validation:Type=string
@@ -130,7 +130,7 @@ type NodeClaimTemplateSpec struct {
 	ExpireAfter NillableDuration `json:"expireAfter,omitzero"`
 }
 
-// Disruption says when and how fast nodes may be given back.
+// Disruption defines when and how fast nodes may be disrupted.
 type Disruption struct {
 	// ConsolidateAfter is how long no pod may have come or gone before a node may be consolidated;
 	// Never turns consolidation off.
@@ -140,7 +140,7 @@ type Disruption struct {
 	// +kubebuilder:validation:Schemaless
 	// +optional
 	ConsolidateAfter NillableDuration `json:"consolidateAfter,omitzero"`
-	// ConsolidationPolicy says which nodes consolidation may touch.
+	// ConsolidationPolicy selects the nodes that consolidation may disrupt.
 	// +kubebuilder:default:="WhenEmptyOrUnderutilized"
 	// +kubebuilder:validation:Enum:={WhenEmpty,WhenEmptyOrUnderutilized,Balanced}
 	// +optional
@@ -155,7 +155,7 @@ type Disruption struct {
 	Budgets []Budget `json:"budgets,omitzero"`
 }
 
-// ConsolidationPolicy says which nodes consolidation may touch.
+// ConsolidationPolicy selects the nodes that consolidation may disrupt.
 type ConsolidationPolicy string
 
 // The consolidation policies.
@@ -225,7 +225,7 @@ func (p *NodePool) GetConditions() []metav1.Condition { return p.Status.Conditio
 // SetConditions replaces the status conditions.
 func (p *NodePool) SetConditions(conditions []metav1.Condition) { p.Status.Conditions = conditions }
 
-// ConditionTypes says which conditions decide about Ready.
+// ConditionTypes are the conditions that Ready depends on.
 func (p *NodePool) ConditionTypes() condition.Types {
 	return condition.Types{
 		Dependents: []string{ConditionValidationSucceeded, ConditionNodeClassReady},

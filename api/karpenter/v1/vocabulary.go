@@ -19,7 +19,7 @@ type Vocabulary struct {
 	RestrictedDomains []string
 	// Normalized maps other spellings of a key to the one that is used.
 	Normalized map[string]string
-	// KnownValues lists, for keys whose values are a closed set, that set.
+	// KnownValues has the set of values of keys with a closed set.
 	KnownValues map[string][]string
 	// ReservationID is the key that names a node's capacity reservation; empty if the cloud has none.
 	ReservationID string

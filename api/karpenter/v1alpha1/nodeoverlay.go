@@ -107,7 +107,7 @@ func (o *NodeOverlay) SetConditions(conditions []metav1.Condition) {
 	o.Status.Conditions = conditions
 }
 
-// ConditionTypes says which conditions decide about Ready.
+// ConditionTypes are the conditions that Ready depends on.
 func (o *NodeOverlay) ConditionTypes() condition.Types {
 	return condition.Types{Dependents: []string{ConditionValidationSucceeded}}
 }

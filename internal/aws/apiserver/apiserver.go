@@ -1,5 +1,5 @@
-// Package apiserver reads of the API server what decides, beside AWS, whether nodes join: the ConfigMap aws-auth, and
-// the admission webhooks that may refuse a Node.
+// Package apiserver reads from the API server what decides, in addition to AWS, whether nodes join: the ConfigMap aws-auth, and the
+// admission webhooks that may reject a Node.
 package apiserver
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 )
 
-// Reader reads from the API server itself: what it looks at changes seldom, and is not worth a watch.
+// Reader reads from the API server without a cache: these objects change rarely, and are not worth a watch.
 type Reader struct{ Live client.Reader }
 
 // AuthMap returns the data of ConfigMap kube-system/aws-auth.
@@ -33,7 +33,7 @@ func (r Reader) AuthMap(ctx context.Context) (data map[string]string, found bool
 	return m.Data, err == nil, err
 }
 
-// NodesOfRole counts the registered nodes of EC2NodeClasses that give their instances a role, by its name, or an instance profile.
+// NodesOfRole counts the registered nodes of EC2NodeClasses with a role, by its name, or with an instance profile.
 func (r Reader) NodesOfRole(ctx context.Context, role, profile string) (out join.Running, err error) {
 	var classes awsv1.EC2NodeClassList
 	if err := r.Live.List(ctx, &classes); err != nil {
@@ -62,7 +62,7 @@ func (r Reader) NodesOfRole(ctx context.Context, role, profile string) (out join
 	return out, nil
 }
 
-// hook is what validating and mutating webhooks have in common.
+// hook has the fields that validating and mutating webhooks share.
 type hook struct {
 	configuration, name string
 	rules               []admissionv1.RuleWithOperations
@@ -72,7 +72,7 @@ type hook struct {
 	conditions          []admissionv1.MatchCondition
 }
 
-// NodeWebhooks returns the webhooks without which no Node can be created or changed, in the order of their names.
+// NodeWebhooks returns the webhooks that must approve the creation or an update of a Node, in the order of their configurations.
 func (r Reader) NodeWebhooks(ctx context.Context) ([]join.Webhook, error) {
 	var validating admissionv1.ValidatingWebhookConfigurationList
 	if err := r.Live.List(ctx, &validating); err != nil {
@@ -98,7 +98,7 @@ func (r Reader) NodeWebhooks(ctx context.Context) ([]join.Webhook, error) {
 		if !h.mustApproveNodes() {
 			continue
 		}
-		backend, err := r.silent(ctx, h.client.Service)
+		backend, err := r.unreachable(ctx, h.client.Service)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +128,8 @@ func oneOf(list []string, wanted ...string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(wanted, s) })
 }
 
-// silent says why nobody answers for a service; empty if somebody may, or if it is no service but a URL.
-func (r Reader) silent(ctx context.Context, ref *admissionv1.ServiceReference) (string, error) {
+// unreachable describes why a webhook's service has no ready endpoint; empty if it may have one, or if the webhook has a URL.
+func (r Reader) unreachable(ctx context.Context, ref *admissionv1.ServiceReference) (string, error) {
 	if ref == nil {
 		return "", nil
 	}
@@ -141,13 +141,13 @@ func (r Reader) silent(ctx context.Context, ref *admissionv1.ServiceReference) (
 	case err != nil:
 		return "", err
 	case len(service.Spec.Selector) == 0:
-		return "", nil // its endpoints are somebody's own affair
+		return "", nil // its endpoints are not managed by Kubernetes
 	}
-	var slices discoveryv1.EndpointSliceList
-	if err := r.Live.List(ctx, &slices, client.InNamespace(ref.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ref.Name}); err != nil {
+	var endpoints discoveryv1.EndpointSliceList
+	if err := r.Live.List(ctx, &endpoints, client.InNamespace(ref.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ref.Name}); err != nil {
 		return "", err
 	}
-	for _, s := range slices.Items {
+	for _, s := range endpoints.Items {
 		for _, e := range s.Endpoints {
 			if e.Conditions.Ready == nil || *e.Conditions.Ready {
 				return "", nil

@@ -1,8 +1,8 @@
-// Package discoveredmemory remembers how much memory nodes were seen to have, by instance type and images: hypervisor, firmware and
-// kernel keep a share that EC2 does not tell of.
+// Package discoveredmemory caches how much memory nodes report, by instance type and images: hypervisor, firmware and kernel use a
+// part of the memory that EC2 reports for the type.
 //
-// The least that was seen counts, so that no pod is planned onto memory that some nodes of the type lack. Other images make
-// other nodes: what was seen of old ones does not count for them.
+// The smallest observation counts, so that no pod is planned onto memory that some nodes of the type lack. Nodes with other images
+// have other memory: observations of old images do not count for them.
 package discoveredmemory
 
 import (
@@ -16,30 +16,30 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// For is how long an observation counts after it was made, or made again.
-const For = 60 * 24 * time.Hour
+// TTL is how long an observation counts after it was last made: as long as in Karpenter, and longer than most nodes live.
+const TTL = 60 * 24 * time.Hour
 
-// Memory holds the observations. It is safe for concurrent use.
+// Memory has the observations. It is safe for concurrent use.
 type Memory struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	seen    map[kind]sight
+	seen    map[key]observation
 	version uint64
 }
 
-// kind is what nodes have in common that have the same memory.
-type kind struct{ instanceType, images string }
+// key is what nodes with the same memory have in common.
+type key struct{ instanceType, images string }
 
-type sight struct {
+type observation struct {
 	memory resource.Quantity
 	until  time.Time
 }
 
-// New returns a Memory that has seen nothing.
-func New(now func() time.Time) *Memory { return &Memory{now: now, seen: map[kind]sight{}} }
+// New returns a Memory without observations.
+func New(now func() time.Time) *Memory { return &Memory{now: now, seen: map[key]observation{}} }
 
-// Images are the images of a node class as observations are kept by.
+// Images is the part of a cache key for the images of a node class.
 func Images(amis []awsv1.AMI) string {
 	ids := make([]string, len(amis))
 	for i, ami := range amis {
@@ -49,30 +49,30 @@ func Images(amis []awsv1.AMI) string {
 	return strings.Join(ids, ",")
 }
 
-// Note says that a node of the type, of a class with the images, has been seen with so much memory.
+// Note records that a node of the type, of a class with the images, reports so much memory.
 func (m *Memory) Note(instanceType, images string, memory resource.Quantity) {
 	if memory.Sign() <= 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget()
-	key := kind{instanceType, images}
-	known, ok := m.seen[key]
+	m.expire()
+	of := key{instanceType, images}
+	known, ok := m.seen[of]
 	switch {
 	case ok && memory.Cmp(known.memory) > 0:
 		return
 	case !ok || memory.Cmp(known.memory) < 0:
 		m.version++
 	}
-	m.seen[key] = sight{memory: memory.DeepCopy(), until: m.now().Add(For)}
+	m.seen[of] = observation{memory: memory.DeepCopy(), until: m.now().Add(TTL)}
 }
 
-// Of returns the least memory that nodes of the type, of a class with the images, were seen with.
+// Of returns the smallest memory that nodes of the type, of a class with the images, have reported.
 func (m *Memory) Of(instanceType, images string) (resource.Quantity, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known, ok := m.seen[kind{instanceType, images}]
+	known, ok := m.seen[key{instanceType, images}]
 	if !ok || !m.now().Before(known.until) {
 		return resource.Quantity{}, false
 	}
@@ -83,16 +83,16 @@ func (m *Memory) Of(instanceType, images string) (resource.Quantity, bool) {
 func (m *Memory) Version() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget()
+	m.expire()
 	return m.version
 }
 
-// forget drops what does not count any more.
-func (m *Memory) forget() {
+// expire deletes observations that no longer count.
+func (m *Memory) expire() {
 	now := m.now()
-	for key, s := range m.seen {
-		if !now.Before(s.until) {
-			delete(m.seen, key)
+	for of, o := range m.seen {
+		if !now.Before(o.until) {
+			delete(m.seen, of)
 			m.version++
 		}
 	}

@@ -30,25 +30,25 @@ func TestObservations(t *testing.T) {
 	if !note("7700Mi") || !note("7650Mi") {
 		t.Error("a new figure does not show in the version")
 	}
-	t.Run("aws row 101: two smaller values, then a larger", func(t *testing.T) {
+	t.Run("two smaller values, then a larger", func(t *testing.T) {
 		if note("7800Mi") || note("7650Mi") {
 			t.Error("what is known already shows in the version")
 		}
 		expect("after a larger one", old, "7650Mi")
 	})
-	t.Run("aws row 103: other images", func(t *testing.T) {
+	t.Run("other images", func(t *testing.T) {
 		expect("other images", other, "")
 		expect("the order of images does not matter", discoveredmemory.Images([]awsv1.AMI{{ID: "ami-2"}, {ID: "ami-1"}}), "7650Mi")
 	})
 	m.Note("m5.large", old, resource.Quantity{})
 	expect("nothing is no observation", old, "7650Mi")
 
-	now = now.Add(discoveredmemory.For - time.Hour)
+	now = now.Add(discoveredmemory.TTL - time.Hour)
 	note("7650Mi") // makes it last longer
 	now = now.Add(2 * time.Hour)
 	expect("seen again", old, "7650Mi")
 	before := m.Version()
-	now = now.Add(discoveredmemory.For)
+	now = now.Add(discoveredmemory.TTL)
 	expect("60 days later", old, "")
 	if m.Version() == before {
 		t.Error("the end of an observation does not show in the version")

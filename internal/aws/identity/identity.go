@@ -1,12 +1,12 @@
-// Package identity says which cluster this is and whose a resource in AWS is.
+// Package identity identifies the cluster, and decides which cluster a resource in AWS belongs to.
 //
 // A cluster's name is not unique: clusters are copied, restored and built side by side under one name.
 // What is unique is the UID of its kube-system namespace. It is written as a tag on everything that is
-// created in AWS, and a resource without it is never ended or tagged.
+// created in AWS, and a resource without it is never terminated, deleted or tagged.
 //
-// Calls that end or change a resource take a proof: Owned, or Adoption for the one call that makes a
-// resource ours. Only this package makes proofs, and internal/archtest fails when such a call is added to a
-// function that takes none.
+// Calls that delete or change a resource take a proof: Owned, or Adoption for the one call that tags a resource
+// with this cluster's identity. Only this package creates proofs, and internal/archtest fails when such a call is
+// added to a function that takes none.
 package identity
 
 import (
@@ -18,15 +18,15 @@ import (
 )
 
 // TagNodeClaimUID is the tag with the UID of the NodeClaim that an instance was launched for. Names of
-// claims may come again, UIDs do not.
+// claims may be used again, UIDs are not.
 const TagNodeClaimUID = "dovetail.sh/nodeclaim-uid"
 
-// Tags of instances that were launched for several claims at once, see cloud.Ticket.
+// Tags of instances that were launched for several claims at once, see cloudprovider.Ticket.
 const (
 	// TagLaunch is the ID of the launch.
 	TagLaunch = "dovetail.sh/launch"
-	// TagLeftOut are the places of the launch that no instance is for, ascending, with blanks between them. It is missing
-	// where there are none.
+	// TagLeftOut are the slots of the launch without an instance, ascending, separated by spaces. The tag is missing if there are
+	// none.
 	TagLeftOut = "dovetail.sh/launch-left-out"
 )
 
@@ -40,7 +40,7 @@ type Identity struct {
 	Region      string
 }
 
-// Validate names the first field that is missing. Without a UID nothing could be told apart.
+// Validate names the first field that is missing. Without a UID, clusters could not be distinguished.
 func (i Identity) Validate() error {
 	for _, f := range []struct{ name, value string }{
 		{"cluster UID", i.ClusterUID},
@@ -54,10 +54,10 @@ func (i Identity) Validate() error {
 	return nil
 }
 
-// ClusterTag is the key of the tag whose value awsv1.TagOwned marks what belongs to the cluster's name.
+// ClusterTag is the key of the tag that marks, with the value awsv1.TagOwned, what belongs to the cluster's name.
 func (i Identity) ClusterTag() string { return awsv1.TagClusterPrefix + i.ClusterName }
 
-// Tags are those of everything that is created for a node class. user's tags yield to them.
+// Tags are those of everything that is created for a node class. They win over the user's tags.
 func (i Identity) Tags(nodeClass string, user map[string]string) map[string]string {
 	tags := make(map[string]string, len(user)+5)
 	maps.Copy(tags, user)
@@ -75,11 +75,11 @@ func (i Identity) LaunchTags(nodeClass, nodePool string, user map[string]string)
 	return tags
 }
 
-// Match is the NodeClaim of this API server that has an instance's provider ID, where a Node of this API
+// Match is the NodeClaim of this API server that has an instance's provider ID, if a Node of this API
 // server has it, too. The zero value is none.
 type Match struct{ ClaimName, ClaimUID string }
 
-// Owner says whose an instance with these tags is. match only matters where the UID tag is missing.
+// Owner decides which cluster an instance with these tags belongs to. match only matters without the UID tag.
 func (i Identity) Owner(tags map[string]string, match Match) cloudprovider.Ownership {
 	uid := tags[awsv1.TagClusterUID]
 	switch {
@@ -94,7 +94,7 @@ func (i Identity) Owner(tags map[string]string, match Match) cloudprovider.Owner
 	}
 }
 
-// named reports whether the tags are those that an autoscaler of a cluster of this name writes.
+// named reports whether the tags are those that an autoscaler of a cluster with this name writes.
 func (i Identity) named(tags map[string]string) bool {
 	_, pooled := tags[awsv1.TagNodePool]
 	if name, said := tags[awsv1.TagClusterName]; said {

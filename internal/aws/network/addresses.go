@@ -5,46 +5,53 @@ import (
 	"time"
 )
 
-// Addresses keeps account of free addresses per subnet between two looks at EC2: what was counted, less
-// what launches on their way will use. It is safe for concurrent use.
+// Addresses estimates the free addresses of each subnet between two reads of EC2: those that EC2 reported, less those that launches
+// in flight will use. It is safe for concurrent use.
 type Addresses struct {
-	now  func() time.Time
-	kept time.Duration
+	now func() time.Time
+	ttl time.Duration
 
 	mu     sync.Mutex
 	counts map[string]count
-	looks  int
+	// reads numbers the reads of EC2.
+	reads int
 }
 
-// count is one subnet's account: the addresses expected to be free, and the look at EC2 it started from.
+// count is the estimate for one subnet: the addresses expected to be free, and the read of EC2 that it is based on.
 type count struct {
 	free int
-	look int
+	read int
 	at   time.Time
 }
 
-// NewAddresses returns an empty account. Counts outlive the interval at which subnets are looked at, and
-// five minutes at least.
+const (
+	// countMargin is how much longer a count is used than the interval at which subnets are read: classes are resolved every few
+	// minutes, so that a read may come that much later.
+	countMargin = 4 * time.Minute
+	minCountTTL = 5 * time.Minute
+)
+
+// NewAddresses returns Addresses without counts. interval is the one at which subnets are read.
 func NewAddresses(interval time.Duration, now func() time.Time) *Addresses {
-	return &Addresses{now: now, kept: max(5*time.Minute, interval+4*time.Minute), counts: map[string]count{}}
+	return &Addresses{now: now, ttl: max(minCountTTL, interval+countMargin), counts: map[string]count{}}
 }
 
-// Observe takes over fresh counts; launches on their way are in them by now or soon will be.
+// Observe replaces the counts of subnets by what EC2 has reported. Launches in flight are in these counts, or soon will be.
 func (a *Addresses) Observe(subnets []Subnet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.looks++
+	a.reads++
 	for _, s := range subnets {
-		a.counts[s.ID] = count{free: s.FreeAddresses, look: a.looks, at: a.now()}
+		a.counts[s.ID] = count{free: s.FreeAddresses, read: a.reads, at: a.now()}
 	}
 }
 
-// Exhausted notes that EC2 found no free address in a subnet.
+// Exhausted sets a subnet to no free address, after EC2 has found none.
 func (a *Addresses) Exhausted(subnetID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.looks++
-	a.counts[subnetID] = count{look: a.looks, at: a.now()}
+	a.reads++
+	a.counts[subnetID] = count{read: a.reads, at: a.now()}
 }
 
 // Choice is the subnet of each zone for one launch. Settle must be called once its outcome is known.
@@ -56,11 +63,11 @@ type Choice struct {
 	taken     map[string]taken
 }
 
-type taken struct{ look, addresses int }
+// taken is how many addresses a launch takes from a count, and the read that the count is based on.
+type taken struct{ read, addresses int }
 
-// Choose picks, per zone, the first of those subnets that have the most free addresses, and takes from
-// each what the launch will use there: need maps a zone to a number of addresses, and zones that are not
-// in it are left out.
+// Choose picks, per zone, the first of the subnets with the most free addresses, and subtracts what the launch will use there. need
+// maps a zone to a number of addresses; zones that are not in it are skipped.
 func (a *Addresses) Choose(subnets []Subnet, need map[string]int) *Choice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,30 +85,30 @@ func (a *Addresses) Choose(subnets []Subnet, need map[string]int) *Choice {
 	}
 	for zone, id := range choice.Subnets {
 		c := a.counts[id]
-		choice.taken[id] = taken{look: c.look, addresses: need[zone]}
+		choice.taken[id] = taken{read: c.read, addresses: need[zone]}
 		c.free -= need[zone]
 		a.counts[id] = c
 	}
 	return choice
 }
 
-// free is the expected number of free addresses; 0 when nothing recent is known.
+// free is the expected number of free addresses; 0 without a recent count.
 func (a *Addresses) free(id string) int {
 	c := a.counts[id]
-	if a.now().Sub(c.at) > a.kept {
+	if a.now().Sub(c.at) > a.ttl {
 		return 0
 	}
 	return c.free
 }
 
-// Settle gives back what was taken from subnets that the launch did not use; used is empty after a failure.
-// A subnet that was counted afresh in the meantime is left alone.
+// Settle returns the addresses of subnets that the launch did not use; used is empty after a failure. Subnets that were read again
+// in the meantime stay as they are.
 func (c *Choice) Settle(used string) {
 	a := c.addresses
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, t := range c.taken {
-		if now := a.counts[id]; id != used && now.look == t.look {
+		if now := a.counts[id]; id != used && now.read == t.read {
 			now.free += t.addresses
 			a.counts[id] = now
 		}

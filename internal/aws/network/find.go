@@ -36,14 +36,14 @@ type API interface {
 }
 
 const (
-	// pageSize is the number of results per call.
+	// pageSize is the number of results per call; the APIs allow up to 1000, and most accounts need one page.
 	pageSize = 500
-	// groupsKept is how long found security groups are believed.
-	groupsKept = time.Minute
+	// groupsTTL is how long security groups are cached: the same as the default for subnets.
+	groupsTTL = time.Minute
 )
 
-// Finder looks up subnets and security groups. Answers are kept under a key that the caller makes from
-// the node class and its generation, so that an edited class is looked up anew.
+// Finder looks up subnets and security groups. Answers are cached under a key of the caller, made from
+// the node class and its generation, so that an edited class misses the cache.
 type Finder struct {
 	api       API
 	subnets   *memo.Memo[string, []Subnet]
@@ -52,13 +52,12 @@ type Finder struct {
 	zones     zones
 }
 
-// NewFinder returns a Finder that believes an answer about subnets for the interval; addresses learns
-// from every fresh one.
+// NewFinder returns a Finder that caches subnets for the interval. Every read of subnets is reported to addresses.
 func NewFinder(api API, interval time.Duration, addresses *Addresses, now func() time.Time) *Finder {
 	return &Finder{
 		api:       api,
 		subnets:   memo.New[string, []Subnet](interval, now),
-		groups:    memo.New[string, []SecurityGroup](groupsKept, now),
+		groups:    memo.New[string, []SecurityGroup](groupsTTL, now),
 		addresses: addresses,
 	}
 }

@@ -1,5 +1,5 @@
-// Package network finds the subnets and security groups of a node class, and chooses the subnet of each
-// zone for a launch by the addresses that are still free in it.
+// Package network finds the subnets and security groups of a node class, and chooses the subnet of each zone for a launch by free
+// addresses.
 package network
 
 import (
@@ -15,8 +15,8 @@ import (
 // Query is one DescribeX call: its filters must all hold.
 type Query []ec2types.Filter
 
-// SubnetQueries turns selector terms into queries whose results are joined. All IDs share one query;
-// every other term has one of its own.
+// SubnetQueries turns selector terms into queries; the subnets are the union of their results. All IDs share one query; every
+// other term has its own.
 func SubnetQueries(terms []awsv1.SubnetSelectorTerm) []Query {
 	var queries []Query
 	var ids []string
@@ -48,7 +48,7 @@ func SecurityGroupQueries(terms []awsv1.SecurityGroupSelectorTerm) []Query {
 	return slices.Concat(oneOf("group-id", ids), oneOf("group-name", names), queries)
 }
 
-// TagFilters are filters for tags that must all be there; the value "*" admits any value.
+// TagFilters are filters for tags that must all exist; the value "*" allows any value.
 func TagFilters(tags map[string]string) Query {
 	filters := make(Query, 0, len(tags))
 	for _, key := range slices.Sorted(maps.Keys(tags)) {

@@ -2,7 +2,7 @@ package network
 
 import "sync"
 
-// zones are the zones in which subnets were found: which ID bears which name differs from account to account.
+// zones are the zones in which subnets were found. The mapping of names to IDs differs between accounts.
 type zones struct {
 	mu  sync.Mutex
 	ids map[string]string // by name

@@ -1,12 +1,12 @@
-// Package partition knows the partition of AWS that a region is in: the second part of every ARN there.
+// Package partition maps a region to its AWS partition, the second part of every ARN there.
 package partition
 
 import "strings"
 
-// Standard is the partition of all regions that no other partition claims by its prefix.
+// Standard is the partition of all regions without a prefix of another partition.
 const Standard = "aws"
 
-// prefixes are those of the regions of the other partitions, as the endpoint rules of the AWS SDKs have them.
+// prefixes are the region prefixes of the other partitions, as in the endpoint rules of the AWS SDKs.
 var prefixes = []struct{ region, partition string }{
 	{"cn-", "aws-cn"},
 	{"us-gov-", "aws-us-gov"},

@@ -1,11 +1,12 @@
 // Package placement finds the placement group that the instances of a node class go into.
 //
-// A group is known for a minute after EC2 has told of it. When EC2 fails, the group as it was last known is returned together
-// with the error, so that a caller which only reads can go on; one that EC2 says does not exist is forgotten at once.
+// A group is cached for a minute. When EC2 fails, Of returns the group as it was last known together with the error, so that a
+// caller that only reads can continue. A group that EC2 reports as unknown is dropped at once.
 package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,13 +19,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 const (
-	// believed is how long an answer is.
-	believed = time.Minute
-	// remembered is how long the last good answer stands in while EC2 fails.
-	remembered = 24 * time.Hour
+	// cacheTTL is how long an answer is used without a new call: a group that is created or deleted is noticed within it, and a
+	// burst of launches makes one call.
+	cacheTTL = time.Minute
+	// staleTTL is how long the last good answer stands in while EC2 fails. Groups rarely change, and EC2 itself rejects a launch
+	// into one that is gone, so that a day is safe.
+	staleTTL = 24 * time.Hour
 )
 
 // Strategies of a placement group.
@@ -48,7 +52,7 @@ type API interface {
 	DescribePlacementGroups(ctx context.Context, in *ec2.DescribePlacementGroupsInput, optFns ...func(*ec2.Options)) (*ec2.DescribePlacementGroupsOutput, error)
 }
 
-// NotFoundError means that no group which can be used bears the name or ID that a node class gives.
+// NotFoundError means that no available group has the name or ID that a node class selects.
 type NotFoundError struct{ Selector awsv1.PlacementGroupSelector }
 
 func (e *NotFoundError) Error() string {
@@ -69,13 +73,13 @@ type Finder struct {
 func NewFinder(api API, now func() time.Time) *Finder {
 	return &Finder{
 		api:    api,
-		groups: memo.New[awsv1.PlacementGroupSelector, Group](believed, now),
-		last:   memo.New[awsv1.PlacementGroupSelector, Group](remembered, now),
+		groups: memo.New[awsv1.PlacementGroupSelector, Group](cacheTTL, now),
+		last:   memo.New[awsv1.PlacementGroupSelector, Group](staleTTL, now),
 	}
 }
 
-// Of returns the group that instances of a class go into, the zero Group if it asks for none. The error is a
-// *NotFoundError when there is none to use; with any other, the group is what was last known of it, or zero.
+// Of returns the group that instances of a class go into, the zero Group if the class selects none. The error is a
+// *NotFoundError when no such group is available; with any other error, the group is the last known one, or zero.
 func (f *Finder) Of(ctx context.Context, class *awsv1.EC2NodeClass) (Group, error) {
 	if class.Spec.PlacementGroupSelector == nil {
 		return Group{}, nil
@@ -102,6 +106,20 @@ func (f *Finder) Of(ctx context.Context, class *awsv1.EC2NodeClass) (Group, erro
 	return found, nil
 }
 
+// ForLaunch is Of for new instances. While EC2 fails, the last known group is good enough: EC2 itself rejects one that is gone.
+// Without any, nothing may be launched. Errors are those of package cloudprovider.
+func (f *Finder) ForLaunch(ctx context.Context, class *awsv1.EC2NodeClass) (Group, error) {
+	group, err := f.Of(ctx, class)
+	var none *NotFoundError
+	switch {
+	case errors.As(err, &none):
+		return group, &cloudprovider.NodeClassNotReadyError{Err: err}
+	case err != nil && group == Group{}:
+		return group, &cloudprovider.CreateError{Reason: "PlacementGroupResolutionFailed", Message: awserrors.Plain(err).Error(), Err: err}
+	}
+	return group, nil
+}
+
 func query(selector awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput {
 	in := &ec2.DescribePlacementGroupsInput{Filters: []ec2types.Filter{network.Filter("state", string(ec2types.PlacementGroupStateAvailable))}}
 	if selector.ID != "" {
@@ -112,7 +130,7 @@ func query(selector awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsIn
 	return in
 }
 
-// unknown reports whether EC2 says that it has no such group: it does so with an error, not with an empty list.
+// unknown reports whether an error means that EC2 has no such group: EC2 returns an error then, not an empty list.
 func unknown(err error) bool {
 	return err != nil && slices.Contains([]string{"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed"}, awserrors.Code(err))
 }

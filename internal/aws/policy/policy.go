@@ -1,10 +1,10 @@
-// Package policy holds the rights that the controller needs in AWS, and no others.
+// Package policy has the IAM permissions that the controller needs, and no others.
 //
-// They are a table of statements (statements.go): each says which calls it is for. Where Karpenter's published policy has a
-// statement for the same, name and shape are its own, so that the two can be compared line by line.
+// They are a table of statements (statements.go), each with the calls that it is for. Statements that Karpenter's published policy
+// has, too, have its names and structure, so that the two can be compared line by line.
 //
-// With the identity of a cluster, whatever makes, ends or tags a resource is bound to the tag with that identity: two
-// clusters of one name in one account cannot end each other's instances then, whatever their controllers do.
+// With the identity of a cluster, every action that creates, terminates or tags a resource requires the tag with that identity: two
+// clusters with the same name in one account can then never terminate each other's instances, whatever their controllers do.
 package policy
 
 import (
@@ -14,13 +14,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"unicode"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/partition"
 )
 
-// Limits of IAM on the size of policies, in characters that are no white space.
+// Limits of IAM on the size of policies, in characters other than white space.
 const (
 	// ManagedLimit is that of a managed policy.
 	ManagedLimit = 6144
@@ -31,22 +32,22 @@ const (
 // Any stands for every region or account.
 const Any = "*"
 
-// Params are whose rights they are.
+// Params are what the policy is for.
 type Params struct {
 	// Cluster is the name of the EKS cluster; required.
 	Cluster string
-	// Identity is the UID of the cluster's namespace kube-system; empty binds by the cluster's name alone.
+	// Identity is the UID of the cluster's namespace kube-system; without it, only the cluster's name is required.
 	Identity string
 	// Region, Account; empty = any.
 	Region, Account string
 	// Partition; empty = that of the region.
 	Partition string
-	// NodeRoles are the roles that nodes may be given, by name, path and name, or ARN. Default: KarpenterNodeRole-CLUSTER.
+	// NodeRoles are the roles that nodes may have, by name, path and name, or ARN. Default: KarpenterNodeRole-CLUSTER.
 	NodeRoles []string
-	// Queues are the SQS queues of interruptions, by name or ARN; none = no right to any.
+	// Queues are the SQS queues of interruptions, by name or ARN; none = no permission for any.
 	Queues []string
-	// Parameters are SSM parameters that node classes name, besides those that AWS publishes; names or ARNs, which may
-	// end in a star.
+	// Parameters are SSM parameters that node classes name, in addition to those that AWS publishes: names or ARNs, optionally with a
+	// star at the end.
 	Parameters []string
 }
 
@@ -61,7 +62,7 @@ var (
 	parameterPattern = regexp.MustCompile(`^/?[\w./-]+\*?$`)
 )
 
-// withDefaults completes the parameters, or says what is wrong with them.
+// withDefaults completes the parameters, or returns what is wrong with them.
 func (p Params) withDefaults() (Params, error) {
 	p.Region, p.Account = orAny(p.Region), orAny(p.Account)
 	if p.Partition == "" {
@@ -92,7 +93,8 @@ func (p Params) withDefaults() (Params, error) {
 		{"node role", "iam", rolePattern, p.NodeRoles}, {"interruption queue", "sqs", queuePattern, p.Queues}, {"SSM parameter", "ssm", parameterPattern, p.Parameters},
 	} {
 		for _, name := range list.names {
-			isARN := strings.HasPrefix(name, "arn:") && strings.Count(name, ":") >= 5 && strings.Split(name, ":")[2] == list.service
+			parsed, err := arn.Parse(name)
+			isARN := err == nil && parsed.Service == list.service
 			if !isARN && !list.pattern.MatchString(name) {
 				return p, fmt.Errorf("%s %q: neither a name nor an ARN of %s", list.what, name, list.service)
 			}
@@ -122,7 +124,7 @@ type Statement struct {
 	Conditions Conditions
 }
 
-// Actions are the names of what is granted, in the order of the table.
+// Actions are the granted actions, in the order of the table.
 func (s Statement) Actions() []string {
 	out := make([]string, len(s.Grants))
 	for i, g := range s.Grants {
@@ -188,7 +190,7 @@ func (d Document) JSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Size is what IAM counts of the policy: all characters but white space.
+// Size is the size of the policy as IAM counts it: all characters other than white space.
 func (d Document) Size() (int, error) {
 	text, err := d.JSON()
 	if err != nil {
@@ -203,8 +205,8 @@ func (d Document) Size() (int, error) {
 	return n, nil
 }
 
-// Split divides the policy into as few as IAM's limit allows without changing the order of its statements. It fails when a
-// statement is too large by itself.
+// Split divides the policy into as few policies as IAM's limit allows, in the order of its statements (next fit). It fails when one
+// statement alone is too large.
 func (d Document) Split(limit int) ([]Document, error) {
 	var out []Document
 	for _, s := range d {

@@ -4,11 +4,13 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 )
 
-// Condition keys of tags: those that a resource has, and those that a request gives.
+// Condition keys of tags: those of a resource, and those of a request.
 const (
 	resourceTag = "aws:ResourceTag/"
 	requestTag  = "aws:RequestTag/"
@@ -91,7 +93,7 @@ func profileStatements(p Params) []Statement {
 	profiles := []string{p.arn("iam", "", p.Account, "instance-profile/*")}
 	var roles []string
 	for _, role := range p.NodeRoles {
-		if !strings.HasPrefix(role, "arn:") {
+		if !arn.IsARN(role) {
 			role = p.arn("iam", "", p.Account, "role/"+strings.TrimPrefix(role, "/"))
 		}
 		roles = append(roles, role)
@@ -166,7 +168,7 @@ func readStatements(p Params) []Statement {
 	cluster := p.arn("eks", p.Region, p.Account, "cluster/"+p.Cluster)
 	parameters := []string{p.arn("ssm", p.Region, "", "parameter/aws/service/*")}
 	for _, name := range p.Parameters {
-		if !strings.HasPrefix(name, "arn:") {
+		if !arn.IsARN(name) {
 			name = p.arn("ssm", p.Region, p.Account, "parameter/"+strings.TrimPrefix(name, "/"))
 		}
 		parameters = append(parameters, name)
@@ -189,7 +191,7 @@ func readStatements(p Params) []Statement {
 	if len(p.Queues) > 0 {
 		var queues []string
 		for _, name := range p.Queues {
-			if !strings.HasPrefix(name, "arn:") {
+			if !arn.IsARN(name) {
 				name = p.arn("sqs", p.Region, p.Account, name)
 			}
 			queues = append(queues, name)
@@ -244,7 +246,7 @@ func readStatements(p Params) []Statement {
 }
 
 func (p Params) arn(service, region, account, resource string) string {
-	return strings.Join([]string{"arn", p.Partition, service, region, account, resource}, ":")
+	return arn.ARN{Partition: p.Partition, Service: service, Region: region, AccountID: account, Resource: resource}.String()
 }
 
 // ec2 are the ARNs of all resources of some kinds. Account * covers what other accounts share with this one.

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
-// advised is an error with what to do about it.
+// advised is an error with advice what to do about it.
 type advised struct {
 	what   string
 	err    error
@@ -30,7 +30,7 @@ func (e *advised) Error() string {
 
 func (e *advised) Unwrap() error { return e.err }
 
-// explainCredentials says by which way credentials were looked for, and what that way needs.
+// explainCredentials names the source of credentials that was tried, and what that source needs.
 func explainCredentials(err error, getenv func(string) string) error {
 	switch {
 	case getenv("AWS_ACCESS_KEY_ID") != "":
@@ -42,9 +42,9 @@ func explainCredentials(err error, getenv func(string) string) error {
 	case getenv("AWS_PROFILE") != "":
 		return &advised{fmt.Sprintf("AWS credentials of the profile %q", getenv("AWS_PROFILE")), err, ""}
 	}
-	return &advised{"AWS credentials", err, "none are in the environment, and the instance metadata service gives none. " +
+	return &advised{"AWS credentials", err, "none are in the environment, and the instance metadata service returns none. " +
 		"In a cluster either annotate the service account with eks.amazonaws.com/role-arn, " +
-		"or make a pod identity association for it, and start the pod anew"}
+		"or create a pod identity association for it, and restart the pod"}
 }
 
 func webIdentityAdvice(err error, getenv func(string) string) string {
@@ -52,13 +52,13 @@ func webIdentityAdvice(err error, getenv func(string) string) string {
 	issuer, subject := identityOf(getenv("AWS_WEB_IDENTITY_TOKEN_FILE"))
 	switch {
 	case missing(getenv("AWS_WEB_IDENTITY_TOKEN_FILE")):
-		return "the service account's token is not in the pod: start the pod anew, so that EKS's webhook can add it"
+		return "the service account's token is not in the pod: restart the pod, so that the webhook of EKS can add it"
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return fmt.Sprintf("the trust policy of role %s must allow sts:AssumeRoleWithWebIdentity to %s of the OIDC provider %s, with the audience sts.amazonaws.com", role, subject, issuer)
 	case awserrors.Code(err) == "InvalidIdentityToken" || awserrors.Code(err) == "InvalidIdentityTokenException":
 		return fmt.Sprintf("IAM must have an OIDC provider for %s, the issuer of this cluster", issuer)
 	case awserrors.Code(err) == "":
-		return "STS does not answer: in a VPC without a way to the internet it needs the VPC endpoint sts"
+		return "STS does not respond: a VPC without a route to the internet needs the VPC endpoint sts"
 	}
 	return ""
 }
@@ -67,22 +67,22 @@ func podIdentityAdvice(err error, getenv func(string) string) string {
 	_, subject := identityOf(getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"))
 	switch text := err.Error(); {
 	case missing(getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")):
-		return "the service account's token is not in the pod: start the pod anew, so that EKS can add it"
+		return "the service account's token is not in the pod: restart the pod, so that EKS can add it"
 	case strings.Contains(text, "ResourceNotFoundException"):
-		return fmt.Sprintf("make a pod identity association of %s with the role of the controller", subject)
+		return fmt.Sprintf("create a pod identity association of %s with the role of the controller", subject)
 	case strings.Contains(text, "AccessDenied"):
 		return "the trust policy of the associated role must allow sts:AssumeRole and sts:TagSession to pods.eks.amazonaws.com"
 	}
-	return "the agent does not answer as it should: the add-on eks-pod-identity-agent must run on this node"
+	return "the agent does not respond correctly: the add-on eks-pod-identity-agent must run on this node"
 }
 
-// missing tells whether a file that is named is not there. The SDK's own error does not.
+// missing reports whether a file that is configured does not exist. The SDK's own error does not.
 func missing(file string) bool {
 	_, err := os.Stat(file)
 	return file != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// identityOf reads from a service account's token who issued it and whose it is, to name them; it proves nothing.
+// identityOf reads issuer and subject of a service account's token, to name them in errors. It does not verify the token.
 func identityOf(file string) (issuer, subject string) {
 	issuer, subject = "of the cluster", "this service account"
 	token, err := os.ReadFile(file)

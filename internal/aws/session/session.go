@@ -1,5 +1,5 @@
-// Package session is how AWS is reached, and as whom: the region, the credentials, and what to do when either is missing
-// or AWS does not take them.
+// Package session configures the AWS SDK: region, credentials, limits, and errors that explain what to do when one is missing or
+// rejected.
 package session
 
 import (
@@ -17,25 +17,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/ratelimit"
 )
 
-// patience is how long one call of AWS may take, answer included.
-const patience = 4 * time.Minute
+// callTimeout is how long one attempt at a call of AWS may take, response included. The longest responses, such as lists of prices,
+// take many seconds on a slow link; four minutes only stop a connection that hangs.
+const callTimeout = 4 * time.Minute
 
-// Options are what the SDK is told beside what it finds in its usual places.
+// Options are settings of the SDK in addition to those that it finds in its usual places.
 type Options struct {
 	// AppID is this program in the user agent of calls.
 	AppID  string
 	Logger logging.Logger
-	// Region goes before what the usual places say; empty for none.
+	// Region wins over the usual places; empty for none.
 	Region string
-	// Observer is told of every call; nil for none.
+	// Observer gets every call; nil for none.
 	Observer Observer
 }
 
-// Load reads region and credentials from where the SDK's users say them: environment, shared files, and the instance's
-// metadata service, which is asked for the region if nothing else says it. No other call is made. Calls of EC2 keep to its limits.
+// Load reads region and credentials from the SDK's usual places: environment, shared files, and the instance metadata
+// service, which is only called for the region if it is nowhere else. No other call is made. Calls of EC2 are rate limited.
 func Load(ctx context.Context, o Options) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(patience)),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(callTimeout)),
 		config.WithAppID(o.AppID),
 		config.WithLogger(o.Logger),
 	}

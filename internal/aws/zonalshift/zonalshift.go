@@ -1,7 +1,7 @@
-// Package zonalshift knows from which availability zones a cluster is told to keep away, by a zonal shift that somebody has started
-// or by an autoshift of AWS's.
+// Package zonalshift knows which availability zones a cluster is shifted away from, by a zonal shift that somebody has started
+// or by an autoshift of AWS, and does not trust what EC2 reports about instances there.
 //
-// Each answer replaces the one before, so that a shift which is cancelled ends, whatever others there are. While there is no answer
+// Each response replaces the last one, so that a canceled shift ends whatever other shifts there are. While there is no response,
 // the last one holds: a shift until it expires, an autoshift, which has no end, for an hour.
 package zonalshift
 
@@ -18,8 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
 )
 
-// autoshiftFor is how long an autoshift is believed to last after it was last seen.
-const autoshiftFor = time.Hour
+// autoshiftTTL is how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
+// the API in the region, which is likely just then, and does not avoid a zone for ever if the API stays out of reach.
+const autoshiftTTL = time.Hour
 
 // API is what Watcher calls of the Application Recovery Controller.
 type API interface {
@@ -38,7 +39,7 @@ type Watcher struct {
 // New returns a Watcher that knows of no shift.
 func New(api API, now func() time.Time) *Watcher { return &Watcher{api: api, now: now} }
 
-// Refresh asks for the shifts of the cluster with this ARN.
+// Refresh reads the shifts of the cluster with this ARN.
 func (w *Watcher) Refresh(ctx context.Context, cluster string) error {
 	now := w.now()
 	out, err := w.api.GetManagedResource(ctx, &arczonalshift.GetManagedResourceInput{ResourceIdentifier: aws.String(cluster)})
@@ -58,7 +59,7 @@ func (w *Watcher) Refresh(ctx context.Context, cluster string) error {
 	}
 	for _, s := range out.Autoshifts {
 		if s.AppliedStatus == types.AutoshiftAppliedStatusApplied {
-			later(s.AwayFrom, now.Add(autoshiftFor))
+			later(s.AwayFrom, now.Add(autoshiftTTL))
 		}
 	}
 	w.mu.Lock()
@@ -67,14 +68,14 @@ func (w *Watcher) Refresh(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// Away reports whether the cluster keeps away from the zone of an ID.
+// Away reports whether the cluster is shifted away from the zone with this ID.
 func (w *Watcher) Away(zoneID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now().Before(w.until[zoneID])
 }
 
-// Zones are the IDs of the zones that the cluster keeps away from, sorted.
+// Zones are the IDs of the zones that the cluster is shifted away from, sorted.
 func (w *Watcher) Zones() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -122,7 +122,7 @@ func (c *Cluster) Gates(gates string) {
 	c.gates = gates
 }
 
-// Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as USUAL_TAINT_TIME, from
+// Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as STARTUP_TAINT_GRACE_PERIOD, from
 // its next start on.
 func (c *Cluster) Set(name, value string) {
 	c.mu.Lock()

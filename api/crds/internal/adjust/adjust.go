@@ -127,7 +127,7 @@ func constrainImageGC(s *schema) {
 	}
 	s.Properties = map[string]schema{
 		"imageGCHighThresholdPercent": percent("ImageGCHighThresholdPercent is how full the disk is when images are deleted."),
-		"imageGCLowThresholdPercent":  percent("ImageGCLowThresholdPercent is how full the disk is when that ends."),
+		"imageGCLowThresholdPercent":  percent("ImageGCLowThresholdPercent is how full the disk is when image garbage collection stops."),
 	}
 	rule("imageGCHighThresholdPercent must be greater than imageGCLowThresholdPercent",
 		"!has(self.imageGCHighThresholdPercent) || !has(self.imageGCLowThresholdPercent)"+

@@ -87,7 +87,7 @@ reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInte
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
-nodeCost validatePlans panicSnapshotDir maxFailedReplacements usualTaintTime usualJoinTime mendLostTaints
+nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
 {{- end -}}
 
 {{/* Name of the environment variable of a setting. */}}

@@ -95,7 +95,7 @@ func TestLateClaim(t *testing.T) {
 		f.Reconcile(r, "a")
 	}
 	registered, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered)
-	want := "role node is not mapped; to mend it: aws eks create-access-entry"
+	want := "role node is not mapped; to fix it: aws eks create-access-entry"
 	if registered.Status != metav1.ConditionUnknown || registered.Reason != "NodeRoleNotMapped" || registered.Message != want {
 		t.Errorf("condition Registered: %+v", registered)
 	}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
+	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// wireAWS builds the AWS adapter, and checks that it works on the right cluster.
+func (a *assembly) wireAWS(ctx context.Context) error {
+	if err := retryAWS(ctx, a.log, "region and credentials", func(ctx context.Context) (err error) {
+		if a.sdk, err = loadSDK(ctx, a.log, a.awsCalls); err != nil {
+			return err
+		}
+		return session.Authenticate(ctx, a.sdk, os.Getenv)
+	}); err != nil {
+		return err
+	}
+	local, err := apiServer(a.mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	server, err := serverVersion(a.clientset.Discovery())
+	if err != nil {
+		return err
+	}
+	local.EKS = strings.Contains(server.GitVersion, "-eks-")
+	config, err := a.awsConfig(ctx, local, server)
+	if err != nil {
+		return err
+	}
+	if a.aws, err = adapter.New(config); err != nil {
+		return err
+	}
+	return a.checkAWS(ctx, local)
+}
+
+// awsConfig is the adapter's configuration, from the settings and from what the API server knows.
+func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, server kubeversion.Info) (adapter.Config, error) {
+	system, err := a.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return adapter.Config{}, fmt.Errorf("read the identity of the cluster: %w", err)
+	}
+	prices, err := offline.Load(a.sdk.Region)
+	if err != nil {
+		return adapter.Config{}, err
+	}
+	meter, err := metrics.NewCloud(ctrlmetrics.Registry)
+	if err != nil {
+		return adapter.Config{}, err
+	}
+	config := adapter.Config{
+		AWS: a.sdk,
+		Identity: identity.Identity{
+			ClusterUID: string(system.UID), ClusterName: a.settings.ClusterName, Region: a.sdk.Region,
+		},
+		Cluster: bootstrap.Cluster{
+			Name: a.settings.ClusterName, Endpoint: a.settings.ClusterEndpoint,
+			CABundle: cmp.Or(a.settings.ClusterCABundle, base64.StdEncoding.EncodeToString(local.CA)),
+			DNS:      a.clusterDNS(ctx),
+		},
+		KubernetesVersion:  minorVersion(server),
+		VersionFromEKS:     a.settings.EKSControlPlane,
+		IsolatedVPC:        a.settings.IsolatedVPC,
+		MemoryOverhead:     a.settings.VMMemoryOverheadPercent,
+		ReservedENIs:       a.settings.ReservedENIs,
+		AMIRefresh:         a.settings.AMIRefreshInterval,
+		SubnetRefresh:      a.settings.SubnetRefreshInterval,
+		StrictMinValues:    a.settings.MinValuesPolicy == "Strict",
+		ReservedCapacity:   a.settings.Gate(settings.GateReservedCapacity),
+		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
+		Fallback:           prices,
+		DisableDryRun:      a.settings.DisableDryRun,
+		ZonalShift:         a.settings.EnableZonalShift,
+		NodePools:          a.nodePools,
+		Match:              a.match,
+		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
+		Leading:            a.mgr.Elected(),
+		Meter:              meter,
+		Now:                time.Now,
+		Log:                a.log,
+	}
+	config.ServerVersion = func(context.Context) (string, error) {
+		server, err := serverVersion(a.clientset.Discovery())
+		return minorVersion(server), err
+	}
+	if a.overlays != nil {
+		config.Overlay, config.UserPrices = a.overlay, a.overlays.Prices
+	}
+	return config, nil
+}
+
+// checkAWS refuses to start on the wrong cluster or without AWS, and reads what the first plan needs.
+func (a *assembly) checkAWS(ctx context.Context, local ekscluster.APIServer) error {
+	if err := retryAWS(ctx, a.log, "the cluster", func(ctx context.Context) error { return a.aws.Preflight.Preflight(ctx, local) }); err != nil {
+		return err
+	}
+	if missing := a.aws.Preflight.MissingPermissions(ctx); len(missing) > 0 {
+		a.log.Error("the controller's role lacks permissions; attach the policy that `dovetail iam-policy` prints", "missing", missing)
+	}
+	if err := readFirstShifts(ctx, a.log, a.aws.ZonalShift.RefreshZonalShifts); err != nil {
+		return err
+	}
+	if err := retryAWS(ctx, a.log, "instance types", a.aws.Offerings.RefreshTypes); err != nil {
+		return fmt.Errorf("read instance types: %w", err)
+	}
+	if err := a.aws.Offerings.RefreshPrices(ctx); err != nil {
+		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
+	}
+	return nil
+}
+
+// startTimeout is how long a start retries while AWS fails. To exit at once would cost more: a pod that exits is restarted with
+// growing delays, and whatever throttled its first call throttles the other calls, too.
+const startTimeout = time.Minute
+
+// The delay between two attempts of a start doubles from retryFirst to retryMost.
+const (
+	retryFirst = time.Second
+	retryMost  = 10 * time.Second
+)
+
+// retryAWS repeats do while it fails for a reason that may pass. It returns the first error that will not pass, or the last one.
+func retryAWS(ctx context.Context, log *slog.Logger, what string, do func(context.Context) error) error {
+	deadline := time.Now().Add(startTimeout)
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		err := do(ctx)
+		if err == nil || !awserrors.Passing(err) || time.Now().Add(wait).After(deadline) {
+			return err
+		}
+		log.Warn("AWS call failed; trying again", "what", what, "wait", wait.String(), "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// firstShiftsTimeout limits how long a start waits for the zonal shifts.
+const firstShiftsTimeout = 15 * time.Second
+
+// readFirstShifts reads the zonal shifts before the first plan. Where AWS fails, the start continues without them: a cluster
+// without nodes is worse than nodes in a zone that it is shifted away from. zonalshift.Refresher retries. An error that a person
+// has to correct stops the start.
+func readFirstShifts(ctx context.Context, log *slog.Logger, refresh func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, firstShiftsTimeout)
+	defer cancel()
+	err := refresh(limited)
+	if err == nil || !awserrors.Passing(err) || ctx.Err() != nil {
+		return err
+	}
+	log.Error("zonal shifts cannot be read; starting without them, and retrying", "error", err)
+	return nil
+}
+
+// overlay applies the NodeOverlays of a claim's pool to the instance types that the claim is launched from.
+func (a *assembly) overlay(ctx context.Context, claim *karpv1.NodeClaim, types []*catalog.InstanceType) ([]*catalog.InstanceType, error) {
+	name := claim.Labels[karpv1.LabelNodePool]
+	if name == "" {
+		return types, nil
+	}
+	pool := &karpv1.NodePool{}
+	if err := a.mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return nil, fmt.Errorf("read the node overlays of pool %q: %w", name, err)
+	}
+	laid, judged := a.overlays.Lay(pool, types)
+	if !judged {
+		return nil, fmt.Errorf("the node overlays of pool %q are not known yet", name)
+	}
+	return laid, nil
+}
+
+// nodePools are all NodePools of the cluster.
+func (a *assembly) nodePools(ctx context.Context) ([]karpv1.NodePool, error) {
+	var pools karpv1.NodePoolList
+	if err := a.mgr.GetClient().List(ctx, &pools); err != nil {
+		return nil, err
+	}
+	return pools.Items, nil
+}
+
+// match finds the NodeClaim with a provider ID, if a Node has it, too.
+func (a *assembly) match(providerID string) identity.Match {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	match, _ := matching(ctx, a.mgr.GetClient(), providerID) // what cannot be read is no match
+	return match
+}
+
+// matching finds the NodeClaim with a provider ID, if exactly one Node has it, too.
+func matching(ctx context.Context, r client.Reader, providerID string) (identity.Match, error) {
+	nodes, err := cluster.NodesOf(ctx, r, providerID)
+	if err != nil || len(nodes) != 1 {
+		return identity.Match{}, err
+	}
+	claims, err := cluster.ClaimsOf(ctx, r, providerID)
+	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
+		return identity.Match{}, err
+	}
+	return identity.Match{ClaimName: claims[0].Name, ClaimUID: string(claims[0].UID)}, nil
+}
+
+// clusterDNS is the address of the cluster's DNS service; empty if there is none, and nodes use their own default.
+func (a *assembly) clusterDNS(ctx context.Context) string {
+	service, err := a.clientset.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, "kube-dns", metav1.GetOptions{})
+	if err != nil {
+		a.log.Warn("the address of the cluster's DNS is not known; nodes use their own default", "error", err)
+		return ""
+	}
+	return service.Spec.ClusterIP
+}
+
+// apiServer is how this process reaches and trusts the API server.
+func apiServer(config *rest.Config) (ekscluster.APIServer, error) {
+	ca := config.CAData
+	if len(ca) == 0 && config.CAFile != "" {
+		var err error
+		if ca, err = os.ReadFile(config.CAFile); err != nil {
+			return ekscluster.APIServer{}, fmt.Errorf("read the API server's CA: %w", err)
+		}
+	}
+	return ekscluster.APIServer{Endpoint: config.Host, CA: ca}, nil
+}
+
+// serverVersion is the version of the API server.
+func serverVersion(client discovery.ServerVersionInterface) (kubeversion.Info, error) {
+	server, err := client.ServerVersion()
+	if err != nil {
+		return kubeversion.Info{}, fmt.Errorf("read the version of the cluster: %w", err)
+	}
+	return *server, nil
+}
+
+// minorVersion is a version as in image names, such as 1.33.
+func minorVersion(v kubeversion.Info) string { return v.Major + "." + strings.TrimSuffix(v.Minor, "+") }
+
+// loadSDK reads the region and credentials of AWS. Calls are reported to the observer, if there is one.
+func loadSDK(ctx context.Context, log *slog.Logger, calls session.Observer) (awssdk.Config, error) {
+	return session.Load(ctx, sdkOptions(log, calls))
+}
+
+// loadSDKIn is loadSDK for a region, if one is named.
+func loadSDKIn(ctx context.Context, region string, log *slog.Logger) (awssdk.Config, error) {
+	options := sdkOptions(log, nil)
+	options.Region = region
+	return session.Load(ctx, options)
+}
+
+func sdkOptions(log *slog.Logger, calls session.Observer) session.Options {
+	return session.Options{AppID: "dovetail-" + strings.ReplaceAll(version, "+", "-"), Logger: sdkLogger(log), Observer: calls}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclaim"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
+	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// driftSource compares instances with their node class, and their type with the types that are offered.
+type driftSource struct {
+	*nodeclaim.DriftDetector
+	*offerings.Source
+}
+
+// wireDisruption wires drift and consolidation: what finds nodes to disrupt, the queue that carries it out, and the circuit
+// breaker that pauses it.
+func (a *assembly) wireDisruption() error {
+	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
+	paused, err := breaker.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	pauses := breaker.New(c, now)
+	queue := &disruption.Queue{
+		Client: c, Live: live, State: a.state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+	}
+	return a.register(
+		&breaker.Reconciler{Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: paused, Log: log, Now: now},
+		&disruption.Consolidatable{Client: c, Log: log, Now: now},
+		&disruption.PodEvents{Client: c},
+		queue,
+		&drift.Reconciler{Client: c, Cloud: driftSource{a.aws.Drift, a.aws.Offerings}, Labels: labels(), Log: log, Now: now},
+		&disruption.Loop{
+			Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
+			FixedPools:    a.settings.Gate(settings.GateStaticCapacity),
+			Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
+			Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+			Settle: disruption.SettleTime, Quarantine: a.leftOut, Panics: a.panics,
+		},
+	)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclass"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
+	"github.com/dovetail-k8s/dovetail/internal/aws/preflight"
+	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
+	"github.com/dovetail-k8s/dovetail/internal/controller/doctorloop"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
+)
+
+// doctorAccount is what the checks of the doctor read of AWS.
+type doctorAccount struct {
+	*zonalshift.Instances
+	*offerings.Source
+	*nodeclass.JoinChecks
+	*preflight.Checker
+}
+
+func newDoctorAccount(a *adapter.Adapter) doctorAccount {
+	return doctorAccount{a.Instances, a.Offerings, a.Joins, a.Preflight}
+}
+
+// wireDoctor wires the loop that makes the checks of the doctor command.
+func (a *assembly) wireDoctor() error {
+	look := func(ctx context.Context) []doctorloop.Finding {
+		facts := gather.Facts(ctx, gather.Sources{
+			Kubernetes: a.mgr.GetClient(), Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Now: time.Now(),
+		})
+		var out []doctorloop.Finding
+		for _, f := range doctor.Run(facts).At(doctor.Warning).Findings {
+			out = append(out, doctorloop.Finding{Check: f.Check, Severity: string(f.Severity), Object: f.Object, Seen: f.Seen, Remedy: f.Remedy})
+		}
+		return out
+	}
+	return a.addLoops(&doctorloop.Loop{Look: look, Metrics: a.metrics, Log: a.log, Now: time.Now})
+}

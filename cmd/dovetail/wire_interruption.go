@@ -1,0 +1,31 @@
+package main
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	awsinterruption "github.com/dovetail-k8s/dovetail/internal/aws/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
+)
+
+// wireInterruption wires the interruption queue and the status checks of instances.
+func (a *assembly) wireInterruption() error {
+	received, err := interruption.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	actor := &interruption.Actor{
+		Client: c, Live: a.mgr.GetAPIReader(), Cloud: a.aws.Offerings, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+	}
+	standing := &interruption.Standing{Client: c, Events: a.events, Log: log, Now: now}
+	queue := &interruption.Queue{Actor: actor, Standing: standing, Metrics: received, Log: log, Now: now}
+	if name := a.settings.InterruptionQueue; name != "" {
+		queue.Source = awsinterruption.NewQueue(sqs.NewFromConfig(a.sdk), name)
+	}
+	return a.addLoops(queue, &interruption.Status{
+		Clinic: a.aws.InstanceStatus, Actor: actor, Standing: standing, Metrics: received, Log: log,
+	})
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	goruntime "runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// newDecisions keeps what plans decide about pods, for per-pod metrics; nil if they are switched off.
+func (a *assembly) newDecisions() *podlatency.Decisions {
+	if a.settings.DisableClusterStateObservability {
+		return nil
+	}
+	return podlatency.NewDecisions(a.metrics, time.Now)
+}
+
+// wireMetrics wires what only measures.
+func (a *assembly) wireMetrics() error {
+	offerings := offering.NewCollector()
+	loop := &offering.Loop{
+		Client: a.mgr.GetClient(), Cloud: a.aws.Offerings, Reserved: a.settings.Gate(settings.GateReservedCapacity), Collector: offerings,
+		Events: a.events, Log: a.log,
+	}
+	if a.overlays != nil {
+		loop.Lay = a.overlays.Lay
+	}
+	return errors.Join(
+		a.addLoops(&clusterstate.Watch{State: a.state, Metrics: a.metrics, Log: a.log, Now: time.Now}, loop),
+		ctrlmetrics.Registry.Register(offerings),
+		a.wireTransitions(ctrlmetrics.Registry),
+		a.wirePodMetrics(),
+	)
+}
+
+// wirePodMetrics wires the metrics of single pods, which are many in a large cluster and can be switched off.
+func (a *assembly) wirePodMetrics() error {
+	if a.decisions == nil {
+		return nil
+	}
+	c := a.mgr.GetClient()
+	collector := podlatency.NewCollector(c, a.decisions, time.Now, a.log)
+	return errors.Join(
+		a.register(&podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}),
+		ctrlmetrics.Registry.Register(collector),
+		a.addLoops(collector),
+	)
+}
+
+// measuredKind is a kind of object that has its transitions of conditions measured.
+type measuredKind struct {
+	name  string
+	empty func() transition.Object
+	class func(transition.Object) karpv1.NodeClassReference
+}
+
+// wireTransitions wires the metrics of conditions that change.
+func (a *assembly) wireTransitions(reg prometheus.Registerer) error {
+	for _, kind := range []measuredKind{
+		{"NodeClaim", func() transition.Object { return &karpv1.NodeClaim{} }, func(o transition.Object) karpv1.NodeClassReference {
+			return o.(*karpv1.NodeClaim).Spec.NodeClassRef
+		}},
+		{"NodePool", func() transition.Object { return &karpv1.NodePool{} }, func(o transition.Object) karpv1.NodeClassReference {
+			return o.(*karpv1.NodePool).Spec.Template.Spec.NodeClassRef
+		}},
+	} {
+		metrics, err := transition.NewMetrics(reg, kind.name)
+		if err != nil {
+			return err
+		}
+		if err := a.register(&transition.Reconciler{
+			Client: a.mgr.GetClient(), Kind: kind.name, New: kind.empty, Events: a.events, Metrics: metrics,
+			Ours: func(o transition.Object) bool { return awsv1.IsEC2NodeClass(kind.class(o)) },
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awsCalls counts and times calls of AWS under the metric names that dashboards for Karpenter use.
+type awsCalls struct {
+	calls, attempts       *prometheus.CounterVec
+	callTime, attemptTime *prometheus.HistogramVec
+	retries               *prometheus.HistogramVec
+}
+
+func newAWSCalls(registry prometheus.Registerer) (*awsCalls, error) {
+	labels := []string{"service", "action", "code"}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	times := prometheus.ExponentialBuckets(0.01, 1.5, 20)
+	a := &awsCalls{
+		calls:       counter("aws_sdk_go_request_total", "Calls of AWS APIs, retries included in the call."),
+		attempts:    counter("aws_sdk_go_request_attempt_total", "Attempts at calls of AWS APIs."),
+		callTime:    histogram("aws_sdk_go_request_duration_seconds", "How long calls of AWS APIs take, with all their attempts.", times),
+		attemptTime: histogram("aws_sdk_go_request_attempt_duration_seconds", "How long attempts at calls of AWS APIs take.", times),
+		retries:     histogram("aws_sdk_go_request_retry_count", "Attempts at a call of an AWS API after the first.", prometheus.LinearBuckets(0, 1, 11)),
+	}
+	for _, c := range []prometheus.Collector{a.calls, a.attempts, a.callTime, a.attemptTime, a.retries} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// Call implements session.Observer.
+func (a *awsCalls) Call(s session.Seen) {
+	a.calls.WithLabelValues(s.Service, s.Action, s.Code).Inc()
+	a.callTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
+	a.retries.WithLabelValues(s.Service, s.Action, s.Code).Observe(float64(s.Retries))
+}
+
+// Attempt implements session.Observer.
+func (a *awsCalls) Attempt(s session.Seen) {
+	a.attempts.WithLabelValues(s.Service, s.Action, s.Code).Inc()
+	a.attemptTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
+}
+
+// metricsOptions is how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
+// and the permission to get the path.
+func metricsOptions(s settings.Settings) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: net.JoinHostPort(s.BindAddress, strconv.Itoa(s.MetricsPort))}
+	if s.EnableProfiling {
+		options.ExtraHandlers = map[string]http.Handler{
+			"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+			"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+			"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+			"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+		}
+	}
+	if s.MetricsSecure {
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		options.CertDir = s.MetricsCertDir
+		options.TLSOpts = []func(*tls.Config){withoutHTTP2}
+	}
+	return options
+}
+
+// withoutHTTP2 allows HTTP/1.1 only: scrapes need no streams, and HTTP/2 lets clients exhaust a server with streams that they reset
+// at once.
+func withoutHTTP2(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }
+
+// registerBuildInfo registers the metric karpenter_build_info.
+func registerBuildInfo() error {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "karpenter", Name: "build_info", Help: "Constant 1, labeled by what is running.",
+	}, []string{"version", "goversion", "goarch", "commit"})
+	gauge.WithLabelValues(version, goruntime.Version(), goruntime.GOARCH, commit).Set(1)
+	return ctrlmetrics.Registry.Register(gauge)
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
+)
+
+// wireProvisioning wires the provisioner, and the triggers that start a batch.
+func (a *assembly) wireProvisioning() error {
+	c := a.mgr.GetClient()
+	return errors.Join(
+		a.register(
+			&provisioning.PodTrigger{Client: c, Batch: a.batch, Decisions: a.decisions},
+			&provisioning.ClaimTrigger{Client: c, Batch: a.batch},
+			&provisioning.PoolTrigger{Client: c, Batch: a.batch},
+		),
+		a.addLoops(&provisioning.Provisioner{
+			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
+			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
+		}),
+	)
+}

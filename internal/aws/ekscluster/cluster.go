@@ -1,0 +1,215 @@
+// Package ekscluster knows the EKS cluster of this controller: its endpoint, CA, service CIDR, Kubernetes version and ARN,
+// and whether the API server in use is really that cluster's.
+//
+// What is configured wins over what EKS returns. The identity check comes first in every process: a controller with another
+// cluster's name would terminate that cluster's instances.
+package ekscluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
+	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+)
+
+// ErrCodeNotFound is the error code of EKS, and of services that take a cluster's ARN, for a cluster that they do not have.
+const ErrCodeNotFound = "ResourceNotFoundException"
+
+// optionalTimeout limits calls of EKS where its answer is optional: an isolated VPC may have no route to EKS, and such a call
+// would otherwise delay the start by the SDK's own timeouts. 15 s is several times what EKS takes to answer.
+const optionalTimeout = 15 * time.Second
+
+// Config is what a Cluster is made of. All but ServerVersion and Known is needed.
+type Config struct {
+	EKS *eks.Client
+	// Name and Region identify the cluster.
+	Name, Region string
+	// Known is what is configured; Discover fills in the rest from EKS.
+	Known bootstrap.Cluster
+	// KubernetesVersion is the minor version of the API server, such as 1.33.
+	KubernetesVersion string
+	// ServerVersion reads the minor version from the API server again. Nil keeps KubernetesVersion.
+	ServerVersion func(ctx context.Context) (string, error)
+	// VersionFromEKS takes the version from EKS instead (settings.eksControlPlane).
+	VersionFromEKS bool
+	Log            *slog.Logger
+}
+
+// Cluster is the EKS cluster, as far as it is known. It is safe for concurrent use.
+type Cluster struct {
+	cfg Config
+
+	mu      sync.RWMutex
+	known   bootstrap.Cluster
+	arn     string // empty until it is first needed
+	version string
+	// versionJudged is true once version was compared with the supported versions.
+	versionJudged bool
+	// local is the API server that Discover was called with.
+	local APIServer
+	// withoutEKS is true while EKS does not answer, and its answer is optional.
+	withoutEKS bool
+}
+
+// New returns a Cluster that knows what is configured. It makes no calls.
+func New(cfg Config) *Cluster {
+	return &Cluster{cfg: cfg, known: cfg.Known, version: cfg.KubernetesVersion}
+}
+
+// Bootstrap is what nodes need to know of the cluster to join it, as far as it is known.
+func (c *Cluster) Bootstrap() bootstrap.Cluster {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.known
+}
+
+// Name is the name of the EKS cluster.
+func (c *Cluster) Name() string { return c.cfg.Name }
+
+// Discover reads from EKS what is not configured, and compares the API server in use with the cluster's. The error is an
+// *IdentityMismatchError when they differ.
+func (c *Cluster) Discover(ctx context.Context, local APIServer) error {
+	c.mu.Lock()
+	c.local = local
+	c.mu.Unlock()
+	if c.KubernetesVersion() != "" && !c.cfg.VersionFromEKS {
+		c.setVersion(c.KubernetesVersion())
+	}
+	limited, cancel := c.withOptionalTimeout(ctx)
+	defer cancel()
+	described, err := c.describe(limited)
+	if err != nil {
+		return c.continueWithoutEKS(local, err)
+	}
+	if err := c.compare(local, described); err != nil {
+		return err
+	}
+	return c.complete(described)
+}
+
+// withOptionalTimeout limits calls of EKS to optionalTimeout where everything that EKS knows is configured.
+func (c *Cluster) withOptionalTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.configured() {
+		return context.WithTimeout(ctx, optionalTimeout)
+	}
+	return ctx, func() {}
+}
+
+// configured reports whether everything is known that a start needs.
+func (c *Cluster) configured() bool {
+	known := c.Bootstrap()
+	return known.Endpoint != "" && known.CABundle != "" && c.KubernetesVersion() != ""
+}
+
+// continueWithoutEKS compares the API server with what is configured, after EKS has failed with cause.
+func (c *Cluster) continueWithoutEKS(local APIServer, cause error) error {
+	if local.EKS && awserrors.Code(cause) == ErrCodeNotFound {
+		return &IdentityMismatchError{ClusterName: c.cfg.Name, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
+	}
+	if !c.configured() {
+		return fmt.Errorf("find the cluster: %w", cause)
+	}
+	configured := c.Bootstrap()
+	ca, err := base64.StdEncoding.DecodeString(configured.CABundle)
+	if err != nil {
+		return fmt.Errorf("settings.clusterCABundle is not base64: %w", err)
+	}
+	if _, err := CheckIdentity(c.cfg.Name, local, APIServer{Endpoint: configured.Endpoint, CA: ca}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.withoutEKS = true
+	c.mu.Unlock()
+	c.cfg.Log.Warn("EKS did not return the cluster; whether settings.clusterName names this cluster was not checked",
+		"cluster", c.cfg.Name, "error", cause)
+	return nil
+}
+
+// compare checks that the API server is that of the cluster that EKS describes.
+func (c *Cluster) compare(local APIServer, described *ekstypes.Cluster) error {
+	named := APIServer{Endpoint: aws.ToString(described.Endpoint)}
+	if ca := described.CertificateAuthority; ca != nil {
+		var err error
+		if named.CA, err = base64.StdEncoding.DecodeString(aws.ToString(ca.Data)); err != nil {
+			return fmt.Errorf("certificate authority of cluster %s: %w", c.cfg.Name, err)
+		}
+	}
+	doubt, err := CheckIdentity(c.cfg.Name, local, named)
+	if doubt != "" {
+		c.cfg.Log.Warn("whether settings.clusterName names this cluster was not checked", "why", doubt)
+	}
+	return err
+}
+
+func (c *Cluster) describe(ctx context.Context) (*ekstypes.Cluster, error) {
+	out, err := c.cfg.EKS.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(c.cfg.Name)})
+	if err != nil {
+		err = session.Explain(session.Call{
+			Service: "eks", Action: "DescribeCluster",
+			Otherwise: "set --cluster-endpoint (AL2023 images need the permission all the same: they need the service CIDR)",
+		}, c.cfg.Region, err)
+		return nil, fmt.Errorf("describe EKS cluster %s: %w", c.cfg.Name, err)
+	}
+	if out.Cluster == nil {
+		return nil, fmt.Errorf("describe EKS cluster %s: empty response", c.cfg.Name)
+	}
+	return out.Cluster, nil
+}
+
+// complete fills in what is not configured.
+func (c *Cluster) complete(described *ekstypes.Cluster) error {
+	if version := aws.ToString(described.Version); version != "" && (c.KubernetesVersion() == "" || c.cfg.VersionFromEKS) {
+		c.setVersion(version)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withoutEKS = false
+	c.known.Endpoint = cmp.Or(c.known.Endpoint, aws.ToString(described.Endpoint))
+	if ca := described.CertificateAuthority; ca != nil {
+		c.known.CABundle = cmp.Or(c.known.CABundle, aws.ToString(ca.Data))
+	}
+	if net := described.KubernetesNetworkConfig; net != nil {
+		c.known.ServiceCIDR = cmp.Or(c.known.ServiceCIDR, aws.ToString(net.ServiceIpv4Cidr), aws.ToString(net.ServiceIpv6Cidr))
+	}
+	switch {
+	case c.known.Endpoint == "":
+		return errors.New("EKS returns no endpoint for the cluster: set --cluster-endpoint, or start again once the cluster is ACTIVE")
+	case c.version == "":
+		return errors.New("EKS returns no version for the cluster: remove --eks-control-plane to use the API server's version")
+	}
+	return nil
+}
+
+// ARN is the ARN of the cluster. EKS is called for it once.
+func (c *Cluster) ARN(ctx context.Context) (string, error) {
+	c.mu.RLock()
+	known := c.arn
+	c.mu.RUnlock()
+	if known != "" {
+		return known, nil
+	}
+	described, err := c.describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	found := aws.ToString(described.Arn)
+	if found == "" {
+		return "", fmt.Errorf("describe EKS cluster %s: the response has no ARN", c.cfg.Name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arn = found
+	return found, nil
+}

@@ -1,0 +1,37 @@
+package cloudprovider
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Unlaunched is the value of the annotation karpv1.AnnotationLaunch of a claim before its first launch. A claim without the
+// annotation may have been launched, alone.
+const Unlaunched = "unlaunched"
+
+// Ticket is the slot of a claim in a batch launch. It is written on the claim before the call is made, so that a later process can
+// find out which instance is the claim's: see internal/aws/launch.
+type Ticket struct {
+	// Launch is the ID of the launch, which its instances have as a tag.
+	Launch string
+	// Place is the claim's slot, from 0 to Of-1.
+	Place, Of int
+}
+
+// String is the form of a Ticket in an annotation.
+func (t Ticket) String() string { return fmt.Sprintf("%s/%d/%d", t.Launch, t.Place, t.Of) }
+
+// ParseTicket parses the result of String; false if s is something else.
+func ParseTicket(s string) (Ticket, bool) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 || parts[0] == "" {
+		return Ticket{}, false
+	}
+	place, err := strconv.Atoi(parts[1])
+	of, err2 := strconv.Atoi(parts[2])
+	if err != nil || err2 != nil || place < 0 || place >= of {
+		return Ticket{}, false
+	}
+	return Ticket{Launch: parts[0], Place: place, Of: of}, true
+}

@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/zonalshift"
 )
 
@@ -30,11 +30,11 @@ import (
 type (
 	Instance      = ec2.Instance
 	InstanceEvent = ec2.InstanceEvent
-	Call          = wire.Call
+	Call          = protocol.Call
 	Credentials   = credential.Credentials
-	Fault         = wire.Fault
-	Weather       = wire.Weather
-	Storm         = wire.Storm
+	Fault         = protocol.Fault
+	Weather       = protocol.Weather
+	Storm         = protocol.Storm
 	Pool          = ec2.Pool
 
 	CapacityReservation = ec2.CapacityReservation
@@ -56,7 +56,7 @@ type Options struct {
 	// EnforceIAM holds role sessions to the policies of their roles, as AWS does. Without it, everybody may do everything.
 	EnforceIAM bool
 	// Journal writes down the calls that may change the account; see package journal.
-	Journal wire.Journal
+	Journal protocol.Journal
 	Log     *slog.Logger
 }
 
@@ -89,7 +89,7 @@ type Sim struct {
 	seeds   seeds
 	targets eventTargets
 	options Options
-	server  *wire.Server
+	server  *protocol.Server
 	keys    *credential.Ring
 	ec2     *ec2.EC2
 	shifts  *zonalshift.Shifts
@@ -103,11 +103,11 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	cfg := wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
+	cfg := protocol.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
 	if o.EnforceIAM {
 		cfg.Authorizer = s.iam
 	}
-	s.server = wire.NewServer(cfg)
+	s.server = protocol.NewServer(cfg)
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
 		Profiles: profiles{s.iam},
@@ -182,4 +182,4 @@ func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }
 func (s *Sim) ClearCapacity() { s.ec2.ClearCapacity() }
 
 // FailPool makes every launch from the pools that p covers fail with err; see ec2.EC2.FailPool.
-func (s *Sim) FailPool(p Pool, err *wire.Error) { s.ec2.FailPool(p, err) }
+func (s *Sim) FailPool(p Pool, err *protocol.Error) { s.ec2.FailPool(p, err) }

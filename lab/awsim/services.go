@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ssm"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sts"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // services are the parts of the account besides EC2.
@@ -44,8 +44,8 @@ func newServices(o Options, keys *credential.Ring) services {
 }
 
 // wired are the services at the wire.
-func (s services) wired() []wire.Service {
-	return []wire.Service{
+func (s services) wired() []protocol.Service {
+	return []protocol.Service{
 		s.iam.Service(), s.sts.Service(), s.ssm.Service(), s.eks.Service(), s.sqs.Service(), s.pricing.Service(),
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const issuer = "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"
@@ -153,7 +153,7 @@ func TestCredentials(t *testing.T) {
 			name: "role of the service account, without an OIDC provider", errors: []string{"IAM must have an OIDC provider for " + issuer},
 			prepare: func(p *pod) {
 				p.set("AWS_ROLE_ARN", arn, "AWS_WEB_IDENTITY_TOKEN_FILE", p.token("sts.amazonaws.com", "kube-system", "karpenter"))
-				p.Sim.Inject(awsim.Fault{Service: "sts", Action: "AssumeRoleWithWebIdentity", Times: 9, Error: wire.Errorf("InvalidIdentityToken", "No OpenIDConnect provider found in your account")})
+				p.Sim.Inject(awsim.Fault{Service: "sts", Action: "AssumeRoleWithWebIdentity", Times: 9, Error: protocol.Errorf("InvalidIdentityToken", "No OpenIDConnect provider found in your account")})
 			},
 		},
 		{
@@ -282,11 +282,11 @@ func TestCallsAreObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := ec2.NewFromConfig(cfg)
-	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 	if _, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err != nil {
 		t.Fatal(err)
 	}
-	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: wire.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
 	if _, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err == nil {
 		t.Fatal("a call that is refused succeeds")
 	}
@@ -314,12 +314,12 @@ func TestExplain(t *testing.T) {
 		fault awsim.Fault
 		says  []string
 	}{
-		{awsim.Fault{Error: wire.Errorf("UnauthorizedOperation", "You are not authorized").WithStatus(403)}, []string{"allow eks:DescribeCluster", "dovetail iam-policy", "or set --cluster-endpoint"}},
-		{awsim.Fault{Error: wire.Errorf("AuthFailure", "AWS was not able to validate the provided access credentials").WithStatus(401)}, []string{"does not know these credentials in us-east-1"}},
-		{awsim.Fault{Error: wire.Errorf("RequestExpired", "Request has expired.").WithStatus(400)}, []string{"clock is wrong"}},
-		{awsim.Fault{Error: wire.Errorf("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier").WithStatus(403)}, []string{"clock is wrong"}},
-		{awsim.Fault{Error: wire.Errorf("OptInRequired", "You are not subscribed").WithStatus(403)}, []string{"has not enabled eks in us-east-1"}},
-		{awsim.Fault{Error: wire.Errorf("InternalError", "x").WithStatus(500), Drop: true}, []string{"eks does not answer", "com.amazonaws.us-east-1.eks", "AWS_REGION"}},
+		{awsim.Fault{Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized").WithStatus(403)}, []string{"allow eks:DescribeCluster", "dovetail iam-policy", "or set --cluster-endpoint"}},
+		{awsim.Fault{Error: protocol.Errorf("AuthFailure", "AWS was not able to validate the provided access credentials").WithStatus(401)}, []string{"does not know these credentials in us-east-1"}},
+		{awsim.Fault{Error: protocol.Errorf("RequestExpired", "Request has expired.").WithStatus(400)}, []string{"clock is wrong"}},
+		{awsim.Fault{Error: protocol.Errorf("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier").WithStatus(403)}, []string{"clock is wrong"}},
+		{awsim.Fault{Error: protocol.Errorf("OptInRequired", "You are not subscribed").WithStatus(403)}, []string{"has not enabled eks in us-east-1"}},
+		{awsim.Fault{Error: protocol.Errorf("InternalError", "x").WithStatus(500), Drop: true}, []string{"eks does not answer", "com.amazonaws.us-east-1.eks", "AWS_REGION"}},
 	} {
 		w := newWorld(t)
 		tc.fault.Times = 9

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // meter notes what is counted.
@@ -201,7 +201,7 @@ func TestLaunchingTogether(t *testing.T) {
 	})
 	t.Run("aws row 4: a call that EC2 refuses is an error for all, and the next attempt is made together again", func(t *testing.T) {
 		s := opened(t, 3)
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
 		claims := alike(3)
 		for _, b := range s.together(claims...) {
 			if reasonOf(b.err) != "Unauthorized" {
@@ -294,7 +294,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 	t.Run("aws row 9: when the common call is refused, each is asked for alone", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := s.called("DescribeInstances")
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: wire.Errorf("InvalidParameterValue", "no")})
+		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InvalidParameterValue", "no")})
 		both(func(n int) {
 			if i, err := c.Get(t.Context(), ids[n]); err != nil || i.ProviderID != ids[n] {
 				t.Errorf("%s: %s, %v", ids[n], i.ProviderID, err)
@@ -305,7 +305,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 		}
 		t.Run("but not when EC2 is asked too often", func(t *testing.T) {
 			before := s.called("DescribeInstances")
-			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: wire.Errorf("RequestLimitExceeded", "no").WithStatus(503)})
+			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("RequestLimitExceeded", "no").WithStatus(503)})
 			both(func(n int) {
 				if _, err := c.Get(t.Context(), ids[n]); err == nil {
 					t.Error("throttled, and nobody says so")

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	simec2 "github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // subnets adds a /24 in zone a for each set of tags, and returns their IDs in that order. The VPC's upper half is free.
@@ -124,7 +124,7 @@ func TestAddressesOnTheirWay(t *testing.T) {
 	})
 	t.Run("aws row 131: a launch that fails gives them back", func(t *testing.T) {
 		w, c, class, ids := world(t)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
 		if _, err := c.Launch(t.Context(), claim("fails", onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err == nil {
 			t.Fatal("launched")
 		}
@@ -159,7 +159,7 @@ func TestReservationsAreFollowed(t *testing.T) {
 	})
 	t.Run("aws row 126: EC2 does not answer: what is known stays, and the error is told", func(t *testing.T) {
 		w.Clock.Advance(time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		r := c.ResolveNodeClass(t.Context(), class)
 		if r.Err == nil || len(r.Status.CapacityReservations) != 2 || conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" {
 			t.Errorf("%v, %v", r.Err, r.Status.CapacityReservations)

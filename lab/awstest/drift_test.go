@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // stamp does what the reconciler of node classes does with hashes.
@@ -163,7 +163,7 @@ func TestDriftOfWhatWasSelected(t *testing.T) {
 	})
 	t.Run("no verdict while EC2 does not answer, and one listing for many claims after", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		if got, err := c.Drift(t.Context(), class, node); err == nil || got != "" || strings.Contains(err.Error(), "RequestID") {
 			t.Errorf("drift %q, %v", got, err)
 		}

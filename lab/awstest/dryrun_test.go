@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // rehearsing starts a process that checks node classes by dry runs, in a cluster with these pools.
@@ -50,8 +50,8 @@ func checked(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) (cloudprovid
 	return conditionOf(r, awsv1.ConditionValidationSucceeded), r
 }
 
-func denied(by string) *wire.Error {
-	return wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
+func denied(by string) *protocol.Error {
+	return protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
 		"not authorized to perform: ec2:CreateFleet %s", by).WithStatus(403)
 }
 
@@ -158,7 +158,7 @@ func TestDryRunRefused(t *testing.T) {
 }
 
 func TestDryRunWithoutAnswer(t *testing.T) {
-	busy := wire.Errorf("InternalError", "bad minute").WithStatus(500)
+	busy := protocol.Errorf("InternalError", "bad minute").WithStatus(500)
 	t.Run("aws row 175: one subnet fails, the next accepts", func(t *testing.T) {
 		w := newWorld(t)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy})
@@ -176,7 +176,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		}
 	})
 	for _, action := range []string{"CreateLaunchTemplate", "CreateFleet", "RunInstances"} {
-		for name, problem := range map[string]*wire.Error{"throttled": wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
+		for name, problem := range map[string]*protocol.Error{"throttled": protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
 			t.Run(action+" "+name+": asked again, and nothing is concluded", func(t *testing.T) {
 				w := newWorld(t)
 				c := w.rehearsing()
@@ -196,7 +196,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		c := w.rehearsing()
 		class := nodeClass("default")
-		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
+		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
 		w.Sim.Inject(odd)
 		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
@@ -225,7 +225,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 }
 
 func TestDryRunAndInstanceProfiles(t *testing.T) {
-	unknown := wire.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
+	unknown := protocol.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
 	t.Run("aws row 176: the user's profile does not exist", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.rehearsing()

@@ -5,7 +5,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // A spot price that has risen above the limit is a lack of capacity: the claim is given up at once, and the next one takes what
@@ -16,7 +16,7 @@ func TestSpotPriceAboveTheLimitFallsBackToOnDemandAtOnce(t *testing.T) {
 	for name, refuse := range map[string]func(*shop){
 		"of an offering": func(s *shop) { s.refuse(awsim.Pool{Lifecycle: "spot"}, "SpotMaxPriceTooLow", message) },
 		"of the whole call": func(s *shop) {
-			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("SpotMaxPriceTooLow", "%s", message)})
+			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("SpotMaxPriceTooLow", "%s", message)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // buy launches a claim for the class.
@@ -38,7 +38,7 @@ func (s *shop) offered(class *awsv1.EC2NodeClass, instanceType, zone, capacityTy
 
 // refuse makes a pool fail.
 func (s *shop) refuse(p awsim.Pool, code, message string) {
-	s.Sim.FailPool(p, wire.Errorf(code, "%s", message))
+	s.Sim.FailPool(p, protocol.Errorf(code, "%s", message))
 }
 
 func instanceTypes(names ...string) karpv1.Requirement {
@@ -88,7 +88,7 @@ func TestResultsOfAFleet(t *testing.T) {
 		if got := s.buy("x", onDemand, instanceTypes("m5.large"), zones(a)); !scarce(got.err) || s.offered(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("MaxFleetCountExceeded", "Fleet quota")})
+		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("MaxFleetCountExceeded", "Fleet quota")})
 		if got := s.buy("y", onDemand, instanceTypes("c5.large"), zones(a)); !scarce(got.err) || s.offered(s.class, "c5.large", a, "on-demand") || !s.offered(s.class, "c5.large", b, "on-demand") {
 			t.Errorf("refused as a whole: %v", got.err)
 		}
@@ -115,7 +115,7 @@ func TestResultsOfAFleet(t *testing.T) {
 		s := opened(t, 1)
 		id := s.reserve(1)
 		s.reserving()
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503)})
+		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503)})
 		if got := s.buy("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.Cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
 			t.Errorf("%v, room %v", got.err, room(t, s.Cloud, s.class))
 		}
@@ -193,7 +193,7 @@ func TestResultsOfAFleet(t *testing.T) {
 	})
 	t.Run("aws row 33: a launch template that vanishes twice", func(t *testing.T) {
 		s := opened(t, 2)
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Times: 4, Error: wire.Errorf("InvalidLaunchTemplateName.NotFoundException", "no such template")})
+		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Times: 4, Error: protocol.Errorf("InvalidLaunchTemplateName.NotFoundException", "no such template")})
 		if b := s.buy("x", onDemand); reasonOf(b.err) == "" {
 			t.Error(b.err)
 		}

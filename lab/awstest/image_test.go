@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // imageWorld is a world whose images are asked for through one class.
@@ -146,7 +146,7 @@ func TestImages(t *testing.T) {
 	})
 	t.Run("aws row 115: all parameters are withheld", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@latest"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Times: 5, Error: wire.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400)})
+		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Times: 5, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400)})
 		if condition, err := w.look(); condition != "unchanged" || err == nil || !strings.Contains(err.Error(), "ssm:GetParameter") {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}
@@ -163,7 +163,7 @@ func TestImages(t *testing.T) {
 	})
 	t.Run("aws row 116: a custom parameter is withheld", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Error: wire.Errorf("AccessDeniedException", "not authorized").WithStatus(400)})
+		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Error: protocol.Errorf("AccessDeniedException", "not authorized").WithStatus(400)})
 		if condition, err := w.look(); condition != "unchanged" || err == nil {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func TestInterruptionMessages(t *testing.T) {
@@ -260,7 +260,7 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 			}
 		}, "QueueDoesNotExist"},
 		{"aws row 167: queue denied", func(w *ward) func() {
-			denied := &wire.Error{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: sqs:receivemessage", Status: 403}
+			denied := &protocol.Error{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: sqs:receivemessage", Status: 403}
 			w.Sim.Inject(awsim.Fault{Service: "sqs", Action: "ReceiveMessage", Error: denied, Times: 1000})
 			return w.Sim.ClearFaults
 		}, "AccessDenied"},
@@ -421,7 +421,7 @@ func TestStatusOfInstances(t *testing.T) {
 		if err := w.Sim.EC2().Impair(w.instance("a"), awsim.SystemCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstanceStatus", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstanceStatus", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
 		if err := w.status.Pass(w.Context()); err == nil || !strings.Contains(err.Error(), "ec2:DescribeInstanceStatus") {
 			t.Fatalf("want to be told which permission is missing, got %v", err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // authMap is an API server that holds no more than aws-auth.
@@ -116,7 +116,7 @@ func TestJoiningUnchecked(t *testing.T) {
 			c, class := w.start(cfg), nodeClass("default")
 			resolve(t, c, class) // makes the instance profile
 			c.RecheckJoins()
-			w.Sim.Inject(awsim.Fault{Service: denied.service, Action: denied.action, Error: &wire.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}, Times: 1000})
+			w.Sim.Inject(awsim.Fault{Service: denied.service, Action: denied.action, Error: &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}, Times: 1000})
 			got := joining(t, c, class)
 			if got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, denied.said) || !strings.Contains(got.Message, "AccessDenied") {
 				t.Errorf("%+v, want Unknown with %q", got, denied.said)
@@ -159,7 +159,7 @@ func TestExplainJoin(t *testing.T) {
 	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Likely || f.Scope != "role/KarpenterNodeRole-blue" {
 		t.Errorf("by its console, and the role is mapped: %+v", f)
 	}
-	w.Sim.Inject(awsim.Fault{Service: "eks", Action: "ListAccessEntries", Error: &wire.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}})
+	w.Sim.Inject(awsim.Fault{Service: "eks", Action: "ListAccessEntries", Error: &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}})
 	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Certain {
 		t.Errorf("by its console, and the mapping cannot be looked at: %+v", f)
 	}

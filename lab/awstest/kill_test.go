@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // mortal is the connection of a process that is killed at a certain call that changes the account: before
@@ -161,7 +161,7 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 			c := w.start(w.config("uid-1"))
 			class, general := nodeClass("default"), claim("general-1", onDemand)
 			resolve(t, c, class)
-			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "try again").WithStatus(500)})
+			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
 			if _, err := c.Launch(t.Context(), general, class); err == nil {
 				t.Fatal("a lost answer was read")
 			}
@@ -186,7 +186,7 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "try again").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
 	_, _ = c.Launch(t.Context(), general, class)
 	c = w.start(w.config("uid-1"))
 	class.Status.Subnets = class.Status.Subnets[1:]
@@ -208,7 +208,7 @@ func TestRefusedLaunch(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
 	_, err := c.Launch(t.Context(), general, class)
 	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || create.Reason != "Unauthorized" {

@@ -12,7 +12,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func kubelet(text string) func(*awsv1.EC2NodeClass) {
@@ -204,7 +204,7 @@ func TestWherePricesComeFrom(t *testing.T) {
 	w := newWorld(t)
 	t.Run("aws row 106: the Pricing API fails", func(t *testing.T) {
 		c := w.start(w.config("uid-1"))
-		w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: wire.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts")})
+		w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts")})
 		if err := c.RefreshPrices(t.Context()); err == nil {
 			t.Fatal("prices were read")
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func typeNamed(t *testing.T, types []*catalog.InstanceType, name string) *catalog.InstanceType {
@@ -124,13 +124,13 @@ func TestNoCapacity(t *testing.T) {
 func TestErrorsOfAFleet(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		fault  *wire.Error
+		fault  *protocol.Error
 		reason string
 	}{
-		{"throttled", wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "RequestLimitExceeded"},
-		{"denied by an SCP", wire.Errorf("UnauthorizedOperation", "You are not authorized with an explicit deny in a service control policy"), "Unauthorized"},
-		{"profile is not known yet", wire.Errorf("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"), "InstanceProfileNameInvalid"},
-		{"unheard of", wire.Errorf("SomethingNew", "?"), "LaunchFailed"},
+		{"throttled", protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "RequestLimitExceeded"},
+		{"denied by an SCP", protocol.Errorf("UnauthorizedOperation", "You are not authorized with an explicit deny in a service control policy"), "Unauthorized"},
+		{"profile is not known yet", protocol.Errorf("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"), "InstanceProfileNameInvalid"},
+		{"unheard of", protocol.Errorf("SomethingNew", "?"), "LaunchFailed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -208,8 +208,8 @@ func TestWithoutPricingAPI(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: wire.Errorf("AccessDeniedException", "no")})
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSpotPriceHistory", Times: 100, Error: wire.Errorf("UnauthorizedOperation", "no")})
+	w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: protocol.Errorf("AccessDeniedException", "no")})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSpotPriceHistory", Times: 100, Error: protocol.Errorf("UnauthorizedOperation", "no")})
 	if err := c.RefreshPrices(t.Context()); err == nil {
 		t.Fatal("prices were read")
 	}

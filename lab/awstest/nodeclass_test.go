@@ -10,7 +10,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func conditionOf(r cloudprovider.Resolution, typ string) cloudprovider.Condition {
@@ -139,7 +139,7 @@ func TestDependencyIsUnknown(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		r := c.ResolveNodeClass(t.Context(), class)
 		got := conditionOf(r, awsv1.ConditionValidationSucceeded)
 		if got.Status != metav1.ConditionUnknown || got.Reason != "DependenciesNotReady" || !strings.Contains(got.Message, "SecurityGroupsReady") {
@@ -177,7 +177,7 @@ func TestBadMinute(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	class.Generation++
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 	r := c.ResolveNodeClass(t.Context(), class)
 	if r.Err == nil || len(r.Status.Subnets) != len(class.Status.Subnets) || conditionOf(r, "SubnetsReady").Status != "unchanged" {
 		t.Errorf("error %v, %d subnets, %+v", r.Err, len(r.Status.Subnets), conditionOf(r, "SubnetsReady"))

@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // value is a tag's value; empty if there is no such tag.
@@ -239,7 +239,7 @@ func TestProfilesOfKarpenter(t *testing.T) {
 }
 
 func TestIdentityWhenEKSDoesNotSay(t *testing.T) {
-	denied := awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 100, Error: wire.Errorf("AccessDeniedException", "no").WithStatus(403)}
+	denied := awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 100, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)}
 	for _, tc := range []struct {
 		name               string
 		endpoint           string
@@ -310,7 +310,7 @@ func TestLaunchIsInProgressUntilItsOutcomeIsKnown(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	one := claim("general-1", onDemand)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "lost").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "lost").WithStatus(500)})
 	if _, err := c.Launch(t.Context(), one, class); err == nil {
 		t.Fatal("the answer was lost, and the launch succeeded")
 	}

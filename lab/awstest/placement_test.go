@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // group adds a placement group.
@@ -55,7 +55,7 @@ func TestPlacementGroupOfANodeClass(t *testing.T) {
 		}
 	})
 	t.Run("may not be read", func(t *testing.T) {
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
 		placementReady(t, w.start(w.config("uid-1")), byName, metav1.ConditionFalse, "PlacementGroupResolutionFailed")
 	})
 	t.Run("aws row 127: one that is being deleted is not found, and stays so", func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 	})
 	t.Run("aws row 128: while EC2 fails, launches go into the group as it was last known, and the condition stays", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
-		bad := awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500), Times: 2}
+		bad := awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500), Times: 2}
 		w.Sim.Inject(bad)
 		r := c.ResolveNodeClass(t.Context(), class)
 		if got := conditionOf(r, awsv1.ConditionPlacementGroupReady); got.Status != "unchanged" || r.Err == nil {

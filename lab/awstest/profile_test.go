@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // profiles are the names of all instance profiles that clusters of this name have made, or the user under a path like theirs.
@@ -178,7 +178,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-1", onDemand), class); err != nil {
 			t.Fatal(err)
 		}
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: wire.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
 		if err := c.DeleteNodeClassResources(t.Context(), class); err == nil {
 			t.Error("no error")
 		}
@@ -247,7 +247,7 @@ func TestCollectInstanceProfiles(t *testing.T) {
 	use.Classes = map[string]bool{"uid-of-default": true, "uid-of-busy": true}
 	use.Unsure = map[string]bool{"uid-of-busy": true}
 	c := w.start(w.config("uid-1"))
-	w.Sim.Inject(awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: wire.Errorf("ServiceFailure", "bad minute").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: protocol.Errorf("ServiceFailure", "bad minute").WithStatus(500)})
 	gone, err := w.collected(c, time.Hour, use)
 	want := []string{"of-a-class-here", "ours", "ours-with-role"}
 	if len(gone) != 2 || err == nil {

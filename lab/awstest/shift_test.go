@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const clusterARN = "arn:aws:eks:us-east-1:111122223333:cluster/" + clusterName
@@ -84,7 +84,7 @@ func TestZonalShift(t *testing.T) {
 		}
 	})
 	t.Run("without an answer the shift holds", func(t *testing.T) {
-		w.Sim.Inject(awsim.Fault{Service: "arc-zonal-shift", Error: wire.Errorf("InternalServerException", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "arc-zonal-shift", Error: protocol.Errorf("InternalServerException", "bad minute").WithStatus(500)})
 		if err := c.RefreshZonalShifts(t.Context()); err == nil || sold()["us-east-1a"] {
 			t.Errorf("%v, sold in %v", err, sold())
 		}
@@ -144,7 +144,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	w.refreshed(c)
 	// EC2 loses sight of the instances: a listing is without them, and asked for by ID they are unknown.
 	blind := func(times int) {
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: wire.Errorf("InvalidInstanceID.NotFound", "The instance ID does not exist").WithStatus(400), Times: times})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InvalidInstanceID.NotFound", "The instance ID does not exist").WithStatus(400), Times: times})
 	}
 	t.Run("one that EC2 does not know is not taken to be gone", func(t *testing.T) {
 		for what, ask := range map[string]func(id string) error{
@@ -210,9 +210,9 @@ func TestZonalShiftCannotBeRead(t *testing.T) {
 		name, says string
 		fault      awsim.Fault
 	}{
-		{"it is not enabled for the cluster", "--zonal-shift-config enabled=true", awsim.Fault{Service: "arc-zonal-shift", Error: wire.Errorf("ResourceNotFoundException", "The resource could not be found.").WithStatus(404)}},
-		{"it may not be read", "allow arc-zonal-shift:GetManagedResource", awsim.Fault{Service: "arc-zonal-shift", Error: wire.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
-		{"EKS does not tell the cluster's ARN", "describe EKS cluster", awsim.Fault{Service: "eks", Error: wire.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
+		{"it is not enabled for the cluster", "--zonal-shift-config enabled=true", awsim.Fault{Service: "arc-zonal-shift", Error: protocol.Errorf("ResourceNotFoundException", "The resource could not be found.").WithStatus(404)}},
+		{"it may not be read", "allow arc-zonal-shift:GetManagedResource", awsim.Fault{Service: "arc-zonal-shift", Error: protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
+		{"EKS does not tell the cluster's ARN", "describe EKS cluster", awsim.Fault{Service: "eks", Error: protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w.Sim.Inject(tc.fault)

@@ -13,14 +13,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // refuse has every call of an action refused.
 func (w *world) refuse(service, action string) {
 	w.Sim.Inject(awsim.Fault{
 		Service: service, Action: action, Times: 99,
-		Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
+		Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
 	})
 }
 
@@ -87,7 +87,7 @@ func TestMissingPermissionsAreNamedAtTheStart(t *testing.T) {
 	for _, action := range []string{"DescribePlacementGroups", "DescribeInstanceStatus"} {
 		w.refuse("ec2", action)
 	}
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: wire.Errorf("RequestLimitExceeded", "slow down").WithStatus(503)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("RequestLimitExceeded", "slow down").WithStatus(503)})
 	if got, want := c.MissingPermissions(t.Context()), []string{"ec2:DescribeInstanceStatus", "ec2:DescribePlacementGroups"}; !slices.Equal(got, want) {
 		t.Errorf("missing %v, want %v", got, want)
 	}

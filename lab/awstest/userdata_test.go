@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // booted launches the claim and returns the instance, and so what it was handed.
@@ -46,7 +46,7 @@ func TestUserDataOfInstances(t *testing.T) {
 		w := newWorld(t)
 		class := nodeClass("default")
 		resolve(t, w.start(w.config("uid-1")), class)
-		w.Sim.Inject(awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 9, Error: wire.Errorf("AccessDeniedException", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 9, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)})
 		cfg := w.config("uid-1")
 		cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), "1.32"
 		_, err := w.start(cfg).Launch(t.Context(), claim("general-1", onDemand), class)

@@ -14,7 +14,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 )
 
@@ -181,7 +181,7 @@ func (s *storm) rage(ctx context.Context) error {
 func (s *storm) breaks() {
 	aws := s.w.AWS
 	share := func(most float64) float64 { return s.dice.Float64() * most }
-	aws.SetWeather(&wire.Storm{
+	aws.SetWeather(&protocol.Storm{
 		Seed: s.seed, Principal: awsim.ControllerRole(s.w.Name),
 		Throttled: share(0.25), Broken: share(0.15), Lost: share(0.1), Dropped: share(0.1), Slow: share(0.2),
 	})

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type createFleetInput struct {
@@ -137,7 +137,7 @@ const maxOverrides = 300
 func (in *createFleetInput) check() error {
 	switch {
 	case in.Type == "" || in.Type == "maintain" || in.Type == "request":
-		return wire.Errorf("UnsupportedOperation", "The simulator supports fleets of type instant only")
+		return protocol.Errorf("UnsupportedOperation", "The simulator supports fleets of type instant only")
 	case in.Type != "instant":
 		return oneOf("Type", in.Type, "instant", "maintain", "request")
 	case in.Excess != "":
@@ -145,9 +145,9 @@ func (in *createFleetInput) check() error {
 	case *in.Target.Total < 1:
 		return invalidValue("TotalTargetCapacity must be a positive number")
 	case *in.Target.Total > maxPerCall:
-		return wire.Errorf("MaxFleetCountExceeded", "The target capacity %d exceeds %d", *in.Target.Total, maxPerCall)
+		return protocol.Errorf("MaxFleetCountExceeded", "The target capacity %d exceeds %d", *in.Target.Total, maxPerCall)
 	case in.Target.Unit != "" && in.Target.Unit != "units":
-		return wire.Errorf("UnsupportedOperation", "The simulator supports the target capacity unit type units only")
+		return protocol.Errorf("UnsupportedOperation", "The simulator supports the target capacity unit type units only")
 	}
 	if sum := in.share(in.Target.OnDemand) + in.share(in.Target.Spot); sum > *in.Target.Total {
 		return invalidValue("The sum of OnDemandTargetCapacity and SpotTargetCapacity exceeds TotalTargetCapacity")
@@ -185,7 +185,7 @@ func (in *createFleetInput) checkReserved() error {
 			return err
 		}
 		if t != interruptible {
-			return wire.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
+			return protocol.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
 		}
 	}
 	if len(in.Reserved.Types) == 0 {
@@ -216,7 +216,7 @@ func (in *createFleetInput) share(n *int) int {
 	return *n
 }
 
-func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOutput, error) {
+func (e *EC2) createFleet(r *protocol.Request, in *createFleetInput) (*createFleetOutput, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 			return nil, err
 		}
 		if config.Template.UserData != "" {
-			return nil, wire.Errorf("UnsupportedOperation", "The simulator does not support LaunchTemplateSpecificationUserData")
+			return nil, protocol.Errorf("UnsupportedOperation", "The simulator does not support LaunchTemplateSpecificationUserData")
 		}
 		overrides := config.Overrides
 		if len(overrides) == 0 {
@@ -345,7 +345,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 // fleetLaunch is an instant fleet on its way.
 type fleetLaunch struct {
 	e        *EC2
-	r        *wire.Request
+	r        *protocol.Request
 	in       *createFleetInput
 	batch    *batch
 	out      *createFleetOutput
@@ -433,7 +433,7 @@ func (f *fleetLaunch) group(c *candidate, i *record) fleetInstance {
 
 func (f *fleetLaunch) fail(c *candidate, lifecycle string, err error) {
 	reported := fleetError{Chosen: c.choice, Lifecycle: lifecycle, Code: "InternalError", Message: err.Error()}
-	var e *wire.Error
+	var e *protocol.Error
 	if errors.As(err, &e) {
 		reported.Code, reported.Message = e.Code, e.Message
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // amazonOwners is the alias for the accounts of Amazon.
@@ -145,7 +145,7 @@ func (e *EC2) DeprecateImage(id string) {
 	e.changeImage(id, func(a *ami) { a.Deprecated = now })
 }
 
-func (e *EC2) describeImages(_ *wire.Request, in *describeImagesInput) (*describeImagesOutput, error) {
+func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*describeImagesOutput, error) {
 	now := e.settle()
 	all := locked(e, func() []*ami {
 		list := make([]*ami, 0, len(e.images))

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func instanceIDs() idRules {
@@ -25,7 +25,7 @@ type describeInstancesOutput struct {
 	Next         *string            `xml:"nextToken"`
 }
 
-func (e *EC2) describeInstances(_ *wire.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
+func (e *EC2) describeInstances(_ *protocol.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
 	p, err := e.instanceNoun().list(in.listInput, in.IDs, e.visible())
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // batch is what the instances of one launch share.
@@ -119,7 +119,7 @@ func (e *EC2) shortage(o *order, n int) error {
 // noCapacity words the lack of capacity of a pool.
 func (e *EC2) noCapacity(o *order) error {
 	if o.lifecycle == spotLifecycle {
-		return wire.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
+		return protocol.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
 	}
 	var elsewhere []string
 	for i, z := range e.market.zones {
@@ -127,7 +127,7 @@ func (e *EC2) noCapacity(o *order) error {
 			elsewhere = append(elsewhere, z.Name)
 		}
 	}
-	return wire.Errorf("InsufficientInstanceCapacity",
+	return protocol.Errorf("InsufficientInstanceCapacity",
 		"We currently do not have sufficient %[1]s capacity in the Availability Zone you requested (%[2]s). "+
 			"Our system will be working on provisioning additional capacity. You can currently get %[1]s capacity by not specifying an "+
 			"Availability Zone in your request or choosing %[3]s.", o.machine.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type describeOfferingsInput struct {
@@ -25,7 +25,7 @@ type offering struct {
 	Location     string `xml:"location"`
 }
 
-func (e *EC2) describeInstanceTypeOfferings(_ *wire.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
+func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
 	if err := oneOf("LocationType", in.LocationType, "region", "availability-zone", "availability-zone-id"); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func spotProducts(t *machine) map[string]float64 {
 
 // describeSpotPriceHistory quotes one price per type, zone and product. The simulated prices do not move, so whatever
 // the period asked for, the price in force is the one that was set before it.
-func (e *EC2) describeSpotPriceHistory(_ *wire.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
+func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
 	if in.Start != nil && in.End != nil && in.End.Before(*in.Start) {
 		return nil, invalidValue("The start time must be before the end time")
 	}

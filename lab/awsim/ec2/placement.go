@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Strategies of a placement group.
@@ -78,7 +78,7 @@ func (e *EC2) DeletePlacementGroup(name string) error {
 		return groupUnknown(name)
 	}
 	if slices.ContainsFunc(e.members(g), func(r *record) bool { return r.State != Terminated }) {
-		return wire.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
+		return protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
 	}
 	deleted := *g
 	deleted.deleted = now
@@ -87,7 +87,7 @@ func (e *EC2) DeletePlacementGroup(name string) error {
 }
 
 func groupUnknown(name string) error {
-	return wire.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
+	return protocol.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
 }
 
 // placementGroup finds a group by name or ID, nil if there is none (any more). The lock must be held.
@@ -153,7 +153,7 @@ func placementGroupIDs() idRules {
 
 func checkGroupID(id string) error {
 	if rest, ok := strings.CutPrefix(id, "pg-"); !ok || !hexadecimal.MatchString(rest) {
-		return wire.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
+		return protocol.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (e *EC2) spreadFull(o *order, n int) error {
 	if there+n <= maxSpread {
 		return nil
 	}
-	return wire.Errorf("InsufficientInstanceCapacity",
+	return protocol.Errorf("InsufficientInstanceCapacity",
 		"You have reached the limit of instances in this spread placement group for the Availability Zone %s.", o.subnet.Zone).WithStatus(500)
 }
 
@@ -233,7 +233,7 @@ func (e *EC2) showGroup(g *placementGroup) placementGroupInfo {
 	return i
 }
 
-func (e *EC2) describePlacementGroups(_ *wire.Request, in *describePlacementGroupsInput) (*describePlacementGroupsOutput, error) {
+func (e *EC2) describePlacementGroups(_ *protocol.Request, in *describePlacementGroupsInput) (*describePlacementGroupsOutput, error) {
 	match, err := compileFilters(in.Filters, properties[placementGroupInfo]{
 		"group-arn":    one(func(g placementGroupInfo) string { return g.ARN }),
 		"group-name":   one(func(g placementGroupInfo) string { return g.Name }),

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // standardClass is the quota class of the families A, C, D, H, I, M, R, T and Z.
@@ -69,8 +69,8 @@ func (e *EC2) withinQuota(o *order, n int) error {
 	case used <= limit:
 		return nil
 	case o.lifecycle == spotLifecycle:
-		return wire.Errorf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+		return protocol.Errorf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
 	}
-	return wire.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
+	return protocol.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
 		"that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", limit)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Market types of a launch besides spot and on-demand.
@@ -206,7 +206,7 @@ func (o *order) marketType() string {
 func (e *EC2) resolveReservation(o *order, _ request) error {
 	_, target := o.wish()
 	if r := o.data.Reservation; r != nil && r.Target != nil && r.Target.Group != "" {
-		return wire.Errorf("UnsupportedOperation", "The simulator has no groups of capacity reservations")
+		return protocol.Errorf("UnsupportedOperation", "The simulator has no groups of capacity reservations")
 	}
 	if target != "" {
 		if err := reservationIDs().check(target); err != nil {
@@ -223,7 +223,7 @@ func (e *EC2) resolveReservation(o *order, _ request) error {
 }
 
 func notReserved() error {
-	return wire.Errorf("ReservationCapacityExceeded",
+	return protocol.Errorf("ReservationCapacityExceeded",
 		"The requested reservation does not have sufficient compatible and available capacity for this request.")
 }
 

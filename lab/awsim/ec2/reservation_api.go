@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func reservationIDs() idRules {
@@ -68,7 +68,7 @@ func (e *EC2) showReservation(r *reservation, now time.Time) capacityReservation
 	}
 }
 
-func (e *EC2) describeCapacityReservations(_ *wire.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
+func (e *EC2) describeCapacityReservations(_ *protocol.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
 	now := e.settle()
 	none := func(capacityReservationInfo) []string { return nil }
 	n := noun[capacityReservationInfo]{

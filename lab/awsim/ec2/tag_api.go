@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type changeTagsInput struct {
@@ -23,7 +23,7 @@ type changeTag struct {
 // maxTagged is how many resources one call may tag.
 const maxTagged = 1000
 
-func (e *EC2) createTags(r *wire.Request, in *changeTagsInput) (*struct{}, error) {
+func (e *EC2) createTags(r *protocol.Request, in *changeTagsInput) (*struct{}, error) {
 	if len(in.Tags) == 0 {
 		return nil, missing("Tag")
 	}
@@ -50,7 +50,7 @@ func (e *EC2) createTags(r *wire.Request, in *changeTagsInput) (*struct{}, error
 	})
 }
 
-func (e *EC2) deleteTags(r *wire.Request, in *changeTagsInput) (*struct{}, error) {
+func (e *EC2) deleteTags(r *protocol.Request, in *changeTagsInput) (*struct{}, error) {
 	for _, t := range in.Tags {
 		if strings.HasPrefix(strings.ToLower(t.Key), "aws:") {
 			return nil, invalidValue("Value ( %s ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use", t.Key)
@@ -71,7 +71,7 @@ func (e *EC2) deleteTags(r *wire.Request, in *changeTagsInput) (*struct{}, error
 }
 
 // changeTags edits the tags of all resources, or of none when one does not exist or would have too many.
-func (e *EC2) changeTags(r *wire.Request, in *changeTagsInput, edit func(map[string]string) map[string]string) error {
+func (e *EC2) changeTags(r *protocol.Request, in *changeTagsInput, edit func(map[string]string) map[string]string) error {
 	if len(in.Resources) > maxTagged {
 		return invalidValue("The number of resources exceeds %d", maxTagged)
 	}
@@ -148,7 +148,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 	}
 	kind, known := kinds[prefix]
 	if !known {
-		return tagged{}, wire.Errorf("InvalidID", "The ID '%s' is not valid", id)
+		return tagged{}, protocol.Errorf("InvalidID", "The ID '%s' is not valid", id)
 	}
 	if err := kind.rules.check(id); err != nil {
 		return tagged{}, err
@@ -261,7 +261,7 @@ type tagInfo struct {
 	Value    string `xml:"value"`
 }
 
-func (e *EC2) describeTags(_ *wire.Request, in *listInput) (*describeTagsOutput, error) {
+func (e *EC2) describeTags(_ *protocol.Request, in *listInput) (*describeTagsOutput, error) {
 	e.settle()
 	n := noun[tagInfo]{
 		id: func(t tagInfo) string { return t.Resource + " " + t.Key }, minResults: 5, maxResults: 1000,

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func volumeIDs() idRules {
@@ -71,7 +71,7 @@ func (v *volume) performance() (iops, throughput int) {
 	return iops, throughput
 }
 
-func (e *EC2) describeVolumes(_ *wire.Request, in *describeVolumesInput) (*describeVolumesOutput, error) {
+func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*describeVolumesOutput, error) {
 	e.settle()
 	all := locked(e, func() []*volume {
 		list := make([]*volume, 0, len(e.volumes))

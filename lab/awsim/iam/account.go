@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // The quotas of an account that has not asked for more.
@@ -177,7 +177,7 @@ func (a *Account) PutRolePolicy(role, policy, document string) error {
 		}
 	}
 	if size > maxInlinePolicies {
-		return wire.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
+		return protocol.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
 	}
 	r.Inline[policy] = document
 	a.review(r)

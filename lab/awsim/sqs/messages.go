@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type sendInput struct {
@@ -31,7 +31,7 @@ type sendOutput struct {
 	MessageID              string `json:"MessageId"`
 }
 
-func (s *SQS) sendMessage(r *wire.Request, in *sendInput) (*sendOutput, error) {
+func (s *SQS) sendMessage(r *protocol.Request, in *sendInput) (*sendOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -147,7 +147,7 @@ type jsonMessage struct {
 	ReceiptHandle          string
 }
 
-func (s *SQS) receiveMessage(r *wire.Request, in *receiveInput) (*receiveOutput, error) {
+func (s *SQS) receiveMessage(r *protocol.Request, in *receiveInput) (*receiveOutput, error) {
 	limit, err := within("MaxNumberOfMessages", in.MaxNumberOfMessages, 1, 1, 10)
 	if err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ type deleteInput struct {
 	ReceiptHandle string
 }
 
-func (s *SQS) deleteMessage(_ *wire.Request, in *deleteInput) (*struct{}, error) {
+func (s *SQS) deleteMessage(_ *protocol.Request, in *deleteInput) (*struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -312,7 +312,7 @@ type visibilityInput struct {
 	VisibilityTimeout *int
 }
 
-func (s *SQS) changeMessageVisibility(_ *wire.Request, in *visibilityInput) (*struct{}, error) {
+func (s *SQS) changeMessageVisibility(_ *protocol.Request, in *visibilityInput) (*struct{}, error) {
 	if in.VisibilityTimeout == nil {
 		return nil, missing("VisibilityTimeout")
 	}

@@ -1,0 +1,178 @@
+package ec2
+
+import (
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
+)
+
+type terminateInput struct {
+	DryRun         bool     `query:"DryRun"`
+	IDs            []string `query:"InstanceId,required"`
+	Force          bool     `query:"Force"`
+	SkipOSShutdown bool     `query:"SkipOsShutdown"`
+}
+
+type changesOutput struct {
+	Changes []stateChange `xml:"instancesSet>item"`
+}
+
+type stateChange struct {
+	ID       string    `xml:"instanceId"`
+	Current  stateInfo `xml:"currentState"`
+	Previous stateInfo `xml:"previousState"`
+}
+
+// userShutdown is the state reason of an instance that a call ended.
+const userShutdown = "Client.UserInitiatedShutdown"
+
+func (e *EC2) terminateInstances(r *protocol.Request, in *terminateInput) (*changesOutput, error) {
+	check := func(i *record) error {
+		if no := i.order.data.NoTermination; no != nil && *no && i.State != Terminated {
+			return protocol.Errorf("OperationNotPermitted",
+				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
+		}
+		return nil
+	}
+	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+		if i.State == ShuttingDown || i.State == Terminated {
+			return i
+		}
+		return e.end(i, ShuttingDown, now)
+	})
+}
+
+type stopInput struct {
+	DryRun         bool         `query:"DryRun"`
+	IDs            []string     `query:"InstanceId,required"`
+	Force          bool         `query:"Force"`
+	SkipOSShutdown bool         `query:"SkipOsShutdown"`
+	Hibernate      *unsupported `query:"Hibernate,unsupported"`
+}
+
+func (e *EC2) stopInstances(r *protocol.Request, in *stopInput) (*changesOutput, error) {
+	check := func(i *record) error {
+		switch {
+		case i.Lifecycle == spotLifecycle:
+			return protocol.Errorf("UnsupportedOperation", "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. "+
+				"You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
+		case i.State == ShuttingDown || i.State == Terminated || i.State == Pending:
+			return protocol.Errorf("IncorrectInstanceState", "This instance '%s' is not in a state from which it can be stopped.", i.ID)
+		}
+		return nil
+	}
+	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+		if i.State != Running {
+			return i
+		}
+		return e.end(i, Stopping, now)
+	})
+}
+
+type startInput struct {
+	DryRun bool         `query:"DryRun"`
+	IDs    []string     `query:"InstanceId,required"`
+	Info   *unsupported `query:"AdditionalInfo,unsupported"`
+}
+
+func (e *EC2) startInstances(r *protocol.Request, in *startInput) (*changesOutput, error) {
+	check := func(i *record) error {
+		if i.State != Stopped && i.State != Running && i.State != Pending {
+			return protocol.Errorf("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", i.ID)
+		}
+		return nil
+	}
+	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+		if i.State != Stopped {
+			return i
+		}
+		i = e.fleet.put(i, func(i *record) { i.endedBy, i.endedAt, i.LaunchedAt = "", time.Time{}, now })
+		return e.enter(i, Pending, now)
+	})
+}
+
+type rebootInput struct {
+	DryRun bool     `query:"DryRun"`
+	IDs    []string `query:"InstanceId,required"`
+}
+
+// rebootInstances has no effect that the API would show.
+func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, error) {
+	check := func(i *record) error {
+		if i.State != Running && i.State != Pending {
+			return protocol.Errorf("IncorrectState", "The instance %s is not in a state from which it can be rebooted.", i.ID)
+		}
+		return nil
+	}
+	_, err := e.change(r, in.DryRun, in.IDs, check, func(i *record, _ time.Time) *record { return i })
+	return nil, err
+}
+
+// end begins to stop or terminate an instance. The lock must be held.
+func (e *EC2) end(i *record, state string, now time.Time) *record {
+	i = e.fleet.put(i, func(i *record) { i.endedBy, i.endedAt = userShutdown, now })
+	if state == ShuttingDown && i.State == Stopped {
+		// There is nothing to shut down any more.
+		return e.enter(i, Terminated, now)
+	}
+	return e.enter(i, state, now)
+}
+
+// change applies a change to all of the instances, or to none when one is unknown or may not be changed so.
+func (e *EC2) change(
+	r *protocol.Request, dry bool, ids []string, check func(*record) error, apply func(*record, time.Time) *record,
+) (*changesOutput, error) {
+	for _, id := range ids {
+		if err := instanceIDs().check(id); err != nil {
+			return nil, err
+		}
+	}
+	now := e.settle()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.changeable(r, ids, now, check); err != nil {
+		return nil, err
+	}
+	if dry {
+		return nil, dryRun()
+	}
+	out := &changesOutput{}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		before := e.fleet.get(id)
+		after := apply(before, now)
+		out.Changes = append(out.Changes, stateChange{ID: id, Current: stateOf(after.State), Previous: stateOf(before.State)})
+	}
+	e.arm()
+	r.Touch(ids...)
+	return out, nil
+}
+
+// changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist, or
+// are too new to be known, are named before anything is asked.
+func (e *EC2) changeable(r *protocol.Request, ids []string, now time.Time, check func(*record) error) error {
+	var absent []string
+	for _, id := range ids {
+		if e.fleet.known(id, now) == nil {
+			absent = append(absent, id)
+		}
+	}
+	if len(absent) > 0 {
+		return instanceIDs().absent(absent...)
+	}
+	for _, id := range ids {
+		if err := r.Authorize(e.onInstance(e.fleet.get(id))); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if err := check(e.fleet.get(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

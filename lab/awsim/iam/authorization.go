@@ -1,0 +1,176 @@
+package iam
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"unicode"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/policy"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
+)
+
+// Limits on the size of policies, in characters that are no white space.
+const (
+	maxManagedPolicy  = 6144
+	maxInlinePolicies = 10240 // of all inline policies of a role together
+)
+
+// rights are the policies of all roles as they are evaluated. They have a lock of their own: other services ask for a
+// decision in the middle of their work, and IAM itself does.
+type rights struct {
+	mu     sync.RWMutex
+	byRole map[string][]*policy.Policy
+	// organization and boundaries, by role, are what is allowed at most; nil = everything.
+	organization *policy.Policy
+	boundaries   map[string]*policy.Policy
+}
+
+// Decide implements wire.Authorizer: the account itself may do everything, a role session what its role's policies say, as far
+// as the organization and the role's boundary let it.
+func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decision {
+	if p.Role == "" {
+		return policy.Allowed
+	}
+	a.rights.mu.RLock()
+	defer a.rights.mu.RUnlock()
+	if d := limited(a.rights.organization, r, policy.DeniedByOrganization, policy.UnspokenByOrganization); d != policy.Allowed {
+		return d
+	}
+	if d := limited(a.rights.boundaries[p.Role], r, policy.DeniedByBoundary, policy.UnspokenByBoundary); d != policy.Allowed {
+		return d
+	}
+	return policy.Decide(a.rights.byRole[p.Role], r)
+}
+
+// review brings the rights of a role up to date with its policies. The caller holds the lock.
+func (a *Account) review(role *Role) {
+	var all []*policy.Policy
+	for _, name := range slices.Sorted(maps.Keys(role.Inline)) {
+		if p, err := policy.Parse(role.Inline[name]); err == nil { // what cannot be read was refused when it came
+			all = append(all, p)
+		}
+	}
+	for _, arn := range role.Attached {
+		document, ok := managedByAWS[arn]
+		if own := a.policies[arn]; own != nil {
+			document, ok = own.document, true
+		}
+		if !ok {
+			continue // a policy of AWS that the simulator does not have grants nothing
+		}
+		if p, err := policy.Parse(document); err == nil {
+			all = append(all, p)
+		}
+	}
+	a.rights.mu.Lock()
+	defer a.rights.mu.Unlock()
+	if a.rights.byRole == nil {
+		a.rights.byRole = map[string][]*policy.Policy{}
+	}
+	a.rights.byRole[role.Name] = all
+}
+
+// forgetRights is review for a role that is gone.
+func (a *Account) forgetRights(role string) {
+	a.rights.mu.Lock()
+	defer a.rights.mu.Unlock()
+	delete(a.rights.byRole, role)
+	delete(a.rights.boundaries, role)
+}
+
+// checkIdentityPolicy refuses a policy that could not be evaluated.
+func checkIdentityPolicy(document string) error {
+	if err := checkPolicy("policyDocument", document); err != nil {
+		return err
+	}
+	if _, err := policy.Parse(document); err != nil {
+		return protocol.Errorf("MalformedPolicyDocument", "%s", err)
+	}
+	return nil
+}
+
+// sizeOf is what counts of a policy for its limit.
+func sizeOf(document string) int {
+	n := 0
+	for _, r := range document {
+		if !unicode.IsSpace(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// needs are what a caller must be allowed to do for a call of IAM.
+func (a *Account) needs(r *protocol.Request) []protocol.Need {
+	role, profile := r.Form.Get("RoleName"), r.Form.Get("InstanceProfileName")
+	tags := r.FormTags("Tags.member")
+	keys := policy.Keys{}
+	keys.Tags("aws:RequestTag/", tags)
+	names := slices.Collect(maps.Keys(tags))
+	for name, values := range r.Form {
+		if len(name) > len("TagKeys.member.") && name[:len("TagKeys.member.")] == "TagKeys.member." {
+			names = append(names, values...)
+		}
+	}
+	if len(names) > 0 {
+		keys.Put("aws:TagKeys", names...)
+	}
+	switch {
+	case profile != "":
+		return a.profileNeeds(r, profile, role, tags, keys)
+	case role != "":
+		return []protocol.Need{{Resource: a.roleARN(role, r.Form.Get("Path")), Keys: keys}}
+	case r.Form.Get("PolicyArn") != "":
+		return []protocol.Need{{Resource: r.Form.Get("PolicyArn")}}
+	}
+	return []protocol.Need{{Keys: keys}}
+}
+
+// profileNeeds are those of a call about an instance profile. One that does not exist has the ARN of its name alone and
+// no tags, so that who may touch only tagged ones is refused before they learn that there is none.
+func (a *Account) profileNeeds(r *protocol.Request, name, role string, tags map[string]string, keys policy.Keys) []protocol.Need {
+	path := "/"
+	if given := r.Form.Get("Path"); given != "" {
+		path = given
+	}
+	need := protocol.Need{Resource: a.arn("instance-profile", path, name), Keys: keys}
+	if p, ok := a.InstanceProfile(name); ok {
+		need.Resource = p.ARN
+		for _, t := range p.Tags {
+			keys.Put("aws:ResourceTag/"+t.Key, t.Value)
+		}
+	}
+	needs := []protocol.Need{need}
+	switch r.Action {
+	case "CreateInstanceProfile":
+		if len(tags) > 0 { // tags that a resource is created with are seen as those that it has
+			tagging := policy.Keys{}
+			maps.Copy(tagging, keys)
+			tagging.Tags("aws:ResourceTag/", tags)
+			needs = append(needs, protocol.Need{Action: "iam:TagInstanceProfile", Resource: need.Resource, Keys: tagging})
+		}
+	case "AddRoleToInstanceProfile":
+		needs = append(needs, PassRole(a.roleARN(role, "")))
+	}
+	return needs
+}
+
+// PassRole is the need of who gives a role to EC2.
+func PassRole(arn string) protocol.Need {
+	keys := policy.Keys{}
+	keys.Put("iam:PassedToService", "ec2.amazonaws.com")
+	return protocol.Need{Action: "iam:PassRole", Resource: arn, Keys: keys}
+}
+
+// roleARN is the ARN of a role, or that which one of this path and name would have.
+func (a *Account) roleARN(name, path string) string {
+	if r, ok := a.Role(name); ok {
+		return r.ARN
+	}
+	if path == "" {
+		path = "/"
+	}
+	return a.arn("role", path, name)
+}

@@ -33,8 +33,8 @@ type (
 	Call          = protocol.Call
 	Credentials   = credential.Credentials
 	Fault         = protocol.Fault
-	Weather       = protocol.Weather
-	Storm         = protocol.Storm
+	FaultSource       = protocol.FaultSource
+	FaultSchedule         = protocol.FaultSchedule
 	Pool          = ec2.Pool
 
 	CapacityReservation = ec2.CapacityReservation
@@ -125,7 +125,7 @@ func New(o Options) (*Sim, error) {
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
 // Redo makes a call of old again; see wire.Server.Redo.
-func (s *Sim) Redo(r *http.Request) error { return s.server.Redo(r) }
+func (s *Sim) Replay(r *http.Request) error { return s.server.Replay(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
 func (s *Sim) Close() { s.ec2.Close() }
@@ -155,8 +155,8 @@ func (s *Sim) Calls() []Call { return s.server.Calls() }
 // Inject makes the next calls of an action fail, or lose their answer after the effect.
 func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 
-// SetWeather has faults from w meet the calls for which none is armed; nil ends that.
-func (s *Sim) SetWeather(w Weather) { s.server.SetWeather(w) }
+// SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
+func (s *Sim) SetFaultSource(w FaultSource) { s.server.SetFaultSource(w) }
 
 // ClearFaults disarms what Inject armed, and ends the weather.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }

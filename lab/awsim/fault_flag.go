@@ -50,7 +50,7 @@ func apiError(code string) *protocol.Error {
 }
 
 // Disturb arms a fault that is described as FaultHelp says.
-func (s *Sim) Disturb(spec string) error {
+func (s *Sim) InjectSpec(spec string) error {
 	target, what, ok := strings.Cut(spec, "=")
 	if !ok || target == "" || what == "" {
 		return fmt.Errorf("fault %q: CALL=ERROR is expected", spec)
@@ -59,11 +59,11 @@ func (s *Sim) Disturb(spec string) error {
 	kind, name, _ := strings.Cut(target, ":")
 	switch kind {
 	case "pool":
-		err = s.disturbPool(name, what)
+		err = s.injectPoolSpec(name, what)
 	case "quota":
 		err = s.setQuota(name, what)
 	default:
-		err = s.disturbCalls(target, what)
+		err = s.injectCallSpec(target, what)
 	}
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", spec, err)
@@ -71,7 +71,7 @@ func (s *Sim) Disturb(spec string) error {
 	return nil
 }
 
-func (s *Sim) disturbPool(name, what string) error {
+func (s *Sim) injectPoolSpec(name, what string) error {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 {
 		return errors.New("a pool is TYPE/ZONE/LIFECYCLE")
@@ -108,7 +108,7 @@ func (s *Sim) setQuota(name, what string) error {
 	return s.ec2.SetQuota(lifecycle, class, vcpus)
 }
 
-func (s *Sim) disturbCalls(target, what string) error {
+func (s *Sim) injectCallSpec(target, what string) error {
 	fault := Fault{}
 	if target != "*" {
 		service, action, ok := strings.Cut(target, ".")

@@ -27,7 +27,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("an error, twice", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("ec2.CreateLaunchTemplate=RequestLimitExceeded,times=2"); err != nil {
+		if err := w.Sim.InjectSpec("ec2.CreateLaunchTemplate=RequestLimitExceeded,times=2"); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"RequestLimitExceeded", "RequestLimitExceeded", ""} {
@@ -39,7 +39,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("a service, without end, with a message", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("ec2.*=OptInRequired,status=401,message=Subscribe, please"); err != nil {
+		if err := w.Sim.InjectSpec("ec2.*=OptInRequired,status=401,message=Subscribe, please"); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -51,7 +51,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("lost answer", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("ec2.CreateLaunchTemplate=lost"); err != nil {
+		if err := w.Sim.InjectSpec("ec2.CreateLaunchTemplate=lost"); err != nil {
 			t.Fatal(err)
 		}
 		if err := create(t, c, "one"); awsimtest.Code(err) != "InternalError" || !exists(t, c, "one") {
@@ -61,7 +61,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("closed connection", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("ec2.CreateLaunchTemplate=drop,times=1"); err != nil {
+		if err := w.Sim.InjectSpec("ec2.CreateLaunchTemplate=drop,times=1"); err != nil {
 			t.Fatal(err)
 		}
 		if err := create(t, c, "one"); awsimtest.Code(err) != "?" || !exists(t, c, "one") {
@@ -71,7 +71,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("a share of all calls", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("*=InternalError,share=0.25"); err != nil {
+		if err := w.Sim.InjectSpec("*=InternalError,share=0.25"); err != nil {
 			t.Fatal(err)
 		}
 		failed := 0
@@ -87,7 +87,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("slow", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)
-		if err := w.Sim.Disturb("ec2.DescribeRegions=slow,delay=50ms,times=1"); err != nil {
+		if err := w.Sim.InjectSpec("ec2.DescribeRegions=slow,delay=50ms,times=1"); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
@@ -99,7 +99,7 @@ func TestFaultsByDescription(t *testing.T) {
 	t.Run("pools", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		for _, spec := range []string{"pool:m5.large/us-east-1a/spot=0", "pool:*/us-east-1b/*=InsufficientInstanceCapacity"} {
-			if err := w.Sim.Disturb(spec); err != nil {
+			if err := w.Sim.InjectSpec(spec); err != nil {
 				t.Errorf("%s: %v", spec, err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestWrongFaults(t *testing.T) {
 		"quota:on-demand/m5=1":                  `class "m5" is none of standard`,
 		"quota:reserved/p=1":                    "neither spot nor on-demand",
 	} {
-		if err := w.Sim.Disturb(spec); err == nil || !strings.Contains(err.Error(), says) {
+		if err := w.Sim.InjectSpec(spec); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v, want %q", spec, err, says)
 		}
 	}

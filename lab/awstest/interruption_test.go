@@ -254,7 +254,7 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 				w.world.t.Fatal(err)
 			}
 			return func() {
-				if err := w.Sim.SendEvents(queueName); err != nil {
+				if err := w.Sim.SendEventsTo(queueName); err != nil {
 					w.world.t.Fatal(err)
 				}
 			}

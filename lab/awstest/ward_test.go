@@ -40,7 +40,7 @@ type ward struct {
 func newWard(t *testing.T, names ...string) *ward {
 	t.Helper()
 	w := &ward{world: newWorld(t), log: &strings.Builder{}}
-	if err := w.Sim.SendEvents(queueName); err != nil {
+	if err := w.Sim.SendEventsTo(queueName); err != nil {
 		t.Fatal(err)
 	}
 	w.cloud = w.start(w.config("uid-1"))

@@ -27,8 +27,8 @@ import (
 const (
 	// version is the minor version of Kubernetes that the components are.
 	version = "1.36"
-	// startWithin is how long a start may take on a busy machine. It takes a few seconds.
-	startWithin = 2 * time.Minute
+	// startTimeout is how long a start may take on a busy machine. It takes a few seconds.
+	startTimeout = 2 * time.Minute
 	// kubeconfigName names the administrator's kubeconfig file in the state directory.
 	kubeconfigName = "admin"
 )
@@ -37,18 +37,18 @@ const (
 type Cluster struct {
 	cfg      Config
 	state    state
-	ports    map[string]*reservation // by component
+	ports    map[string]*portReservation // by component
 	endpoint string
 	ca       *pki.Authority
 	admin    *rest.Config
 	client   kubernetes.Interface
 
-	renewing sync.Mutex // held while a component that ran is started again
+	restartMu sync.Mutex // held while a component that ran is started again
 
 	mu        sync.Mutex
 	processes map[string]*process.Process // by component; nil once stopped
-	paused    map[string]bool             // components that are not to run for a while
-	kept      bool                        // scheduler and controller manager are started again when they end
+	stopped    map[string]bool             // components that are not to run for a while
+	restartClients      bool                        // scheduler and controller manager are started again when they end
 	stopping  bool
 	err       error
 	done      chan struct{}
@@ -67,10 +67,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:   cfg,
 		state: state{dir: cfg.Dir},
-		ports: map[string]*reservation{},
+		ports: map[string]*portReservation{},
 		done:  make(chan struct{}),
 
-		processes: map[string]*process.Process{}, paused: map[string]bool{},
+		processes: map[string]*process.Process{}, stopped: map[string]bool{},
 	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster %q: %w", cfg.Name, err), c.Stop(ctx))
@@ -82,7 +82,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return c.boot(ctx)
 }
@@ -137,9 +137,9 @@ func (c *Cluster) boot(ctx context.Context) error {
 		return err
 	}
 	http := anonymousHTTP(c.ca)
-	ready := func(component, path string) probe { return answers(http, c.ports[component].url()+path) }
+	ready := func(component, path string) probe { return respondsOK(http, c.ports[component].url()+path) }
 
-	if err := c.run(ctx, etcd, c.etcdArgs(), answers(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
+	if err := c.run(ctx, etcd, c.etcdArgs(), respondsOK(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
 		return err
 	}
 	if err := c.runAPIServer(ctx); err != nil {
@@ -153,7 +153,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 }
 
 func (c *Cluster) runAPIServer(ctx context.Context) error {
-	return c.run(ctx, apiServer, c.apiServerArgs(), answers(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
+	return c.run(ctx, apiServer, c.apiServerArgs(), respondsOK(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
 }
 
 // KillAPIServer ends the API server at once, as a crash does. All else keeps running, and finds nobody at the endpoint
@@ -162,7 +162,7 @@ func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	p := c.processes[apiServer]
 	if p != nil {
-		c.paused[apiServer] = true
+		c.stopped[apiServer] = true
 	}
 	c.mu.Unlock()
 	if p == nil {
@@ -174,7 +174,7 @@ func (c *Cluster) KillAPIServer() error {
 // StartAPIServer starts the API server again after KillAPIServer, and returns when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
-	again := c.paused[apiServer] && !c.stopping
+	again := c.stopped[apiServer] && !c.stopping
 	c.mu.Unlock()
 	if !again {
 		return fmt.Errorf("the API server of cluster %q was not killed", c.cfg.Name)
@@ -184,12 +184,12 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 
 // RestartControllerManager ends the controller manager and starts it again, and with that all that it remembers.
 func (c *Cluster) RestartControllerManager(ctx context.Context) error {
-	c.renewing.Lock()
-	defer c.renewing.Unlock()
+	c.restartMu.Lock()
+	defer c.restartMu.Unlock()
 	c.mu.Lock()
 	p := c.processes[controllerManager]
 	if p != nil {
-		c.paused[controllerManager] = true
+		c.stopped[controllerManager] = true
 	}
 	c.mu.Unlock()
 	if p == nil {
@@ -218,10 +218,10 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 		c.mu.Unlock()
 		return errors.Join(fmt.Errorf("cluster %q was stopped", c.cfg.Name), p.Kill())
 	}
-	c.processes[component], c.paused[component] = p, false
+	c.processes[component], c.stopped[component] = p, false
 	c.mu.Unlock()
 	go c.watch(component, p)
-	if err := await(ctx, component, p, healthy); err != nil {
+	if err := awaitHealthy(ctx, component, p, healthy); err != nil {
 		return err
 	}
 	c.cfg.Log.Info("component is healthy", "cluster", c.cfg.Name, "component", component, "took", time.Since(begin))
@@ -243,14 +243,14 @@ func environment() []string {
 func (c *Cluster) watch(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
-	unasked := !c.stopping && c.err == nil && !c.paused[component] && c.processes[component] == p
-	if unasked && c.kept && (component == scheduler || component == controllerManager) {
+	unasked := !c.stopping && c.err == nil && !c.stopped[component] && c.processes[component] == p
+	if unasked && c.restartClients && (component == scheduler || component == controllerManager) {
 		c.mu.Unlock()
-		c.again(component, p)
+		c.restart(component, p)
 		return
 	}
 	if unasked {
-		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.Death())
+		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.ExitError())
 	}
 	c.mu.Unlock()
 	if unasked {
@@ -259,28 +259,28 @@ func (c *Cluster) watch(component string, p *process.Process) {
 	}
 }
 
-// KeepClients has the scheduler and the controller manager started again when they end by themselves, as a static pod is.
+// RestartClientsOnExit has the scheduler and the controller manager started again when they end by themselves, as a static pod is.
 // Both give up at times when the API server comes back with another story than they remember.
-func (c *Cluster) KeepClients() {
+func (c *Cluster) RestartClientsOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = true
+	c.restartClients = true
 }
 
 // again starts a component that has ended by itself.
-func (c *Cluster) again(component string, p *process.Process) {
-	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.Death())
-	c.renewing.Lock()
-	defer c.renewing.Unlock()
+func (c *Cluster) restart(component string, p *process.Process) {
+	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.ExitError())
+	c.restartMu.Lock()
+	defer c.restartMu.Unlock()
 	c.mu.Lock()
-	renewed := c.processes[component] != p || c.paused[component]
+	renewed := c.processes[component] != p || c.stopped[component]
 	c.mu.Unlock()
 	if renewed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	args, ready := c.schedulerArgs, answers(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")
+	args, ready := c.schedulerArgs, respondsOK(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")
 	if component == controllerManager {
 		args, ready = c.controllerManagerArgs, c.podsAccepted
 	}

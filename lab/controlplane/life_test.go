@@ -228,7 +228,7 @@ func TestAPIServerCrash(t *testing.T) {
 func TestClientsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	c := startCluster(t, controlplane.Config{Name: "kept", Dir: dir})
-	c.KeepClients()
+	c.RestartClientsOnExit()
 	for _, component := range []string{"kube-scheduler", "kube-controller-manager"} {
 		first := components(t, dir)[component]
 		if err := syscall.Kill(first, syscall.SIGKILL); err != nil {

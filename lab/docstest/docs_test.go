@@ -141,7 +141,7 @@ func (r *reader) end(t *testing.T) {
 		t.Error("no document boots the lab")
 		return
 	}
-	r.lab.EndsWell(t, endWithin)
+	r.lab.InterruptAndCheck(t, endWithin)
 }
 
 func TestLines(t *testing.T) {

@@ -83,7 +83,7 @@ func TestMachinesBootFromWhatDovetailWrites(t *testing.T) {
 			name := family.name + "-" + configuration
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				want.check(t, up(t, launch(t, machine{image: family.image, userData: generated(t, name)})))
+				want.check(t, up(t, launch(t, host{image: family.image, userData: generated(t, name)})))
 			})
 		}
 	}

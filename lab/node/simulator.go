@@ -54,21 +54,21 @@ type Config struct {
 }
 
 // Farm boots a node for each running instance, for any number of clusters.
-type Farm struct {
+type Simulator struct {
 	cfg    Config
 	stages *kubelet.Stages
 	// images are the published images by ID.
 	images map[string]userdata.Image
 
 	mu     sync.Mutex
-	blocks map[int]bool    // pod address ranges in use, by number
+	podBlocks map[int]bool    // pod address ranges in use, by number
 	broken map[string]bool // images that do not boot, by ID
 	// network is closed when network plugins come up again; nil while they do.
-	network chan struct{}
+	networkBlock chan struct{}
 }
 
 // New returns a farm without machines. It calls nobody.
-func New(cfg Config) (*Farm, error) {
+func New(cfg Config) (*Simulator, error) {
 	if cfg.Boot == 0 {
 		cfg.Boot = 1500 * time.Millisecond
 	}
@@ -88,7 +88,7 @@ func New(cfg Config) (*Farm, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Farm{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, blocks: map[int]bool{}, broken: map[string]bool{}}
+	f := &Simulator{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{}}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
 	}
@@ -96,45 +96,45 @@ func New(cfg Config) (*Farm, error) {
 }
 
 // BreakImage has machines of an image panic when they boot from now on.
-func (f *Farm) BreakImage(id string) {
+func (f *Simulator) BreakImage(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.broken[id] = true
 }
 
-func (f *Farm) isBroken(image string) bool {
+func (f *Simulator) isBroken(image string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken[image]
 }
 
-// HoldNetwork has the network plugin of machines that boot from now on not come up: they register, and are not Ready.
-func (f *Farm) HoldNetwork() {
+// BlockNetworkPlugin has the network plugin of machines that boot from now on not come up: they register, and are not Ready.
+func (f *Simulator) BlockNetworkPlugin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.network == nil {
-		f.network = make(chan struct{})
+	if f.networkBlock == nil {
+		f.networkBlock = make(chan struct{})
 	}
 }
 
-// ReleaseNetwork has the network plugins of all machines come up.
-func (f *Farm) ReleaseNetwork() {
+// UnblockNetworkPlugin has the network plugins of all machines come up.
+func (f *Simulator) UnblockNetworkPlugin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.network != nil {
-		close(f.network)
-		f.network = nil
+	if f.networkBlock != nil {
+		close(f.networkBlock)
+		f.networkBlock = nil
 	}
 }
 
-func (f *Farm) networkHeld() <-chan struct{} {
+func (f *Simulator) networkBlocked() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.network
+	return f.networkBlock
 }
 
 // Run boots and stops machines until ctx ends, and returns when all are down.
-func (f *Farm) Run(ctx context.Context) error {
+func (f *Simulator) Run(ctx context.Context) error {
 	var machines sync.WaitGroup
 	defer machines.Wait()
 	running := map[string]context.CancelFunc{}
@@ -159,21 +159,21 @@ func (f *Farm) Run(ctx context.Context) error {
 	return nil
 }
 
-// podRange lends a machine addresses for its pods, from the range that EKS documents for secondary
+// allocatePodRange lends a machine addresses for its pods, from the range that EKS documents for secondary
 // CIDRs (100.64.0.0/10, enough for 4096 machines). The function returned gives them back.
-func (f *Farm) podRange() (netip.Prefix, func()) {
+func (f *Simulator) allocatePodRange() (netip.Prefix, func()) {
 	const bits = 22 // the largest instances run some 700 pods
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	block := 0
-	for f.blocks[block] {
+	for f.podBlocks[block] {
 		block++
 	}
-	f.blocks[block] = true
+	f.podBlocks[block] = true
 	first := netip.AddrFrom4([4]byte{100, 64 + byte(block>>6), byte(block << 2), 0})
 	return netip.PrefixFrom(first, bits), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.blocks, block)
+		delete(f.podBlocks, block)
 	}
 }

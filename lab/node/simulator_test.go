@@ -24,7 +24,7 @@ import (
 
 func TestInstanceJoins(t *testing.T) {
 	t.Parallel()
-	i := launch(t, machine{labels: "team=a,karpenter.sh/nodepool=general"})
+	i := launch(t, host{labels: "team=a,karpenter.sh/nodepool=general"})
 	node := joined(t, i)
 
 	if want := "aws:///" + i.Zone + "/" + i.ID; node.Spec.ProviderID != want {
@@ -97,7 +97,7 @@ node-labels = {family = 'Bottlerocket'}`, clusterName, world.cluster.Endpoint(),
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			node := joined(t, launch(t, machine{image: tt.image, userData: tt.userData}))
+			node := joined(t, launch(t, host{image: tt.image, userData: tt.userData}))
 			if pods := node.Status.Capacity.Pods().Value(); node.Labels["family"] != tt.name || pods != 11 {
 				t.Errorf("labels %v, %d pods", node.Labels, pods)
 			}
@@ -109,7 +109,7 @@ node-labels = {family = 'Bottlerocket'}`, clusterName, world.cluster.Endpoint(),
 func TestInstanceDoesNotJoin(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		machine machine
+		machine host
 		role    string
 		console []string
 	}{
@@ -122,13 +122,13 @@ func TestInstanceDoesNotJoin(t *testing.T) {
 			name: "username of another kind", role: newRole(t, "misnamed", eks.AccessEntry{Username: "machine:{{SessionName}}", Groups: []string{"custom:nodes"}}),
 			console: []string{`"Unable to register node with API server" err="nodes is forbidden: User "machine:i-`},
 		},
-		{name: "CA of another cluster", machine: machine{ca: otherCA(t)}, console: []string{`"Unable to register node with API server"`, "x509: certificate signed by unknown authority"}},
-		{name: "endpoint that nobody serves", machine: machine{
+		{name: "CA of another cluster", machine: host{ca: otherCA(t)}, console: []string{`"Unable to register node with API server"`, "x509: certificate signed by unknown authority"}},
+		{name: "endpoint that nobody serves", machine: host{
 			userData: strings.ReplaceAll(nodeConfig(world.cluster.CA(), ""), world.cluster.Endpoint(), "https://127.0.0.1:1"),
 		}, console: []string{`"Unable to register node with API server"`, "connect: connection refused"}},
-		{name: "label that a node may not set", machine: machine{labels: "node-role.kubernetes.io/worker=x"}, console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels", "kubelet.service: Main process exited"}},
-		{name: "user data of another family", machine: machine{image: "amazon-eks-node-1.32"}, console: []string{"no shell script in the user data calls /etc/eks/bootstrap.sh", "Failed to run module scripts-user"}},
-		{name: "nonsense", machine: machine{userData: "hello"}, console: []string{`"msg":"Command failed"`, "nodeadm-config.service: Main process exited"}},
+		{name: "label that a node may not set", machine: host{labels: "node-role.kubernetes.io/worker=x"}, console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels", "kubelet.service: Main process exited"}},
+		{name: "user data of another family", machine: host{image: "amazon-eks-node-1.32"}, console: []string{"no shell script in the user data calls /etc/eks/bootstrap.sh", "Failed to run module scripts-user"}},
+		{name: "nonsense", machine: host{userData: "hello"}, console: []string{`"msg":"Command failed"`, "nodeadm-config.service: Main process exited"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +172,7 @@ func otherCA(t *testing.T) []byte {
 // A role that is mapped late lets the machine in: kubelet does not give up.
 func TestInstanceJoinsOnceItsRoleIsMapped(t *testing.T) {
 	t.Parallel()
-	i := launch(t, machine{profile: profile(t, "EKSClusterRole-"+clusterName)})
+	i := launch(t, host{profile: profile(t, "EKSClusterRole-"+clusterName)})
 	console(t, i, `err="Unauthorized"`)
 	if _, err := world.client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "aws-auth"},
@@ -189,7 +189,7 @@ func TestInstanceJoinsOnceItsRoleIsMapped(t *testing.T) {
 // A terminated instance falls silent; that its node goes is the cloud controller manager's work.
 func TestTerminatedInstanceFallsSilent(t *testing.T) {
 	t.Parallel()
-	i := launch(t, machine{})
+	i := launch(t, host{})
 	node := joined(t, i)
 	terminate(t, i.ID)
 	eventually(t, func(ctx context.Context) error {
@@ -204,7 +204,7 @@ func TestTerminatedInstanceFallsSilent(t *testing.T) {
 // A kubelet whose Node is deleted complains, and does not make it again.
 func TestDeletedNodeStaysDeleted(t *testing.T) {
 	t.Parallel()
-	i := launch(t, machine{})
+	i := launch(t, host{})
 	node := joined(t, i)
 	if err := world.client.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func isReady(p *corev1.Pod) bool {
 
 func TestPodsLive(t *testing.T) {
 	t.Parallel()
-	node := joined(t, launch(t, machine{}))
+	node := joined(t, launch(t, host{}))
 
 	t.Run("runs, with an address of its own", func(t *testing.T) {
 		t.Parallel()
@@ -330,7 +330,7 @@ func TestPodsLive(t *testing.T) {
 
 func TestJobsFinish(t *testing.T) {
 	t.Parallel()
-	launched := launch(t, machine{labels: "for=jobs"})
+	launched := launch(t, host{labels: "for=jobs"})
 	joined(t, launched)
 	job := func(name, exitCode string) *batchv1.Job {
 		return &batchv1.Job{
@@ -369,7 +369,7 @@ func TestJobsFinish(t *testing.T) {
 
 func TestPodsEndInTheirTime(t *testing.T) {
 	t.Parallel()
-	node := joined(t, launch(t, machine{}))
+	node := joined(t, launch(t, host{}))
 	for _, tt := range []struct {
 		name  string
 		edit  func(*corev1.Pod)
@@ -418,7 +418,7 @@ func TestHandMadeNodeIsLeftAlone(t *testing.T) {
 	}
 	pending := create(t, podOn(hand.Name, "p", nil))
 	// By the time that a machine which is launched now has joined and runs a pod, this one would have too.
-	node := joined(t, launch(t, machine{}))
+	node := joined(t, launch(t, host{}))
 	becomes(t, create(t, podOn(node.Name, "q", nil)), "ready", isReady)
 
 	got, err := world.client.CoreV1().Nodes().Get(t.Context(), hand.Name, metav1.GetOptions{})

@@ -19,7 +19,7 @@ import (
 )
 
 // grace is how long a program may take to end in order before it is killed.
-const grace = 10 * time.Second
+const stopTimeout = 10 * time.Second
 
 // Command says what to run.
 type Command struct {
@@ -85,10 +85,10 @@ func Start(c Command) (*Process, error) {
 // Stop ends the program: politely, and by force after ten seconds or when ctx ends. When it returns
 // nil, the program is gone. It may be called again.
 func (p *Process) Stop(ctx context.Context) error {
-	if p.ended() {
+	if p.exited() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.name, err)
@@ -113,7 +113,7 @@ func (p *Process) Kill() error {
 // Done is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-func (p *Process) ended() bool {
+func (p *Process) exited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -124,20 +124,20 @@ func (p *Process) ended() bool {
 
 // Death describes a program that has ended though it should not have, with its last words. It is to
 // be called after Done is closed.
-func (p *Process) Death() error {
-	return fmt.Errorf("%s ended (%s); %s", p.name, p.Ending(), p.LastWords())
+func (p *Process) ExitError() error {
+	return fmt.Errorf("%s ended (%s); %s", p.name, p.ExitStatus(), p.LogTail())
 }
 
 // Ending is how a program has ended: its exit status or the signal. It is to be called after Done is closed.
-func (p *Process) Ending() string {
+func (p *Process) ExitStatus() string {
 	if p.err != nil {
 		return p.err.Error()
 	}
 	return "exit status 0"
 }
 
-// LastWords are the last lines of the log, for an error message.
-func (p *Process) LastWords() string {
+// LogTail are the last lines of the log, for an error message.
+func (p *Process) LogTail() string {
 	const lines = 15
 	text, err := Tail(p.logPath, lines)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestScenarios(t *testing.T) {
 		for _, s := range stories {
 			if s.Long == long {
 				group.Go(func() error {
-					t.Run(s.Name, func(t *testing.T) { tell(t, binary, s.Name) })
+					t.Run(s.Name, func(t *testing.T) { runScenario(t, binary, s.Name) })
 					return nil
 				})
 			}
@@ -57,7 +57,7 @@ func atOnce(t *testing.T) int {
 	return n
 }
 
-func tell(t *testing.T, binary, name string) {
+func runScenario(t *testing.T, binary, name string) {
 	t.Helper()
 	// The fleet is smaller than the story's own: many worlds are told at a time here.
 	out, failed := exec.CommandContext(t.Context(), binary, "run", name, "-o", "json", "--nodes", "40").Output()

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// DefaultNodes are how many nodes the story of consolidation begins with; LeastNodes are enough to tell it.
+	// DefaultNodes are how many nodes the story of consolidation begins with; MinNodes are enough to tell it.
 	DefaultNodes = 200
-	LeastNodes   = 20
-	// settledFor is for how long nothing must have happened for a cluster to be settled. A pass that finds something takes less.
-	settledFor = 45 * time.Second
-	// settledWithin is how much dearer than the lower bound a settled cluster may be. Its nodes are minutes old here: to replace one
+	MinNodes   = 20
+	// settleWindow is for how long nothing must have happened for a cluster to be settled. A pass that finds something takes less.
+	settleWindow = 45 * time.Second
+	// maxCostOverBound is how much dearer than the lower bound a settled cluster may be. Its nodes are minutes old here: to replace one
 	// that was just launched has to pay within a time as long as its age, so what saves little waits. Towards the end a tenth of the
 	// nodes are one or two, and what could only be saved by replacing more of them together is left.
-	settledWithin = 1.5
+	maxCostOverBound = 1.5
 )
 
 // consolidate is a fleet that was bought for three times the work.
 func consolidate(nodes int) Scenario {
-	s := newShop()
+	s := newDisruptionFixture()
 	s.pool["CPUS"], s.pool["CONSOLIDATE_AFTER"] = `["4"]`, "Never"
 	front, store := nodes, 2*nodes // two of front to a node or four of store: each half of them
 	const percent = 35
-	steps := append(s.open(),
+	steps := append(s.setUp(),
 		s.fill(nodes, front, store),
 		Step{Name: fmt.Sprintf("%d %% of the pods are left, spread over the nodes", percent), Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			return s.scale(ctx, w, front*percent/100, store*percent/100)
@@ -36,15 +36,15 @@ func consolidate(nodes int) Scenario {
 			if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
 				return err
 			}
-			if err := s.guard.settled(ctx, w, settledFor); err != nil {
+			if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
 				return err
 			}
-			w.Note("settled after %.0f s; %d instances were launched for it", (time.Since(begin) - settledFor).Seconds(), len(w.Instances())-before)
-			return cost(ctx, w)
+			w.Note("settled after %.0f s; %d instances were launched for it", (time.Since(begin) - settleWindow).Seconds(), len(w.Instances())-before)
+			return noteCost(ctx, w)
 		}},
-		Step{Name: fmt.Sprintf("it costs at most %.2f of the lower bound", settledWithin), Timeout: 30 * time.Second, Run: s.cheap},
-		Step{Name: "all pods run; budgets and disruption budgets were kept at every instant", Timeout: 30 * time.Second, Calm: true, Run: s.sound},
-		s.close(),
+		Step{Name: fmt.Sprintf("it costs at most %.2f of the lower bound", maxCostOverBound), Timeout: 30 * time.Second, Run: s.costNearLowerBound},
+		Step{Name: "all pods run; budgets and disruption budgets were kept at every instant", Timeout: 30 * time.Second, PauseKills: true, Run: s.awaitHealthy},
+		s.tearDown(),
 	)
 	return Scenario{
 		Name:    "consolidate",
@@ -55,12 +55,12 @@ func consolidate(nodes int) Scenario {
 }
 
 // cheap compares what the nodes cost with the least that nodes for these pods can cost.
-func (s *shop) cheap(ctx context.Context, w *World) error {
-	pool, err := render(w, manifests.Roomy, s.pool)
+func (s *disruptionFixture) costNearLowerBound(ctx context.Context, w *World) error {
+	pool, err := render(w, manifests.DisruptionPool, s.pool)
 	if err != nil {
 		return err
 	}
-	workload, err := render(w, manifests.Shop, s.replicas())
+	workload, err := render(w, manifests.DisruptionWorkload, s.replicas())
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (s *shop) cheap(ctx context.Context, w *World) error {
 	}
 	bound := planned.Stats.LowerBound
 	w.Note("$%.3f/h; bought anew it would be $%.3f/h, and cannot be less than $%.3f/h: %.3f of it", now, planned.Stats.HourlyCost, bound, now/bound)
-	if bound <= 0 || now > settledWithin*bound {
-		return fmt.Errorf("$%.3f/h is more than %.2f of $%.3f/h", now, settledWithin, bound)
+	if bound <= 0 || now > maxCostOverBound*bound {
+		return fmt.Errorf("$%.3f/h is more than %.2f of $%.3f/h", now, maxCostOverBound, bound)
 	}
 	return nil
 }

@@ -30,75 +30,75 @@ const (
 
 // shop is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
 // about.
-type shop struct {
+type disruptionFixture struct {
 	pool         map[string]string // variables of manifests.Roomy
 	front, store int               // pods
-	guard        *guard
+	invariants        *invariants
 }
 
-// newShop has a pool of machines of 2 CPUs on demand, of which a tenth may go at a time, and no pods.
-func newShop() *shop {
-	return &shop{
+// newDisruptionFixture has a pool of machines of 2 CPUs on demand, of which a tenth may go at a time, and no pods.
+func newDisruptionFixture() *disruptionFixture {
+	return &disruptionFixture{
 		pool: map[string]string{
 			"AMI_ALIAS": newImage, "CPUS": `["2"]`, "CAPACITY_TYPE": "on-demand",
 			"EXPIRE_AFTER": "Never", "CONSOLIDATE_AFTER": "1s", "BUDGET": "10%",
 		},
-		guard: newGuard(share(10)),
+		invariants: newInvariants(percentBudget(10)),
 	}
 }
 
 // open starts the controller and makes the pool.
-func (s *shop) open() []Step {
+func (s *disruptionFixture) setUp() []Step {
 	return []Step{
 		{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-			s.guard.watch(w)
-			w.KeepController() // a lease that is lost on a busy machine ends it
+			s.invariants.watch(w)
+			w.RestartControllerOnExit() // a lease that is lost on a busy machine ends it
 			return w.StartController(ctx)
 		}},
 		{Name: "create NodePool and EC2NodeClass: they get ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			if err := s.applyPool(ctx, w, nil); err != nil {
 				return err
 			}
-			return poolReady(ctx, w)
+			return awaitPoolReady(ctx, w)
 		}},
 	}
 }
 
 // applyPool changes what is given of the pool.
-func (s *shop) applyPool(ctx context.Context, w *World, change map[string]string) error {
+func (s *disruptionFixture) applyPool(ctx context.Context, w *World, change map[string]string) error {
 	maps.Copy(s.pool, change)
-	return apply(ctx, w, manifests.Roomy, s.pool)
+	return apply(ctx, w, manifests.DisruptionPool, s.pool)
 }
 
-func (s *shop) replicas() map[string]string {
+func (s *disruptionFixture) replicas() map[string]string {
 	return map[string]string{"FRONT": strconv.Itoa(s.front), "STORE": strconv.Itoa(s.store)}
 }
 
 // scale gives the workloads so many pods, and waits until they run. Meanwhile their disruption budgets say nothing; then
 // they are kept.
-func (s *shop) scale(ctx context.Context, w *World, front, store int) error {
-	s.guard.keep(frontApp, 0)
-	s.guard.keep(storeApp, 0)
+func (s *disruptionFixture) scale(ctx context.Context, w *World, front, store int) error {
+	s.invariants.requireReady(frontApp, 0)
+	s.invariants.requireReady(storeApp, 0)
 	s.front, s.store = front, store
-	if err := apply(ctx, w, manifests.Shop, s.replicas()); err != nil {
+	if err := apply(ctx, w, manifests.DisruptionWorkload, s.replicas()); err != nil {
 		return err
 	}
-	if err := s.run(ctx, w); err != nil {
+	if err := s.awaitPods(ctx, w); err != nil {
 		return err
 	}
-	tenth := share(10)
-	s.guard.keep(frontApp, front-tenth(front))
-	s.guard.keep(storeApp, store-tenth(store))
+	tenth := percentBudget(10)
+	s.invariants.requireReady(frontApp, front-tenth(front))
+	s.invariants.requireReady(storeApp, store-tenth(store))
 	return nil
 }
 
 // run waits until all pods run.
-func (s *shop) run(ctx context.Context, w *World) error {
-	return errors.Join(podsRun(ctx, w, frontApp, s.front), podsRun(ctx, w, storeApp, s.store))
+func (s *disruptionFixture) awaitPods(ctx context.Context, w *World) error {
+	return errors.Join(awaitPodsRunning(ctx, w, frontApp, s.front), awaitPodsRunning(ctx, w, storeApp, s.store))
 }
 
 // fill is the step that makes as many nodes as wanted; pods that come in many batches make some more.
-func (s *shop) fill(nodes, front, store int) Step {
+func (s *disruptionFixture) fill(nodes, front, store int) Step {
 	return Step{
 		Name: fmt.Sprintf("%d pods: all run, on %d nodes or more", front+store, nodes), Timeout: 5 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
@@ -108,44 +108,44 @@ func (s *shop) fill(nodes, front, store int) Step {
 			if n := len(w.Running()); n < nodes {
 				return fmt.Errorf("there are %d nodes, want %d", n, nodes)
 			}
-			return cost(ctx, w)
+			return noteCost(ctx, w)
 		},
 	}
 }
 
 // sound checks what must hold when all has come to rest.
-func (s *shop) sound(ctx context.Context, w *World) error {
-	return errors.Join(s.run(ctx, w), pairs(ctx, w), s.guard.verdict(w))
+func (s *disruptionFixture) awaitHealthy(ctx context.Context, w *World) error {
+	return errors.Join(s.awaitPods(ctx, w), awaitPaired(ctx, w), s.invariants.check(w))
 }
 
 // close is the last step.
-func (s *shop) close() Step {
+func (s *disruptionFixture) tearDown() Step {
 	return Step{
-		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute, Calm: true,
+		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute, PauseKills: true,
 		Run: func(ctx context.Context, w *World) error {
-			verdict := s.guard.verdict(w)
-			s.guard.free()
-			workload, err := render(w, manifests.Shop, s.replicas())
+			verdict := s.invariants.check(w)
+			s.invariants.lift()
+			workload, err := render(w, manifests.DisruptionWorkload, s.replicas())
 			if err != nil {
 				return err
 			}
 			if err := w.Delete(ctx, workload); err != nil {
 				return err
 			}
-			pool, err := render(w, manifests.Roomy, s.pool)
+			pool, err := render(w, manifests.DisruptionPool, s.pool)
 			if err != nil {
 				return err
 			}
 			if err := w.Delete(ctx, pool); err != nil {
 				return err
 			}
-			return errors.Join(nothingLeft(ctx, w), empty(ctx, w, frontApp), verdict)
+			return errors.Join(awaitNothingLeft(ctx, w), awaitEmpty(ctx, w, frontApp), verdict)
 		},
 	}
 }
 
 // fleet names the NodeClaims that there are.
-func fleet(ctx context.Context, w *World) ([]string, error) {
+func nodeClaimNames(ctx context.Context, w *World) ([]string, error) {
 	var claims karpv1.NodeClaimList
 	if err := list(ctx, w, &claims); err != nil {
 		return nil, err
@@ -157,8 +157,8 @@ func fleet(ctx context.Context, w *World) ([]string, error) {
 	return names, nil
 }
 
-// podIDs are the pods of an app that run.
-func podIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, error) {
+// runningPodUIDs are the pods of an app that run.
+func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, error) {
 	all, err := pods(ctx, w, app)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func podIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, erro
 }
 
 // told waits for an event on an object of a kind; any name if none is given.
-func told(ctx context.Context, w *World, kind, name, reason string) (string, error) {
+func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string) (string, error) {
 	message := ""
 	err := world.Until(ctx, func() error {
 		var events corev1.EventList

@@ -21,8 +21,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// shortTaintTime is after how long the controller of this story names a taint that stays.
-const shortTaintTime = 10 * time.Second
+// taintGracePeriod is after how long the controller of this story names a taint that stays.
+const taintGracePeriod = 10 * time.Second
 
 // doctor is the story of a cluster that is looked over while it is sound, and with faults planted in it: one for each way
 // in which clusters fail.
@@ -31,34 +31,34 @@ func doctor() Scenario {
 	var stray string
 	begin := []Step{
 		{Name: "start the controller, to name a taint that stays after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-			w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+			w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
 			return w.StartController(ctx)
 		}},
 		installPool(manifests.Default, nil),
-		{Name: "a sound cluster: nothing is found", Timeout: 30 * time.Second, Run: clean},
+		{Name: "a sound cluster: nothing is found", Timeout: 30 * time.Second, Run: awaitClean},
 		{
 			Name: "an instance of the cluster's name that nobody owns: named; adopted as is said, the cluster is clean", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) (err error) {
-				if stray, err = plantStray(ctx, w); err != nil {
+				if stray, err = launchUnknownInstance(ctx, w); err != nil {
 					return err
 				}
-				return cured(ctx, w, "identity-unknown-instance", stray, "dovetail adopt --cluster-name "+w.Name)
+				return remedyAndCheckClean(ctx, w, "identity-unknown-instance", stray, "dovetail adopt --cluster-name "+w.Name)
 			},
 		},
 		{
 			Name: "the node role loses its access entry: named; mapped as is said, the cluster is clean", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := unmap(ctx, w); err != nil {
+				if err := unmapNodeRole(ctx, w); err != nil {
 					return err
 				}
-				remedy, err := diagnosed(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
+				remedy, err := awaitRemedy(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
 				if err != nil {
 					return err
 				}
-				if err := mend(ctx, w, remedy); err != nil {
+				if err := applyRemedy(ctx, w, remedy); err != nil {
 					return err
 				}
-				return clean(ctx, w)
+				return awaitClean(ctx, w)
 			},
 		},
 	}
@@ -70,19 +70,19 @@ func doctor() Scenario {
 				if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 					return err
 				}
-				if err := untaintAll(ctx, w, app); err != nil {
+				if err := removeStuckTaints(ctx, w, app); err != nil {
 					return err
 				}
 				w.StartCloudController()
-				return clean(ctx, w)
+				return awaitClean(ctx, w)
 			},
 		},
 		{
 			Name: "the instance that was adopted is collected, since no NodeClaim has it", Timeout: 150 * time.Second,
-			Run: func(ctx context.Context, w *World) error { return collected(ctx, w, stray) },
+			Run: func(ctx context.Context, w *World) error { return awaitTerminated(ctx, w, stray) },
 		},
 		removeStorage(),
-		endAll(app, manifests.Default),
+		deleteAll(app, manifests.Default),
 	}
 	return Scenario{
 		Name:    "doctor",
@@ -100,17 +100,17 @@ func storageFaults() []Step {
 				if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesNone}); err != nil {
 					return err
 				}
-				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
+				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
 				if err != nil {
 					return err
 				}
-				return twoFindings(ctx, w)
+				return onlyStorageFindings(ctx, w)
 			},
 		},
 		{
 			Name: "the class is made anew as is said: it waits for its first consumer, and only the daemon is left", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := treat(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
+				if err := runRemedy(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
 					return err
 				}
 				var class storagev1.StorageClass
@@ -120,31 +120,31 @@ func storageFaults() []Step {
 				if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["type"] != "gp3" {
 					return fmt.Errorf("the class is %+v", class)
 				}
-				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
 				return err
 			},
 		},
 		{
 			Name: "the daemon is patched as is said: the cluster is clean", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				return cured(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+				return remedyAndCheckClean(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
 			},
 		},
 		{
 			Name: "a VolumeAttachment of a node that is gone: named; deleted as is said, the cluster is clean", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := w.Client.Create(ctx, attachmentOfNoNode("planted")); err != nil {
+				if err := w.Client.Create(ctx, orphanedAttachment("planted")); err != nil {
 					return err
 				}
-				return cured(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
+				return remedyAndCheckClean(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
 			},
 		},
 	}
 }
 
-// plantStray launches an instance that bears the cluster's name and nobody's identity, as an autoscaler of another make
+// launchUnknownInstance launches an instance that bears the cluster's name and nobody's identity, as an autoscaler of another make
 // has left behind. It returns how the doctor calls it.
-func plantStray(ctx context.Context, w *World) (string, error) {
+func launchUnknownInstance(ctx context.Context, w *World) (string, error) {
 	image, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-")
 	if err != nil {
 		return "", err
@@ -172,7 +172,7 @@ func plantStray(ctx context.Context, w *World) (string, error) {
 }
 
 // collected waits until an instance, as the doctor calls it, has been terminated.
-func collected(ctx context.Context, w *World, stray string) error {
+func awaitTerminated(ctx context.Context, w *World, stray string) error {
 	return world.Until(ctx, func() error {
 		for _, i := range w.Instances() {
 			if "instance "+i.ID == stray && i.State == "terminated" {
@@ -183,15 +183,15 @@ func collected(ctx context.Context, w *World, stray string) error {
 	})
 }
 
-func attachmentOfNoNode(name string) *storagev1.VolumeAttachment {
+func orphanedAttachment(name string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "example.com", NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
 	}
 }
 
-// twoFindings expects that nothing but the two faults of the storage is found.
-func twoFindings(ctx context.Context, w *World) error {
+// onlyStorageFindings expects that nothing but the two faults of the storage is found.
+func onlyStorageFindings(ctx context.Context, w *World) error {
 	said, err := w.Doctor(ctx)
 	if err != nil {
 		return err
@@ -207,9 +207,9 @@ func twoFindings(ctx context.Context, w *World) error {
 	return nil
 }
 
-// untaintAll does what the doctor says about taints that stay, until the pod of app runs and nothing is found any more.
+// removeStuckTaints does what the doctor says about taints that stay, until the pod of app runs and nothing is found any more.
 // While the first node waits, the autoscaler may buy another once.
-func untaintAll(ctx context.Context, w *World, app string) error {
+func removeStuckTaints(ctx context.Context, w *World, app string) error {
 	treated := map[string]bool{}
 	return world.Until(ctx, func() error {
 		said, err := w.Doctor(ctx)
@@ -249,12 +249,12 @@ func phases(all []corev1.Pod) (out []corev1.PodPhase) {
 
 // diagnosed waits until the doctor has a finding of that check about that object, with these words in what was seen or in
 // what is to be done: EC2 shows what was done to it with a delay. It returns the remedy.
-func diagnosed(ctx context.Context, w *World, check, object, words string) (remedy string, err error) {
-	f, err := finding(ctx, w, check, object, words)
+func awaitRemedy(ctx context.Context, w *World, check, object, words string) (remedy string, err error) {
+	f, err := awaitFinding(ctx, w, check, object, words)
 	return f.Remedy, err
 }
 
-func finding(ctx context.Context, w *World, check, object, words string) (found world.Finding, err error) {
+func awaitFinding(ctx context.Context, w *World, check, object, words string) (found world.Finding, err error) {
 	err = world.Until(ctx, func() error {
 		said, err := w.Doctor(ctx)
 		if err != nil {
@@ -276,8 +276,8 @@ func finding(ctx context.Context, w *World, check, object, words string) (found 
 }
 
 // treat has the doctor look, and runs the command that it prints.
-func treat(ctx context.Context, w *World, check, object, words string) error {
-	f, err := finding(ctx, w, check, object, words)
+func runRemedy(ctx context.Context, w *World, check, object, words string) error {
+	f, err := awaitFinding(ctx, w, check, object, words)
 	if err != nil {
 		return err
 	}
@@ -292,15 +292,15 @@ func treat(ctx context.Context, w *World, check, object, words string) error {
 }
 
 // cured treats a finding, and expects that it was the only one.
-func cured(ctx context.Context, w *World, check, object, words string) error {
-	if err := treat(ctx, w, check, object, words); err != nil {
+func remedyAndCheckClean(ctx context.Context, w *World, check, object, words string) error {
+	if err := runRemedy(ctx, w, check, object, words); err != nil {
 		return err
 	}
-	return clean(ctx, w)
+	return awaitClean(ctx, w)
 }
 
 // clean waits until the doctor finds nothing.
-func clean(ctx context.Context, w *World) error {
+func awaitClean(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		said, err := w.Doctor(ctx)
 		if err != nil {

@@ -19,41 +19,41 @@ import (
 // driftRollout is a new image for all nodes.
 func driftRollout() Scenario {
 	const nodes = 50
-	s := newShop()
+	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
-	steps := append(s.open(),
+	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
 		Step{Name: "a new image: each node is replaced", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
 				return err
 			}
-			if err := allOf(ctx, w, newImage, nodes); err != nil {
+			if err := awaitImage(ctx, w, newImage, nodes); err != nil {
 				return err
 			}
 			w.Note("all nodes have the new image after %.0f s", time.Since(begin).Seconds())
 			return nil
 		}},
 		Step{Name: "nothing further happens; all pods run; each node was replaced once, a tenth at a time", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := s.guard.settled(ctx, w, 20*time.Second); err != nil {
+			if err := s.invariants.awaitSettled(ctx, w, 20*time.Second); err != nil {
 				return err
 			}
 			if n := len(w.Instances()); n != 2*nodes {
 				return fmt.Errorf("%d instances were launched over all, want %d", n, 2*nodes)
 			}
-			return s.sound(ctx, w)
+			return s.awaitHealthy(ctx, w)
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("a new image over %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
 }
 
 // release is the part of an image's alias that its name ends in.
-func release(alias string) string { return alias[strings.LastIndexByte(alias, 'v'):] }
+func aliasRelease(alias string) string { return alias[strings.LastIndexByte(alias, 'v'):] }
 
-// allOf waits until so many instances are there, all of an image, and each has its NodeClaim.
-func allOf(ctx context.Context, w *World, alias string, nodes int) error {
-	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+release(alias))
+// awaitImage waits until so many instances are there, all of an image, and each has its NodeClaim.
+func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
+	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(alias))
 	if err != nil {
 		return err
 	}
@@ -74,27 +74,27 @@ func allOf(ctx context.Context, w *World, alias string, nodes int) error {
 // badAMI is a new image with which no node comes up.
 func badAMI() Scenario {
 	const nodes = 20
-	s := newShop()
+	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
 	var before []string
-	steps := append(s.open(),
+	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
 		Step{Name: "a new image that does not boot: the rollout is stopped, and the NodePool says so", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			var err error
-			if before, err = fleet(ctx, w); err != nil {
+			if before, err = nodeClaimNames(ctx, w); err != nil {
 				return err
 			}
-			id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+release(newImage))
+			id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(newImage))
 			if err != nil {
 				return err
 			}
 			w.BreakImage(id)
-			s.guard.keep(frontApp, nodes) // no pod has to move before its new node is up
+			s.invariants.requireReady(frontApp, nodes) // no pod has to move before its new node is up
 			begin := time.Now()
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
 				return err
 			}
-			if err := s.paused(ctx, w, true); err != nil {
+			if err := s.awaitPaused(ctx, w, true); err != nil {
 				return err
 			}
 			w.Note("after %.0f s, and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
@@ -104,28 +104,28 @@ func badAMI() Scenario {
 			if n := len(w.Instances()) - nodes; n > nodes/2 {
 				return fmt.Errorf("%d instances were launched with the image", n)
 			}
-			if err := s.guard.settled(ctx, w, settledFor); err != nil {
+			if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
 				return err
 			}
-			return errors.Join(oldStay(ctx, w, before), s.run(ctx, w), s.guard.verdict(w))
+			return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))
 		}},
 		Step{Name: "the old image again: nothing is left to do, and the rollout is not paused any more", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": oldImage}); err != nil {
 				return err
 			}
-			if err := errors.Join(s.paused(ctx, w, false), allOf(ctx, w, oldImage, nodes)); err != nil {
+			if err := errors.Join(s.awaitPaused(ctx, w, false), awaitImage(ctx, w, oldImage, nodes)); err != nil {
 				return err
 			}
-			return errors.Join(oldStay(ctx, w, before), s.sound(ctx, w))
+			return errors.Join(claimsKept(ctx, w, before), s.awaitHealthy(ctx, w))
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("a new image with which no node joins: %d old nodes stay", nodes), Long: true, Steps: steps}
 }
 
-// oldStay checks that each of the NodeClaims is still there.
-func oldStay(ctx context.Context, w *World, before []string) error {
-	now, err := fleet(ctx, w)
+// claimsKept checks that each of the NodeClaims is still there.
+func claimsKept(ctx context.Context, w *World, before []string) error {
+	now, err := nodeClaimNames(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func oldStay(ctx context.Context, w *World, before []string) error {
 }
 
 // paused waits until the pool says that a reason for disruption is paused, or no longer.
-func (s *shop) paused(ctx context.Context, w *World, want bool) error {
+func (s *disruptionFixture) awaitPaused(ctx context.Context, w *World, want bool) error {
 	return world.Until(ctx, func() error {
 		pool := &karpv1.NodePool{}
 		if err := w.Client.Get(ctx, client.ObjectKey{Name: "default"}, pool); err != nil {

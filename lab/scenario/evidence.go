@@ -28,11 +28,11 @@ const (
 	// logLines is how much of the controller's log is shown.
 	logLines = 20
 	// shown is how many objects of a kind are.
-	shown = 10
+	maxShown = 10
 )
 
 // gather looks at what there is. What cannot be read is said instead of shown.
-func gather(ctx context.Context, w *World) []Evidence {
+func gatherEvidence(ctx context.Context, w *World) []Evidence {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	var out []Evidence
@@ -80,7 +80,7 @@ func pendingPods(ctx context.Context, w *World) ([]string, error) {
 		if p.Status.Phase != corev1.PodPending {
 			continue
 		}
-		if len(out) == shown {
+		if len(out) == maxShown {
 			return append(out, "... and more"), nil
 		}
 		line := p.Name + " (node: " + cmp.Or(p.Spec.NodeName, "none") + ")"
@@ -102,7 +102,7 @@ func claimStates(ctx context.Context, w *World) ([]string, error) {
 	}
 	var out []string
 	for _, c := range claims.Items {
-		if len(out) == shown {
+		if len(out) == maxShown {
 			return append(out, "... and more"), nil
 		}
 		line := fmt.Sprintf("%s (%s)", c.Name, cmp.Or(c.Status.ProviderID, "no instance"))
@@ -122,7 +122,7 @@ func instanceStates(_ context.Context, w *World) ([]string, error) {
 	for _, i := range w.Instances() {
 		out = append(out, fmt.Sprintf("%s %s %s %s, NodeClaim %s", i.ID, i.State, i.Type, i.Zone, cmp.Or(i.Tags[world.NodeClaimTag], "none")))
 	}
-	return out[max(0, len(out)-3*shown):], nil
+	return out[max(0, len(out)-3*maxShown):], nil
 }
 
 // consoles are the last lines of the consoles of live instances that are no nodes.
@@ -134,7 +134,7 @@ func consoles(ctx context.Context, w *World) ([]string, error) {
 	var out []string
 	for _, i := range w.Running() {
 		joined := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return world.InstanceID(n.Spec.ProviderID) == i.ID })
-		if joined || len(out) == shown {
+		if joined || len(out) == maxShown {
 			continue
 		}
 		text, err := w.Console(ctx, i.ID)

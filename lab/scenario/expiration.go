@@ -13,15 +13,15 @@ import (
 func expire() Scenario {
 	const nodes = 10
 	const life = "60s"
-	s := newShop()
-	s.guard = newGuard(most(nodes)) // expiration knows no budget
+	s := newDisruptionFixture()
+	s.invariants = newInvariants(nodeBudget(nodes)) // expiration knows no budget
 	s.pool["EXPIRE_AFTER"] = life
 	var before []string
-	steps := append(s.open(),
+	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
 		Step{Name: "a minute later each node is replaced; no disruption budget is violated", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			var err error
-			if before, err = fleet(ctx, w); err != nil {
+			if before, err = nodeClaimNames(ctx, w); err != nil {
 				return err
 			}
 			// Those that are bought from now on stay.
@@ -30,7 +30,7 @@ func expire() Scenario {
 			}
 			begin := time.Now()
 			err = world.Until(ctx, func() error {
-				now, err := fleet(ctx, w)
+				now, err := nodeClaimNames(ctx, w)
 				if err != nil {
 					return err
 				}
@@ -45,28 +45,28 @@ func expire() Scenario {
 				return err
 			}
 			w.Note("the last one had gone after %.0f s", time.Since(begin).Seconds())
-			return s.sound(ctx, w)
+			return s.awaitHealthy(ctx, w)
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "expire", Summary: fmt.Sprintf("%d nodes that may live for %s", nodes, life), Steps: steps}
 }
 
-// emptyFast is a workload of which most goes at once.
-func emptyFast() Scenario {
+// emptyNodes is a workload of which most goes at once.
+func emptyNodes() Scenario {
 	const nodes, kept = 50, 10
 	const within = 2 * time.Minute // what it takes is noted
-	s := newShop()
-	s.guard = newGuard(most(nodes))
+	s := newDisruptionFixture()
+	s.invariants = newInvariants(nodeBudget(nodes))
 	s.pool["BUDGET"] = "100%"
-	steps := append(s.open(),
+	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
 		Step{Name: fmt.Sprintf("%d pods are left: the %d empty nodes go within %v, and no pod is moved", kept, nodes-kept, within), Timeout: within, Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := s.scale(ctx, w, kept, 0); err != nil {
 				return err
 			}
-			left, err := podIDs(ctx, w, frontApp)
+			left, err := runningPodUIDs(ctx, w, frontApp)
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func emptyFast() Scenario {
 				return err
 			}
 			w.Note("the last of %d instances was told to end after %.1f s", nodes-kept, time.Since(begin).Seconds())
-			now, err := podIDs(ctx, w, frontApp)
+			now, err := runningPodUIDs(ctx, w, frontApp)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func emptyFast() Scenario {
 					return fmt.Errorf("pod %s was moved", id)
 				}
 			}
-			return s.sound(ctx, w)
+			return s.awaitHealthy(ctx, w)
 		}},
 		Step{Name: "pods that come back while nodes end get others, and none is ended under them", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			for n := range 6 {
@@ -107,9 +107,9 @@ func emptyFast() Scenario {
 			if err := s.scale(ctx, w, nodes/2, 0); err != nil {
 				return err
 			}
-			return s.sound(ctx, w)
+			return s.awaitHealthy(ctx, w)
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "empty-fast", Summary: fmt.Sprintf("%d nodes of which %d become empty at once", nodes, nodes-kept), Steps: steps}
 }

@@ -23,12 +23,12 @@ func firstNode() Scenario {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, app, 1); err != nil {
+					if err := awaitPodsRunning(ctx, w, app, 1); err != nil {
 						return err
 					}
 					pod := w.History.Pods()[0]
 					w.Note("from pod created to pod running: %.1f s", pod.Running.Sub(pod.Seen).Seconds())
-					return cost(ctx, w)
+					return noteCost(ctx, w)
 				},
 			},
 			{
@@ -37,7 +37,7 @@ func firstNode() Scenario {
 					if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != 1 || instances != 1 {
 						return fmt.Errorf("%d NodeClaims were created and %d instances launched, want one of each", claims, instances)
 					}
-					return pairs(ctx, w)
+					return awaitPaired(ctx, w)
 				},
 			},
 			{
@@ -50,7 +50,7 @@ func firstNode() Scenario {
 					if err := w.Delete(ctx, text); err != nil {
 						return err
 					}
-					return empty(ctx, w, app)
+					return awaitEmpty(ctx, w, app)
 				},
 			},
 			removePool(manifests.Default, nil),
@@ -66,7 +66,7 @@ func installPool(manifest string, variables map[string]string) Step {
 			if err := apply(ctx, w, manifest, variables); err != nil {
 				return err
 			}
-			return poolReady(ctx, w)
+			return awaitPoolReady(ctx, w)
 		},
 	}
 }

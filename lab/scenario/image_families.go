@@ -52,7 +52,7 @@ func imageFamilies() []family {
 }
 
 // families boots a node of each family of images, each configured as far as it can be.
-func families() Scenario {
+func bootImageFamilies() Scenario {
 	const app = "family"
 	all := imageFamilies()
 	each := func(ctx context.Context, w *World, do func(context.Context, []byte) error) error {
@@ -78,7 +78,7 @@ func families() Scenario {
 					if err := each(ctx, w, w.Apply); err != nil {
 						return err
 					}
-					return world.Until(ctx, func() error { return cameUp(ctx, w, all) })
+					return world.Until(ctx, func() error { return nodesMatchFamilies(ctx, w, all) })
 				},
 			},
 			{
@@ -87,10 +87,10 @@ func families() Scenario {
 					if err := world.Until(ctx, func() error { return removeStartupTaints(ctx, w) }); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, app, len(all)); err != nil {
+					if err := awaitPodsRunning(ctx, w, app, len(all)); err != nil {
 						return err
 					}
-					return world.Until(ctx, func() error { return initialized(ctx, w, len(all)) })
+					return world.Until(ctx, func() error { return nodesInitialized(ctx, w, len(all)) })
 				},
 			},
 			{
@@ -99,10 +99,10 @@ func families() Scenario {
 					if err := each(ctx, w, w.Delete); err != nil {
 						return err
 					}
-					if err := empty(ctx, w, app); err != nil {
+					if err := awaitEmpty(ctx, w, app); err != nil {
 						return err
 					}
-					return nothingLeft(ctx, w)
+					return awaitNothingLeft(ctx, w)
 				},
 			},
 		},
@@ -118,13 +118,13 @@ func (f family) manifest(ctx context.Context, w *World) ([]byte, error) {
 		}
 		term = "{id: " + id + "}"
 	}
-	return render(w, manifests.Family, map[string]string{
+	return render(w, manifests.ImageFamily, map[string]string{
 		"FAMILY": f.name, "AMI_FAMILY": f.amiFamily, "AMI": term, "USER_DATA": strconv.Quote(f.userData),
 	})
 }
 
-// cameUp says what of the nodes is not as their families' manifests have it; nil if all is.
-func cameUp(ctx context.Context, w *World, all []family) error {
+// nodesMatchFamilies says what of the nodes is not as their families' manifests have it; nil if all is.
+func nodesMatchFamilies(ctx context.Context, w *World, all []family) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return err
@@ -191,7 +191,7 @@ func removeStartupTaints(ctx context.Context, w *World) error {
 }
 
 // initialized says how many of the nodes that are wanted are not initialized.
-func initialized(ctx context.Context, w *World, want int) error {
+func nodesInitialized(ctx context.Context, w *World, want int) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return err

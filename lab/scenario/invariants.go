@@ -21,57 +21,57 @@ import (
 // guard watches, as long as a story lasts, for what may never happen: an instance terminated under a pod that may not be
 // moved, more nodes disrupted at a time than the budget has, and an app with fewer ready pods than its disruption budget
 // leaves it. That no pod is nominated to two live claims, History sees.
-type guard struct {
+type invariants struct {
 	// budget is how many of a number of nodes may be disrupted at a time.
 	budget func(nodes int) int
 
 	mu     sync.Mutex
-	claims map[types.UID]standing
+	claims map[types.UID]budgetState
 	ready  map[string]map[types.UID]bool // pods by app
-	floors map[string]int                // by app, while it is kept
-	broken []string
-	moved  time.Time // when a NodeClaim last came, went, or changed its standing
+	minReady map[string]int                // by app, while it is kept
+	violations []string
+	lastChange  time.Time // when a NodeClaim last came, went, or changed its standing
 }
 
 // standing is how a NodeClaim counts for the budget.
-type standing struct{ counts, disrupted bool }
+type budgetState struct{ counts, disrupted bool }
 
 // share is a budget in percent.
-func share(percent int) func(int) int {
+func percentBudget(percent int) func(int) int {
 	return func(nodes int) int { return (nodes*percent + 99) / 100 }
 }
 
 // most is a budget in nodes.
-func most(nodes int) func(int) int { return func(int) int { return nodes } }
+func nodeBudget(nodes int) func(int) int { return func(int) int { return nodes } }
 
-func newGuard(budget func(nodes int) int) *guard {
-	return &guard{budget: budget, claims: map[types.UID]standing{}, ready: map[string]map[types.UID]bool{}, floors: map[string]int{}}
+func newInvariants(budget func(nodes int) int) *invariants {
+	return &invariants{budget: budget, claims: map[types.UID]budgetState{}, ready: map[string]map[types.UID]bool{}, minReady: map[string]int{}}
 }
 
 // keep has the guard watch that, from now on, an app has as many ready pods as its disruption budget leaves it; 0 ends that.
-func (g *guard) keep(app string, floor int) {
+func (g *invariants) requireReady(app string, floor int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.floors[app] = floor
+	g.minReady[app] = floor
 }
 
 // free lifts all budgets: what follows is not by the controller's choice.
-func (g *guard) free() {
+func (g *invariants) lift() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.budget = func(nodes int) int { return nodes }
-	clear(g.floors)
+	clear(g.minReady)
 }
 
 // broke notes what may not happen. The first times tell enough.
-func (g *guard) broke(format string, args ...any) {
-	if len(g.broken) < 5 {
-		g.broken = append(g.broken, fmt.Sprintf(format, args...))
+func (g *invariants) violate(format string, args ...any) {
+	if len(g.violations) < 5 {
+		g.violations = append(g.violations, fmt.Sprintf(format, args...))
 	}
 }
 
-// volumesThere checks that each volume that was ever bound is still in EC2.
-func volumesThere(ctx context.Context, w *World) error {
+// volumesExist checks that each volume that was ever bound is still in EC2.
+func volumesExist(ctx context.Context, w *World) error {
 	var volumes corev1.PersistentVolumeList
 	if err := w.Client.List(ctx, &volumes); err != nil {
 		return err
@@ -89,36 +89,36 @@ func volumesThere(ctx context.Context, w *World) error {
 }
 
 // watch begins to watch a world, until its end.
-func (g *guard) watch(w *World) {
+func (g *invariants) watch(w *World) {
 	w.History.Watch(func(o client.Object, gone bool) {
 		switch o := o.(type) {
 		case *karpv1.NodeClaim:
-			g.seeClaim(o, gone)
+			g.observeClaim(o, gone)
 		case *corev1.Pod:
-			g.seePod(o, gone)
+			g.observePod(o, gone)
 		}
 	})
 	w.Intercept(func(c awsim.Call) {
-		if called("TerminateInstances")(c) {
+		if controllerCall("TerminateInstances")(c) {
 			for _, id := range c.Resources {
-				g.seeTerminated(w, id)
+				g.observeTermination(w, id)
 			}
 		}
 	})
 }
 
-func (g *guard) seeClaim(claim *karpv1.NodeClaim, gone bool) {
+func (g *invariants) observeClaim(claim *karpv1.NodeClaim, gone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before, known := g.claims[claim.UID]
 	is := func(t string) bool { return meta.IsStatusConditionTrue(claim.Status.Conditions, t) }
-	now := standing{counts: is(karpv1.ConditionInitialized) && !is(karpv1.ConditionInstanceTerminating)}
+	now := budgetState{counts: is(karpv1.ConditionInitialized) && !is(karpv1.ConditionInstanceTerminating)}
 	now.disrupted = now.counts && is(karpv1.ConditionDisruptionReason)
 	if gone {
-		now = standing{}
+		now = budgetState{}
 	}
 	if !known || gone || now != before {
-		g.moved = time.Now()
+		g.lastChange = time.Now()
 	}
 	if g.claims[claim.UID] = now; before.disrupted || !now.disrupted {
 		return
@@ -133,11 +133,11 @@ func (g *guard) seeClaim(claim *karpv1.NodeClaim, gone bool) {
 		}
 	}
 	if allowed := g.budget(nodes); disrupted > allowed {
-		g.broke("%d of %d nodes are disrupted at a time, the budget is %d", disrupted, nodes, allowed)
+		g.violate("%d of %d nodes are disrupted at a time, the budget is %d", disrupted, nodes, allowed)
 	}
 }
 
-func (g *guard) seePod(pod *corev1.Pod, gone bool) {
+func (g *invariants) observePod(pod *corev1.Pod, gone bool) {
 	app := pod.Labels["app"]
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,30 +150,30 @@ func (g *guard) seePod(pod *corev1.Pod, gone bool) {
 		return
 	}
 	delete(g.ready[app], pod.UID)
-	if n := len(g.ready[app]); was && n < g.floors[app] {
-		g.broke("%s has %d ready pods, its disruption budget leaves it %d", app, n, g.floors[app])
+	if n := len(g.ready[app]); was && n < g.minReady[app] {
+		g.violate("%s has %d ready pods, its disruption budget leaves it %d", app, n, g.minReady[app])
 	}
 }
 
 // settled waits until no NodeClaim has come, gone, or been disrupted for so long, from now on, with one and the same controller there.
-func (g *guard) settled(ctx context.Context, w *World, quiet time.Duration) error {
+func (g *invariants) awaitSettled(ctx context.Context, w *World, quiet time.Duration) error {
 	starts := 0
 	return world.Until(ctx, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if n := w.ControllerStarts(); n != starts {
-			g.moved, starts = time.Now(), n
+			g.lastChange, starts = time.Now(), n
 		}
-		if calm := time.Since(g.moved); calm < quiet {
+		if calm := time.Since(g.lastChange); calm < quiet {
 			return fmt.Errorf("the last NodeClaim moved %.0f s ago", calm.Seconds())
 		}
 		return nil
 	})
 }
 
-// seeTerminated looks at the pods of a node whose instance was just told to end. It asks the API server: what was watched
+// observeTermination looks at the pods of a node whose instance was just told to end. It asks the API server: what was watched
 // may not know yet that a pod has gone.
-func (g *guard) seeTerminated(w *World, id string) {
+func (g *invariants) observeTermination(w *World, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var nodes corev1.NodeList
@@ -189,9 +189,9 @@ func (g *guard) seeTerminated(w *World, id string) {
 			return // nothing can be said while the API server is away
 		}
 		for _, p := range pods.Items {
-			if kept(p) {
+			if mayNotMove(p) {
 				g.mu.Lock()
-				g.broke("instance %s was terminated under pod %s, which may not be moved", id, p.Name)
+				g.violate("instance %s was terminated under pod %s, which may not be moved", id, p.Name)
 				g.mu.Unlock()
 			}
 		}
@@ -199,10 +199,10 @@ func (g *guard) seeTerminated(w *World, id string) {
 }
 
 // verdict is nil as long as nothing has happened that may not.
-func (g *guard) verdict(w *World) error {
+func (g *invariants) check(w *World) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	broken := append(w.History.Violations(), g.broken...)
+	broken := append(w.History.Violations(), g.violations...)
 	if len(broken) == 0 {
 		return nil
 	}

@@ -34,22 +34,22 @@ func TestGuardCountsDisruptedNodes(t *testing.T) {
 		{"one that has never been up", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)}, nil, claim("e", disrupted), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newGuard(share(50))
+			g := newInvariants(percentBudget(50))
 			for _, name := range []string{"a", "b", "c", "d"} {
-				g.seeClaim(claim(name, up), false)
+				g.observeClaim(claim(name, up), false)
 			}
 			for _, c := range tt.seen {
-				g.seeClaim(c, false)
+				g.observeClaim(c, false)
 			}
 			if tt.gone != nil {
-				g.seeClaim(tt.gone, true)
+				g.observeClaim(tt.gone, true)
 			}
-			if len(g.broken) > 0 {
-				t.Fatalf("broken before: %v", g.broken)
+			if len(g.violations) > 0 {
+				t.Fatalf("broken before: %v", g.violations)
 			}
-			g.seeClaim(tt.then, false)
-			if got := len(g.broken) > 0; got != tt.wrong {
-				t.Errorf("broken: %v, want %v", g.broken, tt.wrong)
+			g.observeClaim(tt.then, false)
+			if got := len(g.violations) > 0; got != tt.wrong {
+				t.Errorf("broken: %v, want %v", g.violations, tt.wrong)
 			}
 		})
 	}
@@ -62,18 +62,18 @@ func TestGuardCountsReadyPods(t *testing.T) {
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		}
 	}
-	g := newGuard(most(0))
+	g := newInvariants(nodeBudget(0))
 	for _, name := range []string{"a", "b", "c"} {
-		g.seePod(pod(name, corev1.ConditionTrue), false)
+		g.observePod(pod(name, corev1.ConditionTrue), false)
 	}
-	g.keep("web", 2)
-	g.seePod(pod("d", corev1.ConditionFalse), false) // is on its way up
-	g.seePod(pod("a", corev1.ConditionTrue), true)
-	if len(g.broken) > 0 {
-		t.Fatalf("two of three ready pods: %v", g.broken)
+	g.requireReady("web", 2)
+	g.observePod(pod("d", corev1.ConditionFalse), false) // is on its way up
+	g.observePod(pod("a", corev1.ConditionTrue), true)
+	if len(g.violations) > 0 {
+		t.Fatalf("two of three ready pods: %v", g.violations)
 	}
-	g.seePod(pod("b", corev1.ConditionFalse), false)
-	if len(g.broken) != 1 || !strings.Contains(g.broken[0], "web has 1 ready pods, its disruption budget leaves it 2") {
-		t.Errorf("one of three ready pods: %v", g.broken)
+	g.observePod(pod("b", corev1.ConditionFalse), false)
+	if len(g.violations) != 1 || !strings.Contains(g.violations[0], "web has 1 ready pods, its disruption budget leaves it 2") {
+		t.Errorf("one of three ready pods: %v", g.violations)
 	}
 }

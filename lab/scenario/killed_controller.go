@@ -21,11 +21,11 @@ import (
 
 // moment is when the controller is killed: at the nth call to AWS, after it took effect and before its
 // answer arrives, or when the nth object is seen in a state.
-type moment struct {
+type killPoint struct {
 	name string
 	nth  int
 	call func(awsim.Call) bool
-	seen func(client.Object) bool
+	object func(client.Object) bool
 }
 
 // killedController kills the controller at ten moments, spread over everything that it does.
@@ -34,51 +34,51 @@ func killedController() Scenario {
 	s := Scenario{
 		Name:    "killed-controller",
 		Summary: "0 -> 200 pods -> 0, with the controller killed at ten moments: nothing is lost, nothing is bought twice",
-		Steps:   []Step{startController(), installPool(manifests.Medium, nil), {Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread}},
+		Steps:   []Step{startController(), installPool(manifests.MediumInstances, nil), {Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread}},
 	}
 	replicas := 0
-	for _, m := range buying() {
+	for _, m := range launchKillPoints() {
 		replicas += wave
-		s.Steps = append(s.Steps, killWhileGrowing(m, replicas))
+		s.Steps = append(s.Steps, killDuringScaleUp(m, replicas))
 	}
 	s.Steps = append(s.Steps,
-		killWhileShrinking(ending()),
+		killDuringScaleDown(terminationKillPoints()),
 		Step{Name: "all nodes and instances go", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := empty(ctx, w, spreadApp); err != nil {
+			if err := awaitEmpty(ctx, w, spreadApp); err != nil {
 				return err
 			}
 			w.Note("the controller was started %d times; %d NodeClaims, %d instances", w.ControllerStarts(), len(w.History.Claims()), len(w.Instances()))
-			return onceEach(w)
+			return oneInstancePerClaim(w)
 		}},
-		removePool(manifests.Medium, nil))
+		removePool(manifests.MediumInstances, nil))
 	return s
 }
 
 func createSpread(ctx context.Context, w *World) error { return apply(ctx, w, manifests.Spread, nil) }
 
 // buying are moments from a pending pod to a node that is ready.
-func buying() []moment {
-	return []moment{
-		{name: "a pod is unschedulable", nth: 1, seen: unschedulable},
-		{name: "the first NodeClaim is created", nth: 1, seen: claimWithout(karpv1.ConditionLaunched)},
-		{name: "the third NodeClaim is created", nth: 3, seen: claimWithout(karpv1.ConditionLaunched)},
-		{name: "CreateFleet has taken effect", nth: 1, call: called("CreateFleet")},
-		{name: "CreateFleet has taken effect for the third time", nth: 3, call: called("CreateFleet")},
-		{name: "a NodeClaim is launched", nth: 1, seen: claimBetween(karpv1.ConditionLaunched, karpv1.ConditionRegistered)},
-		{name: "a Node has joined", nth: 1, seen: joined},
-		{name: "a NodeClaim is registered", nth: 1, seen: claimBetween(karpv1.ConditionRegistered, karpv1.ConditionInitialized)},
+func launchKillPoints() []killPoint {
+	return []killPoint{
+		{name: "a pod is unschedulable", nth: 1, object: unschedulable},
+		{name: "the first NodeClaim is created", nth: 1, object: claimWithout(karpv1.ConditionLaunched)},
+		{name: "the third NodeClaim is created", nth: 3, object: claimWithout(karpv1.ConditionLaunched)},
+		{name: "CreateFleet has taken effect", nth: 1, call: controllerCall("CreateFleet")},
+		{name: "CreateFleet has taken effect for the third time", nth: 3, call: controllerCall("CreateFleet")},
+		{name: "a NodeClaim is launched", nth: 1, object: claimBetween(karpv1.ConditionLaunched, karpv1.ConditionRegistered)},
+		{name: "a Node has joined", nth: 1, object: nodeJoined},
+		{name: "a NodeClaim is registered", nth: 1, object: claimBetween(karpv1.ConditionRegistered, karpv1.ConditionInitialized)},
 	}
 }
 
 // ending are moments from an empty node to none.
-func ending() []moment {
-	return []moment{
-		{name: "a Node is tainted to be drained", nth: 1, seen: tainted},
-		{name: "TerminateInstances has taken effect", nth: 1, call: called("TerminateInstances")},
+func terminationKillPoints() []killPoint {
+	return []killPoint{
+		{name: "a Node is tainted to be drained", nth: 1, object: nodeTainted},
+		{name: "TerminateInstances has taken effect", nth: 1, call: controllerCall("TerminateInstances")},
 	}
 }
 
-func called(action string) func(awsim.Call) bool {
+func controllerCall(action string) func(awsim.Call) bool {
 	return func(c awsim.Call) bool {
 		return c.Action == action && c.ErrorCode == "" && strings.Contains(c.Principal, "KarpenterControllerRole")
 	}
@@ -103,19 +103,19 @@ func claimBetween(has, not string) func(client.Object) bool {
 	}
 }
 
-func joined(o client.Object) bool {
+func nodeJoined(o client.Object) bool {
 	node, ok := o.(*corev1.Node)
 	return ok && node.Labels[karpv1.LabelRegistered] == ""
 }
 
-func tainted(o client.Object) bool {
+func nodeTainted(o client.Object) bool {
 	node, ok := o.(*corev1.Node)
 	return ok && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyDisrupted })
 }
 
-// killWhileGrowing adds a wave of pods, kills the controller at a moment, starts it again, and has all pods
+// killDuringScaleUp adds a wave of pods, kills the controller at a moment, starts it again, and has all pods
 // run.
-func killWhileGrowing(m moment, replicas int) Step {
+func killDuringScaleUp(m killPoint, replicas int) Step {
 	return Step{
 		Name: fmt.Sprintf("scale to %d, kill when %s: all run", replicas, m.name), Timeout: time.Minute,
 		Run: func(ctx context.Context, w *World) error {
@@ -130,17 +130,17 @@ func killWhileGrowing(m moment, replicas int) Step {
 			if err := w.StartController(ctx); err != nil {
 				return err
 			}
-			if err := podsRun(ctx, w, spreadApp, replicas); err != nil {
+			if err := awaitPodsRunning(ctx, w, spreadApp, replicas); err != nil {
 				return err
 			}
-			return errors.Join(pairs(ctx, w), onceEach(w))
+			return errors.Join(awaitPaired(ctx, w), oneInstancePerClaim(w))
 		},
 	}
 }
 
-// killWhileShrinking takes all pods away, and kills the controller at one moment after another. Each trap is set
+// killDuringScaleDown takes all pods away, and kills the controller at one moment after another. Each trap is set
 // before the controller can come to it.
-func killWhileShrinking(moments []moment) Step {
+func killDuringScaleDown(moments []killPoint) Step {
 	var names []string
 	for _, m := range moments {
 		names = append(names, m.name)
@@ -155,7 +155,7 @@ func killWhileShrinking(moments []moment) Step {
 					if err := w.Scale(ctx, spreadApp, 0); err != nil {
 						return err
 					}
-				} else if err := w.StartController(ctx); err != nil && !killed.sprung() {
+				} else if err := w.StartController(ctx); err != nil && !killed.fired() {
 					return err
 				}
 				if err := killed.wait(ctx); err != nil {
@@ -168,8 +168,8 @@ func killWhileShrinking(moments []moment) Step {
 }
 
 // trap kills the controller once.
-type trap struct {
-	moment  moment
+type armedKill struct {
+	point  killPoint
 	disarm  func()
 	done    chan struct{} // closed when it was sprung
 	mu      sync.Mutex
@@ -179,8 +179,8 @@ type trap struct {
 }
 
 // arm lies in wait for a moment.
-func (m moment) arm(w *World) *trap {
-	t := &trap{moment: m, done: make(chan struct{}), matched: map[types.UID]bool{}}
+func (m killPoint) arm(w *World) *armedKill {
+	t := &armedKill{point: m, done: make(chan struct{}), matched: map[types.UID]bool{}}
 	if m.call != nil {
 		w.Intercept(func(c awsim.Call) {
 			if m.call(c) {
@@ -191,7 +191,7 @@ func (m moment) arm(w *World) *trap {
 		return t
 	}
 	t.disarm = w.History.Watch(func(o client.Object, gone bool) {
-		if !gone && m.seen(o) && t.fresh(o.GetUID()) {
+		if !gone && m.object(o) && t.firstMatch(o.GetUID()) {
 			t.hit(w)
 		}
 	})
@@ -199,7 +199,7 @@ func (m moment) arm(w *World) *trap {
 }
 
 // fresh reports whether an object has not counted yet.
-func (t *trap) fresh(uid types.UID) bool {
+func (t *armedKill) firstMatch(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.matched[uid] {
@@ -209,18 +209,18 @@ func (t *trap) fresh(uid types.UID) bool {
 	return true
 }
 
-func (t *trap) hit(w *World) {
+func (t *armedKill) hit(w *World) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count++
-	if t.count == t.moment.nth {
+	if t.count == t.point.nth {
 		t.err = w.KillController()
 		close(t.done)
 	}
 }
 
 // sprung reports whether the controller was killed.
-func (t *trap) sprung() bool {
+func (t *armedKill) fired() bool {
 	select {
 	case <-t.done:
 		return true
@@ -230,11 +230,11 @@ func (t *trap) sprung() bool {
 }
 
 // wait waits until the controller was killed.
-func (t *trap) wait(ctx context.Context) error {
+func (t *armedKill) wait(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return t.err
 	case <-ctx.Done():
-		return fmt.Errorf("the controller was not killed: it did not come to pass that %s (%w)", t.moment.name, context.Cause(ctx))
+		return fmt.Errorf("the controller was not killed: it did not come to pass that %s (%w)", t.point.name, context.Cause(ctx))
 	}
 }

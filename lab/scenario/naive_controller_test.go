@@ -8,11 +8,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// theStoryNotices is the step of a naive controller's story that has to fail.
-const theStoryNotices = "the story notices"
+// theScenarioFails is the step of a naive controller's story that has to fail.
+const theScenarioFails = "the story notices"
 
 // bites tells the story of a naive controller, expects all to pass but the last step, which notices it, and returns what that says.
-func bites(t *testing.T, story Scenario) (said string) {
+func runNaive(t *testing.T, story Scenario) (said string) {
 	t.Helper()
 	binary := labtest.Binary(t)
 	result := Run(t.Context(), story, world.Config{
@@ -20,7 +20,7 @@ func bites(t *testing.T, story Scenario) (said string) {
 	}, Silent{})
 	for _, step := range result.Steps {
 		t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
-		noticed := step.Name == theStoryNotices
+		noticed := step.Name == theScenarioFails
 		if step.Passed == noticed {
 			t.Errorf("step %q: passed = %v: %s", step.Name, step.Passed, step.Error)
 		}

@@ -99,7 +99,7 @@ func TestNaiveLauncherKeepsBuying(t *testing.T) {
 			if err := w.StopController(ctx); err != nil {
 				return err
 			}
-			if err := unmap(ctx, w); err != nil {
+			if err := unmapNodeRole(ctx, w); err != nil {
 				return err
 			}
 			for range 2 { // one that may join does after some 3 s
@@ -117,9 +117,9 @@ func TestNaiveLauncherKeepsBuying(t *testing.T) {
 			}
 			return naiveLaunch(ctx, w, 20*time.Second)
 		}},
-		{Name: theStoryNotices, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return launchedAtMost(w, 2) }},
+		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return launchedAtMost(w, 2) }},
 	}
-	if said := bites(t, story); !strings.Contains(said, "4 instances were launched, want at most 2") {
+	if said := runNaive(t, story); !strings.Contains(said, "4 instances were launched, want at most 2") {
 		t.Errorf("it says only: %s", said)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveWrite takes the registration's taint off a node as it was once read. Taints are a list, so that all of them are sent, and
+// naiveTaintWrite takes the registration's taint off a node as it was once read. Taints are a list, so that all of them are sent, and
 // no version says which ones were meant.
-func naiveWrite(ctx context.Context, w *World, read *corev1.Node) error {
+func naiveTaintWrite(ctx context.Context, w *World, read *corev1.Node) error {
 	node := read.DeepCopy()
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyUnregistered })
 	return w.Client.Patch(ctx, node, client.MergeFrom(read))
@@ -28,7 +28,7 @@ func naiveWrite(ctx context.Context, w *World, read *corev1.Node) error {
 // controller manager took off, and the story would say so.
 func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 	t.Parallel()
-	back := &resurrections{}
+	back := &returnedTaints{}
 	read := make(chan *corev1.Node, 1)
 	story := uninitializedTaint()
 	story.Steps = []Step{
@@ -47,13 +47,13 @@ func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 			if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 				return err
 			}
-			return podsRun(ctx, w, "sample", 1)
+			return awaitPodsRunning(ctx, w, "sample", 1)
 		}},
 		{Name: "so far the taint went for good", Timeout: time.Second, Run: back.none},
 		{Name: "the node is written as it was read then: the taint is back", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			select {
 			case node := <-read:
-				if err := naiveWrite(ctx, w, node); err != nil {
+				if err := naiveTaintWrite(ctx, w, node); err != nil {
 					return err
 				}
 			default:
@@ -66,9 +66,9 @@ func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 				return nil
 			})
 		}},
-		{Name: theStoryNotices, Timeout: time.Second, Run: back.none},
+		{Name: theScenarioFails, Timeout: time.Second, Run: back.none},
 	}
-	if said := bites(t, story); !strings.Contains(said, "was back on node") {
+	if said := runNaive(t, story); !strings.Contains(said, "was back on node") {
 		t.Errorf("it says only: %s", said)
 	}
 }

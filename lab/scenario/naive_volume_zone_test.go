@@ -22,7 +22,7 @@ import (
 // it is up. It does not look at volumes.
 func naivePlanner(ctx context.Context, w *World, app string, likes ...string) error {
 	for _, zone := range likes {
-		claim := claimIn(zone)
+		claim := zoneClaim(zone)
 		if err := w.Client.Create(ctx, claim); err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func naivePlanner(ctx context.Context, w *World, app string, likes ...string) er
 			if err := w.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 				return err
 			}
-			if up := find(claim.Status.Conditions, karpv1.ConditionInitialized); up.Status != metav1.ConditionTrue {
+			if up := findCondition(claim.Status.Conditions, karpv1.ConditionInitialized); up.Status != metav1.ConditionTrue {
 				return fmt.Errorf("node of %s: %s %s", claim.Name, up.Reason, up.Message)
 			}
 			return nil
@@ -38,17 +38,17 @@ func naivePlanner(ctx context.Context, w *World, app string, likes ...string) er
 			return err
 		}
 		moment, cancel := context.WithTimeout(ctx, 3*time.Second)
-		err := bound(moment, w, app)
+		err := awaitBound(moment, w, app)
 		cancel()
 		if err == nil {
 			break
 		}
 	}
-	return podsRun(ctx, w, app, 1)
+	return awaitPodsRunning(ctx, w, app, 1)
 }
 
-// claimIn is a claim of no pool.
-func claimIn(zone string) *karpv1.NodeClaim {
+// zoneClaim is a claim of no pool.
+func zoneClaim(zone string) *karpv1.NodeClaim {
 	in := func(key, value string) karpv1.Requirement {
 		return karpv1.Requirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 	}
@@ -62,7 +62,7 @@ func claimIn(zone string) *karpv1.NodeClaim {
 }
 
 // bound waits until all pods of an app have a node.
-func bound(ctx context.Context, w *World, app string) error {
+func awaitBound(ctx context.Context, w *World, app string) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {
@@ -84,7 +84,7 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 	story := immediateVolume()
 	story.Steps = []Step{
 		startController(),
-		installPool(manifests.Medium, nil),
+		installPool(manifests.MediumInstances, nil),
 		installStorage("tolerates everything", toleratesAll),
 		{Name: "the controller has no NodePool to buy from", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -114,9 +114,9 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 			}
 			return naivePlanner(ctx, w, databaseApp, "us-east-1b", "us-east-1a")
 		}},
-		{Name: theStoryNotices, Timeout: 10 * time.Second, Run: onePlace},
+		{Name: theScenarioFails, Timeout: 10 * time.Second, Run: oneNodeInZone},
 	}
-	if said := bites(t, story); !strings.Contains(said, "2 NodeClaims were created and 2 instances launched") {
+	if said := runNaive(t, story); !strings.Contains(said, "2 NodeClaims were created and 2 instances launched") {
 		t.Errorf("it says only: %s", said)
 	}
 }

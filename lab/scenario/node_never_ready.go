@@ -29,7 +29,7 @@ func nodeNeverReady() Scenario {
 			{
 				Name: "start the controller, to name a node that is not Ready after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+					w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
 					return w.StartController(ctx)
 				},
 			},
@@ -37,27 +37,27 @@ func nodeNeverReady() Scenario {
 			{
 				Name: "the network plugin does not come up on the node of a pod: the NodeClaim says what its kubelet reports", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					w.HoldNetwork()
+					w.BlockNetworkPlugin()
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
 					}
-					return neverReadyNamed(ctx, w)
+					return awaitNeverReady(ctx, w)
 				},
 			},
 			{
 				Name: "the doctor names it, too", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					_, err := diagnosed(ctx, w, "nodes-never-ready", "Node ", noCNI)
+					_, err := awaitRemedy(ctx, w, "nodes-never-ready", "Node ", noCNI)
 					return err
 				},
 			},
 			{
 				Name: "another node is launched once for the pod, and no third: the NodePool and the pod say why", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := poolHeld(ctx, w, neverReady); err != nil {
+					if err := awaitPoolReason(ctx, w, neverReady); err != nil {
 						return err
 					}
-					if err := podsTold(ctx, w, app, noCNI, 1); err != nil {
+					if err := awaitPodEvents(ctx, w, app, noCNI, 1); err != nil {
 						return err
 					}
 					if n := len(w.Instances()); n != 2 {
@@ -69,20 +69,20 @@ func nodeNeverReady() Scenario {
 			{
 				Name: "the network plugin comes up: the pod runs, without a restart, and the NodePool is Ready", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					w.ReleaseNetwork()
-					if err := podsRun(ctx, w, app, 1); err != nil {
+					w.UnblockNetworkPlugin()
+					if err := awaitPodsRunning(ctx, w, app, 1); err != nil {
 						return err
 					}
-					return poolHeld(ctx, w, "")
+					return awaitPoolReason(ctx, w, "")
 				},
 			},
-			endAll(app, manifests.Default),
+			deleteAll(app, manifests.Default),
 		},
 	}
 }
 
-// neverReadyNamed waits until a NodeClaim says that its node does not become Ready, and an event does.
-func neverReadyNamed(ctx context.Context, w *World) error {
+// awaitNeverReady waits until a NodeClaim says that its node does not become Ready, and an event does.
+func awaitNeverReady(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -90,26 +90,26 @@ func neverReadyNamed(ctx context.Context, w *World) error {
 		}
 		last := errors.New("there is no NodeClaim")
 		for _, c := range claims.Items {
-			initialized := find(c.Status.Conditions, karpv1.ConditionInitialized)
+			initialized := findCondition(c.Status.Conditions, karpv1.ConditionInitialized)
 			if initialized.Reason != neverReady || !strings.Contains(initialized.Message, noCNI) {
 				last = fmt.Errorf("NodeClaim %s: Initialized=%s %s %s", c.Name, initialized.Status, initialized.Reason, initialized.Message)
 				continue
 			}
-			return eventNames(ctx, w, c.Name, neverReady)
+			return awaitEvent(ctx, w, c.Name, neverReady)
 		}
 		return last
 	})
 }
 
-// poolHeld waits until each NodePool is not Ready for that cause; until it is Ready, if there is none.
-func poolHeld(ctx context.Context, w *World, cause string) error {
+// awaitPoolReason waits until each NodePool is not Ready for that cause; until it is Ready, if there is none.
+func awaitPoolReason(ctx context.Context, w *World, cause string) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		if err := list(ctx, w, &pools); err != nil {
 			return err
 		}
 		for _, p := range pools.Items {
-			ready := find(p.Status.Conditions, karpv1.ConditionReady)
+			ready := findCondition(p.Status.Conditions, karpv1.ConditionReady)
 			if held := ready.Status != "True"; held != (cause != "") || held && ready.Reason != cause {
 				return fmt.Errorf("NodePool %s: Ready=%s %s %s, want the reason %q", p.Name, ready.Status, ready.Reason, ready.Message, cause)
 			}

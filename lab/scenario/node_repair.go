@@ -16,30 +16,30 @@ import (
 
 // tolerated is how long storage that fails is. Nodes fall sick so that all of them are due at the same time, a little later.
 const (
-	tolerated = 30 * time.Minute
-	dueIn     = 5 * time.Second
+	repairToleration = 30 * time.Minute
+	repairDelay     = 5 * time.Second
 )
 
 // repair are nodes of which an agent says that their storage fails.
 func repair() Scenario {
 	const nodes = 10
-	s := newShop()
-	s.guard = newGuard(most(nodes)) // repair knows no budget
+	s := newDisruptionFixture()
+	s.invariants = newInvariants(nodeBudget(nodes)) // repair knows no budget
 	var sick []string
 	steps := append([]Step{{Name: "allow node repair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-		w.Gates("NodeRepair=true")
+		w.SetFeatureGates("NodeRepair=true")
 		return nil
-	}}}, s.open()...)
+	}}}, s.setUp()...)
 	steps = append(steps,
 		s.fill(nodes, nodes, 0),
 		Step{Name: "the storage of one node fails: it is replaced", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			names, err := fallSick(ctx, w, 1)
+			names, err := failStorage(ctx, w, 1)
 			if err != nil {
 				return err
 			}
 			begin := time.Now()
-			s.guard.keep(frontApp, 0) // its pods are not asked
-			if err := errors.Join(nodesGone(ctx, w, names), s.run(ctx, w)); err != nil {
+			s.invariants.requireReady(frontApp, 0) // its pods are not asked
+			if err := errors.Join(nodesGone(ctx, w, names), s.awaitPods(ctx, w)); err != nil {
 				return err
 			}
 			w.Note("replaced after %.1f s", time.Since(begin).Seconds())
@@ -47,10 +47,10 @@ func repair() Scenario {
 		}},
 		Step{Name: "that of three of ten fails: this is no matter of single nodes, and none is replaced", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			var err error
-			if sick, err = fallSick(ctx, w, 3); err != nil {
+			if sick, err = failStorage(ctx, w, 3); err != nil {
 				return err
 			}
-			said, err := told(ctx, w, "Node", "", "NodeRepairBlocked")
+			said, err := awaitEventMessage(ctx, w, "Node", "", "NodeRepairBlocked")
 			if err != nil {
 				return err
 			}
@@ -60,24 +60,24 @@ func repair() Scenario {
 					return err
 				}
 			}
-			return s.run(ctx, w)
+			return s.awaitPods(ctx, w)
 		}},
 		Step{Name: "one of them gets well by itself: it stays", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := setStorage(ctx, w, sick[0], corev1.ConditionTrue, time.Now()); err != nil {
+			if err := setStorageReady(ctx, w, sick[0], corev1.ConditionTrue, time.Now()); err != nil {
 				return err
 			}
-			if err := errors.Join(pairs(ctx, w), s.run(ctx, w)); err != nil {
+			if err := errors.Join(awaitPaired(ctx, w), s.awaitPods(ctx, w)); err != nil {
 				return err
 			}
-			return errors.Join(w.Client.Get(ctx, client.ObjectKey{Name: sick[0]}, &corev1.Node{}), s.guard.verdict(w))
+			return errors.Join(w.Client.Get(ctx, client.ObjectKey{Name: sick[0]}, &corev1.Node{}), s.invariants.check(w))
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "repair", Summary: "nodes that an agent calls sick: one is replaced, three of ten are not", Steps: steps}
 }
 
-// fallSick has the agents of so many healthy nodes report that their storage fails.
-func fallSick(ctx context.Context, w *World, n int) ([]string, error) {
+// failStorage has the agents of so many healthy nodes report that their storage fails.
+func failStorage(ctx context.Context, w *World, n int) ([]string, error) {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func fallSick(ctx context.Context, w *World, n int) ([]string, error) {
 	}
 	slices.SortFunc(nodes.Items, func(a, b corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	var names []string
-	since := time.Now().Add(dueIn - tolerated)
+	since := time.Now().Add(repairDelay - repairToleration)
 	for _, node := range nodes.Items[:n] {
-		if err := setStorage(ctx, w, node.Name, corev1.ConditionFalse, since); err != nil {
+		if err := setStorageReady(ctx, w, node.Name, corev1.ConditionFalse, since); err != nil {
 			return nil, err
 		}
 		names = append(names, node.Name)
@@ -97,8 +97,8 @@ func fallSick(ctx context.Context, w *World, n int) ([]string, error) {
 	return names, nil
 }
 
-// setStorage is what EKS's node monitoring agent reports.
-func setStorage(ctx context.Context, w *World, name string, status corev1.ConditionStatus, since time.Time) error {
+// setStorageReady is what EKS's node monitoring agent reports.
+func setStorageReady(ctx context.Context, w *World, name string, status corev1.ConditionStatus, since time.Time) error {
 	node := &corev1.Node{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// articleConfig is a configuration as many a tutorial has it: old machines, an image of one's own, a label
+// nodePoolLimit is a configuration as many a tutorial has it: old machines, an image of one's own, a label
 // to select the nodes by, and a limit.
-func articleConfig() Scenario {
+func nodePoolLimit() Scenario {
 	const (
 		app       = "article"
 		limit     = 4  // CPUs, as the NodePool says
@@ -41,31 +41,31 @@ func articleConfig() Scenario {
 					}
 					variables["AMI_ID"] = image
 					w.Note("image %s", image)
-					if err := apply(ctx, w, manifests.ArticlePool, variables); err != nil {
+					if err := apply(ctx, w, manifests.LimitedPool, variables); err != nil {
 						return err
 					}
-					return poolReady(ctx, w)
+					return awaitPoolReady(ctx, w)
 				},
 			},
 			{
 				Name: "create two pods that select nodegroup=karpenter: they run", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := apply(ctx, w, manifests.ArticleWorkload, nil); err != nil {
+					if err := apply(ctx, w, manifests.LimitedWorkload, nil); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, app, 2); err != nil {
+					if err := awaitPodsRunning(ctx, w, app, 2); err != nil {
 						return err
 					}
-					return cost(ctx, w)
+					return noteCost(ctx, w)
 				},
 			},
 			{
 				Name: "the nodes are what the NodePool says", Timeout: 10 * time.Second,
-				Run: func(ctx context.Context, w *World) error { return asConfigured(ctx, w, variables["AMI_ID"]) },
+				Run: func(ctx context.Context, w *World) error { return nodesMatchPool(ctx, w, variables["AMI_ID"]) },
 			},
 			{
 				Name: "dovetail plan says of the same manifests what was bought", Timeout: 20 * time.Second,
-				Run: func(ctx context.Context, w *World) error { return foretold(ctx, w, app, variables) },
+				Run: func(ctx context.Context, w *World) error { return planMatchesLaunches(ctx, w, app, variables) },
 			},
 			{
 				Name: "scale beyond the limit: the pods above it are told which one", Timeout: time.Minute,
@@ -73,7 +73,7 @@ func articleConfig() Scenario {
 					if err := w.Scale(ctx, app, more); err != nil {
 						return err
 					}
-					return toldOfLimit(ctx, w, app, more)
+					return awaitLimitEvents(ctx, w, app, more)
 				},
 			},
 			{
@@ -93,16 +93,16 @@ func articleConfig() Scenario {
 					if err := w.Scale(ctx, app, 0); err != nil {
 						return err
 					}
-					return empty(ctx, w, app)
+					return awaitEmpty(ctx, w, app)
 				},
 			},
-			removePool(manifests.ArticlePool, variables),
+			removePool(manifests.LimitedPool, variables),
 		},
 	}
 }
 
-// asConfigured checks types, image and label of the nodes.
-func asConfigured(ctx context.Context, w *World, image string) error {
+// nodesMatchPool checks types, image and label of the nodes.
+func nodesMatchPool(ctx context.Context, w *World, image string) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return err
@@ -122,9 +122,9 @@ func asConfigured(ctx context.Context, w *World, image string) error {
 
 // foretold compares the claims of the cluster with those that a plan of the manifests shows: pool, machine type and
 // number of pods of each.
-func foretold(ctx context.Context, w *World, app string, variables map[string]string) error {
+func planMatchesLaunches(ctx context.Context, w *World, app string, variables map[string]string) error {
 	var files [][]byte
-	for _, name := range []string{manifests.ArticlePool, manifests.ArticleWorkload} {
+	for _, name := range []string{manifests.LimitedPool, manifests.LimitedWorkload} {
 		text, err := render(w, name, variables)
 		if err != nil {
 			return err
@@ -163,9 +163,9 @@ func foretold(ctx context.Context, w *World, app string, variables map[string]st
 	return nil
 }
 
-// toldOfLimit waits until each pod of an app either runs or has an event that names the CPU limit, and there
+// awaitLimitEvents waits until each pod of an app either runs or has an event that names the CPU limit, and there
 // are some of both.
-func toldOfLimit(ctx context.Context, w *World, app string, want int) error {
+func awaitLimitEvents(ctx context.Context, w *World, app string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {

@@ -48,12 +48,12 @@ func reservedCapacity() Scenario {
 					if err := w.Scale(ctx, app, seats+bought); err != nil {
 						return err
 					}
-					return podsRun(ctx, w, app, seats+bought)
+					return awaitPodsRunning(ctx, w, app, seats+bought)
 				},
 			},
 			{
 				Name: "instances, claims and Nodes say the same of who is in the reservation", Timeout: 10 * time.Second,
-				Run: func(ctx context.Context, w *World) error { return seated(ctx, w, id, seats, bought) },
+				Run: func(ctx context.Context, w *World) error { return checkReservation(ctx, w, id, seats, bought) },
 			},
 			{
 				Name: "the reservation is cancelled: its nodes stay, and are on-demand", Timeout: 100 * time.Second,
@@ -61,7 +61,7 @@ func reservedCapacity() Scenario {
 					if err := w.AWS.CancelCapacityReservation(id); err != nil {
 						return err
 					}
-					return world.Until(ctx, func() error { return seated(ctx, w, id, 0, seats+bought) })
+					return world.Until(ctx, func() error { return checkReservation(ctx, w, id, 0, seats+bought) })
 				},
 			},
 			{
@@ -70,7 +70,7 @@ func reservedCapacity() Scenario {
 					if err := w.Scale(ctx, app, 0); err != nil {
 						return err
 					}
-					return empty(ctx, w, app)
+					return awaitEmpty(ctx, w, app)
 				},
 			},
 			removePool(manifests.Reserved, nil),
@@ -79,7 +79,7 @@ func reservedCapacity() Scenario {
 }
 
 // seated checks that so many nodes are in the reservation, and so many are not, by EC2, claims and Nodes alike.
-func seated(ctx context.Context, w *World, id string, inside, outside int) error {
+func checkReservation(ctx context.Context, w *World, id string, inside, outside int) error {
 	var claims karpv1.NodeClaimList
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &claims, &nodes); err != nil {
@@ -95,12 +95,12 @@ func seated(ctx context.Context, w *World, id string, inside, outside int) error
 		return fmt.Errorf("%d of %d instances are in the reservation, %d of %d should be", len(in), n, inside, inside+outside)
 	}
 	for _, c := range claims.Items {
-		if err := labelled("claim "+c.Name, c.Labels, in[world.InstanceID(c.Status.ProviderID)], id); err != nil {
+		if err := checkReservationLabels("claim "+c.Name, c.Labels, in[world.InstanceID(c.Status.ProviderID)], id); err != nil {
 			return err
 		}
 	}
 	for _, n := range nodes.Items {
-		if err := labelled("node "+n.Name, n.Labels, in[world.InstanceID(n.Spec.ProviderID)], id); err != nil {
+		if err := checkReservationLabels("node "+n.Name, n.Labels, in[world.InstanceID(n.Spec.ProviderID)], id); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func seated(ctx context.Context, w *World, id string, inside, outside int) error
 }
 
 // labelled compares labels with whether an instance is in the reservation.
-func labelled(what string, labels map[string]string, in bool, id string) error {
+func checkReservationLabels(what string, labels map[string]string, in bool, id string) error {
 	want := map[string]string{karpv1.LabelCapacityType: "on-demand", awsv1.LabelReservationID: "", awsv1.LabelReservationType: "", awsv1.LabelReservationInterruptible: ""}
 	if in {
 		want = map[string]string{

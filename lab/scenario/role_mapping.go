@@ -21,18 +21,18 @@ import (
 )
 
 // named is how soon a fault has to be named.
-const named = time.Minute
+const reportWithin = time.Minute
 
-// mendAndRun does what a condition says, and has all pods of an app run under the controller that was there before.
-func mendAndRun(app string, pods int, remedy *string) Step {
+// remedyAndRun does what a condition says, and has all pods of an app run under the controller that was there before.
+func remedyAndRun(app string, pods int, remedy *string) Step {
 	return Step{
-		Name: fmt.Sprintf("do what the condition says: %d pods run, without a restart", pods), Timeout: named,
+		Name: fmt.Sprintf("do what the condition says: %d pods run, without a restart", pods), Timeout: reportWithin,
 		Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
-			if err := mend(ctx, w, *remedy); err != nil {
+			if err := applyRemedy(ctx, w, *remedy); err != nil {
 				return err
 			}
-			if err := podsRun(ctx, w, app, pods); err != nil {
+			if err := awaitPodsRunning(ctx, w, app, pods); err != nil {
 				return err
 			}
 			w.Note("from the role mapped to %d pods running: %.1f s", pods, time.Since(begin).Seconds())
@@ -54,15 +54,15 @@ func roleNotMapped() Scenario {
 		Name:    "role-not-mapped",
 		Summary: "nodes whose role the cluster does not know: named before the first launch, and within a minute of a launch; once mapped, pods run",
 		Steps: []Step{
-			{Name: "the node role loses its access entry", Timeout: 10 * time.Second, Run: unmap},
+			{Name: "the node role loses its access entry", Timeout: 10 * time.Second, Run: unmapNodeRole},
 			startController(),
 			{
-				Name: "create NodePool and EC2NodeClass: Ready=False names the cause, and how to mend it", Timeout: named,
+				Name: "create NodePool and EC2NodeClass: Ready=False names the cause, and how to mend it", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
 					}
-					said, err := classNames(ctx, w, cause)
+					said, err := awaitClassReason(ctx, w, cause)
 					remedy = said
 					return err
 				},
@@ -73,7 +73,7 @@ func roleNotMapped() Scenario {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
 					}
-					if err := podsTold(ctx, w, app, cause, 1); err != nil {
+					if err := awaitPodEvents(ctx, w, app, cause, 1); err != nil {
 						return err
 					}
 					if n := len(w.Instances()); n > 0 {
@@ -82,23 +82,23 @@ func roleNotMapped() Scenario {
 					return nil
 				},
 			},
-			mendAndRun(app, 1, &remedy),
+			remedyAndRun(app, 1, &remedy),
 			{
 				Name: "the mapping goes again, and more pods come: the one instance launched for them is late, and the cause is named", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := unmap(ctx, w); err != nil {
+					if err := unmapNodeRole(ctx, w); err != nil {
 						return err
 					}
 					if err := w.Scale(ctx, app, 2); err != nil {
 						return err
 					}
-					return claimNames(ctx, w, cause)
+					return awaitClaimReason(ctx, w, cause)
 				},
 			},
 			{
 				Name: "still more pods: no further instance is launched", Timeout: 40 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					said, err := classNames(ctx, w, cause)
+					said, err := awaitClassReason(ctx, w, cause)
 					if err != nil {
 						return err
 					}
@@ -106,14 +106,14 @@ func roleNotMapped() Scenario {
 					if err := w.Scale(ctx, app, 60); err != nil {
 						return err
 					}
-					if err := podsTold(ctx, w, app, cause, 58); err != nil {
+					if err := awaitPodEvents(ctx, w, app, cause, 58); err != nil {
 						return err
 					}
 					return launchedAtMost(w, 2)
 				},
 			},
-			mendAndRun(app, 60, &remedy),
-			endAll(app, manifests.Default),
+			remedyAndRun(app, 60, &remedy),
+			deleteAll(app, manifests.Default),
 		},
 	}
 }
@@ -130,7 +130,7 @@ func controllerRoleMapped() Scenario {
 			{
 				Name: "the access entry for nodes is the controller's role's", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					if err := unmap(ctx, w); err != nil {
+					if err := unmapNodeRole(ctx, w); err != nil {
 						return err
 					}
 					_, err := w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
@@ -141,7 +141,7 @@ func controllerRoleMapped() Scenario {
 			},
 			startController(),
 			{
-				Name: "create NodePool, EC2NodeClass and pods: all are told the cause, and no instance is launched", Timeout: named,
+				Name: "create NodePool, EC2NodeClass and pods: all are told the cause, and no instance is launched", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
@@ -149,7 +149,7 @@ func controllerRoleMapped() Scenario {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "2"}); err != nil {
 						return err
 					}
-					said, err := classNames(ctx, w, cause)
+					said, err := awaitClassReason(ctx, w, cause)
 					if err != nil {
 						return err
 					}
@@ -159,7 +159,7 @@ func controllerRoleMapped() Scenario {
 							return fmt.Errorf("role %s is not named: %s", role, said)
 						}
 					}
-					if err := podsTold(ctx, w, app, cause, 2); err != nil {
+					if err := awaitPodEvents(ctx, w, app, cause, 2); err != nil {
 						return err
 					}
 					if n := len(w.Instances()); n > 0 {
@@ -169,15 +169,15 @@ func controllerRoleMapped() Scenario {
 				},
 			},
 			{
-				Name: "do what the condition says: the pods run", Timeout: named,
+				Name: "do what the condition says: the pods run", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
-					if err := mend(ctx, w, remedy); err != nil {
+					if err := applyRemedy(ctx, w, remedy); err != nil {
 						return err
 					}
-					return podsRun(ctx, w, app, 2)
+					return awaitPodsRunning(ctx, w, app, 2)
 				},
 			},
-			endAll(app, manifests.Default),
+			deleteAll(app, manifests.Default),
 		},
 	}
 }
@@ -188,7 +188,7 @@ const labAccount = "111122223333"
 func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/" + name }
 
 // unmap takes the access entry of the node role away.
-func unmap(ctx context.Context, w *World) error {
+func unmapNodeRole(ctx context.Context, w *World) error {
 	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
 	return err
 }
@@ -201,8 +201,8 @@ func launchedAtMost(w *World, most int) error {
 	return nil
 }
 
-// classNames waits until every EC2NodeClass is not ready for that cause, and returns what the last says.
-func classNames(ctx context.Context, w *World, cause string) (said string, err error) {
+// awaitClassReason waits until every EC2NodeClass is not ready for that cause, and returns what the last says.
+func awaitClassReason(ctx context.Context, w *World, cause string) (said string, err error) {
 	err = world.Until(ctx, func() error {
 		var classes awsv1.EC2NodeClassList
 		if err := list(ctx, w, &classes); err != nil {
@@ -212,7 +212,7 @@ func classNames(ctx context.Context, w *World, cause string) (said string, err e
 			return errors.New("there is no EC2NodeClass")
 		}
 		for _, c := range classes.Items {
-			ready := find(c.Status.Conditions, awsv1.ConditionReady)
+			ready := findCondition(c.Status.Conditions, awsv1.ConditionReady)
 			if ready.Status != metav1.ConditionFalse || ready.Reason != cause {
 				return fmt.Errorf("EC2NodeClass %s: Ready=%s %s %s, want False for %s", c.Name, ready.Status, ready.Reason, ready.Message, cause)
 			}
@@ -223,9 +223,9 @@ func classNames(ctx context.Context, w *World, cause string) (said string, err e
 	return said, err
 }
 
-// claimNames waits until a NodeClaim says that it has not joined for that cause, and notes how long after its launch
+// awaitClaimReason waits until a NodeClaim says that it has not joined for that cause, and notes how long after its launch
 // that was.
-func claimNames(ctx context.Context, w *World, cause string) error {
+func awaitClaimReason(ctx context.Context, w *World, cause string) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -233,7 +233,7 @@ func claimNames(ctx context.Context, w *World, cause string) error {
 		}
 		last := errors.New("there is no NodeClaim that has not joined")
 		for _, c := range claims.Items {
-			registered, launched := find(c.Status.Conditions, karpv1.ConditionRegistered), find(c.Status.Conditions, karpv1.ConditionLaunched)
+			registered, launched := findCondition(c.Status.Conditions, karpv1.ConditionRegistered), findCondition(c.Status.Conditions, karpv1.ConditionLaunched)
 			if registered.Status == metav1.ConditionTrue {
 				continue
 			}
@@ -243,7 +243,7 @@ func claimNames(ctx context.Context, w *World, cause string) error {
 			}
 			after := time.Since(launched.LastTransitionTime.Time)
 			w.Note("named %.0f s after the launch", after.Seconds())
-			if after > named {
+			if after > reportWithin {
 				return fmt.Errorf("NodeClaim %s: named only %v after its launch", c.Name, after)
 			}
 			return nil
@@ -252,7 +252,7 @@ func claimNames(ctx context.Context, w *World, cause string) error {
 	})
 }
 
-func find(conditions []metav1.Condition, typ string) metav1.Condition {
+func findCondition(conditions []metav1.Condition, typ string) metav1.Condition {
 	for _, c := range conditions {
 		if c.Type == typ {
 			return c
@@ -261,8 +261,8 @@ func find(conditions []metav1.Condition, typ string) metav1.Condition {
 	return metav1.Condition{Status: "absent"}
 }
 
-// podsTold waits until an app has want pods without a node, or more, and each has an event that names the cause.
-func podsTold(ctx context.Context, w *World, app, cause string, want int) error {
+// awaitPodEvents waits until an app has want pods without a node, or more, and each has an event that names the cause.
+func awaitPodEvents(ctx context.Context, w *World, app, cause string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {
@@ -292,7 +292,7 @@ func podsTold(ctx context.Context, w *World, app, cause string, want int) error 
 }
 
 // mend runs the commands of a remedy that begin with aws eks, as the account's administrator would in a shell.
-func mend(ctx context.Context, w *World, said string) error {
+func applyRemedy(ctx context.Context, w *World, said string) error {
 	ran := 0
 	for _, part := range strings.Split(said, "aws eks ")[1:] {
 		part, _, _ = strings.Cut(part, "&&")

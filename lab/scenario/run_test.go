@@ -20,7 +20,7 @@ func noEnvironment(string) string { return "" }
 func TestStepsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		told := &telling{listener: NewReport(screen.NewPainter(&out, noEnvironment))}
+		told := &execution{listener: NewReport(screen.NewPainter(&out, noEnvironment))}
 		steps := []struct {
 			step Step
 			want bool
@@ -90,7 +90,7 @@ first-node: FAILED after 12.3 s; logs are kept in /tmp/x
 // A story is a value: each has a name, a line about it, and steps that end.
 func TestAllAreComplete(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range All(DefaultMixes, DefaultNodes) {
+	for _, s := range All(DefaultSeeds, DefaultNodes) {
 		if s.Name == "" || s.Summary == "" || names[s.Name] {
 			t.Errorf("story %q (%q): no name, no summary, or not the only one", s.Name, s.Summary)
 		}

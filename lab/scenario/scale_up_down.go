@@ -37,17 +37,17 @@ func scaleUpDown() Scenario {
 					if err := w.Scale(ctx, spreadApp, replicas); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, spreadApp, replicas); err != nil {
+					if err := awaitPodsRunning(ctx, w, spreadApp, replicas); err != nil {
 						return err
 					}
-					pace(w)
-					return cost(ctx, w)
+					noteDurations(w)
+					return noteCost(ctx, w)
 				},
 			},
 			{
 				Name: "zones are balanced, no node is empty, each pod was bought one place", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					return errors.Join(balanced(ctx, w), noneIdle(ctx, w), boughtOnce(w), pairs(ctx, w))
+					return errors.Join(balanced(ctx, w), noneIdle(ctx, w), oneNominationPerPod(w), awaitPaired(ctx, w))
 				},
 			},
 			{
@@ -56,7 +56,7 @@ func scaleUpDown() Scenario {
 					if err := w.Scale(ctx, spreadApp, 0); err != nil {
 						return err
 					}
-					return empty(ctx, w, spreadApp)
+					return awaitEmpty(ctx, w, spreadApp)
 				},
 			},
 			removePool(manifests.Default, nil),
@@ -65,7 +65,7 @@ func scaleUpDown() Scenario {
 }
 
 // pace notes how long things took from the first pod on.
-func pace(w *World) {
+func noteDurations(w *World) {
 	pods, claims := w.History.Pods(), w.History.Claims()
 	begin, last := pods[0].Seen, pods[0].Running
 	for _, p := range pods {
@@ -113,10 +113,10 @@ func balanced(ctx context.Context, w *World) error {
 }
 
 // noneIdle checks that each Node has a pod of the spread workload.
-func noneIdle(ctx context.Context, w *World) error { return idleNodes(ctx, w, spreadApp) }
+func noneIdle(ctx context.Context, w *World) error { return noIdleNodes(ctx, w, spreadApp) }
 
-// idleNodes names a Node without a pod of an app.
-func idleNodes(ctx context.Context, w *World, app string) error {
+// noIdleNodes names a Node without a pod of an app.
+func noIdleNodes(ctx context.Context, w *World, app string) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return err
@@ -133,8 +133,8 @@ func idleNodes(ctx context.Context, w *World, app string) error {
 	return nil
 }
 
-// boughtOnce checks that each pod there ever was is named by exactly one NodeClaim.
-func boughtOnce(w *World) error {
+// oneNominationPerPod checks that each pod there ever was is named by exactly one NodeClaim.
+func oneNominationPerPod(w *World) error {
 	named := map[types.UID]int{}
 	for _, c := range w.History.Claims() {
 		for _, uid := range c.Pods {
@@ -149,19 +149,19 @@ func boughtOnce(w *World) error {
 	return nil
 }
 
-// onceEach checks what must hold whatever happened where every NodeClaim gets its instance: neverTwice, and nothing was launched that is
+// oneInstancePerClaim checks what must hold whatever happened where every NodeClaim gets its instance: noDoubleLaunch, and nothing was launched that is
 // no claim's.
-func onceEach(w *World) error {
-	err := neverTwice(w)
+func oneInstancePerClaim(w *World) error {
+	err := noDoubleLaunch(w)
 	if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != instances {
 		err = errors.Join(err, fmt.Errorf("%d NodeClaims were created and %d instances launched", claims, instances))
 	}
 	return err
 }
 
-// neverTwice checks what must hold whatever happened: no pod was ever nominated to two live claims, and no claim ever got two
+// noDoubleLaunch checks what must hold whatever happened: no pod was ever nominated to two live claims, and no claim ever got two
 // instances. Those of a fleet for several claims that ended before they were named after one are only counted.
-func neverTwice(w *World) error {
+func noDoubleLaunch(w *World) error {
 	var errs []error
 	for _, v := range w.History.Violations() {
 		errs = append(errs, errors.New(v))

@@ -23,9 +23,9 @@ type Scenario struct {
 	// Long stories take minutes. Where several are told at a time they go first, so that none is waited for in the end.
 	Long bool
 	// Setting, if set, changes the world that the story is told in.
-	Setting func(*world.Config)
+	Configure func(*world.Config)
 	// Beside, if set, goes on beside the steps until its context ends; its error is the story's.
-	Beside func(ctx context.Context, w *World) error
+	Background func(ctx context.Context, w *World) error
 	Steps  []Step
 }
 
@@ -34,7 +34,7 @@ type Step struct {
 	Name    string
 	Timeout time.Duration
 	// Calm steps ask whether all has come right: no controller is killed meanwhile.
-	Calm bool
+	PauseKills bool
 	Run  func(ctx context.Context, w *World) error
 }
 
@@ -52,11 +52,11 @@ func (w *World) Note(format string, args ...any) {
 
 // All are the stories, in the order in which they are best told: chaos with these seeds, and consolidate with so many nodes.
 // Each call makes them anew; a story is told once.
-func All(m Mixes, nodes int) []Scenario {
+func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
-		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), families(), zonalShift(),
-		emptyFast(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
+		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(), zonalShift(),
+		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
 	}
 }
 
@@ -90,14 +90,14 @@ type Listener interface {
 
 const (
 	bootTimeout = 2 * time.Minute
-	endTimeout  = time.Minute
+	closeTimeout  = time.Minute
 )
 
 // Run tells a story in a world of cfg. The error of a failed step is in the Result.
 func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) Result {
 	begin := time.Now()
-	t := &telling{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
-	t.tell(ctx, s, cfg)
+	t := &execution{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
+	t.run(ctx, s, cfg)
 	t.result.Seconds = time.Since(begin).Seconds()
 	t.result.Passed = true
 	for _, step := range t.result.Steps {
@@ -107,16 +107,16 @@ func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) R
 }
 
 // telling is a story that is being told.
-type telling struct {
+type execution struct {
 	listener Listener
 	result   Result
 	world    *World
 }
 
-func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
+func (t *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 	booted := t.step(ctx, Step{Name: "boot the world", Timeout: bootTimeout, Run: func(ctx context.Context, w *World) error {
-		if s.Setting != nil {
-			s.Setting(&cfg)
+		if s.Configure != nil {
+			s.Configure(&cfg)
 		}
 		inside, err := world.Start(ctx, cfg)
 		if err != nil {
@@ -131,8 +131,8 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 	}
 	defer func() {
 		// In order even when the story was interrupted: nothing may be left.
-		t.step(context.WithoutCancel(ctx), Step{Name: "end the world", Timeout: endTimeout, Run: func(ctx context.Context, w *World) error {
-			return errors.Join(w.Close(ctx), beyondItsRights(w))
+		t.step(context.WithoutCancel(ctx), Step{Name: "end the world", Timeout: closeTimeout, Run: func(ctx context.Context, w *World) error {
+			return errors.Join(w.Close(ctx), deniedCalls(w))
 		}})
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
@@ -144,9 +144,9 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 			}
 		})
 	}
-	watch(func(ctx context.Context, w *World) error { return w.Failure(ctx) }, t.world)
-	if s.Beside != nil {
-		watch(s.Beside, &World{World: t.world.World, Cluster: t.world.Cluster})
+	watch(func(ctx context.Context, w *World) error { return w.AwaitFailure(ctx) }, t.world)
+	if s.Background != nil {
+		watch(s.Background, &World{World: t.world.World, Cluster: t.world.Cluster})
 	}
 	defer func() {
 		cancel(nil)
@@ -158,32 +158,32 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		}
 		// Who interrupts a story knows why it did not come to its end.
 		if t.result.Interrupted = ctx.Err() != nil; !t.result.Interrupted {
-			t.result.Evidence = gather(ctx, t.world)
+			t.result.Evidence = gatherEvidence(ctx, t.world)
 		}
 		return
 	}
 }
 
-// beyondItsRights is an error if a controller has called what its policy does not allow.
-func beyondItsRights(w *World) error {
-	if refused := w.Refused(); len(refused) > 0 {
+// deniedCalls is an error if a controller has called what its policy does not allow.
+func deniedCalls(w *World) error {
+	if refused := w.DeniedCalls(); len(refused) > 0 {
 		return fmt.Errorf("calls that the controller's policy does not allow:\n%s", strings.Join(refused, "\n"))
 	}
 	return nil
 }
 
-// errLate is why a step that takes too long is ended.
-var errLate = errors.New("the step took too long")
+// errStepTimeout is why a step that takes too long is ended.
+var errStepTimeout = errors.New("the step took too long")
 
 // step runs a step and reports it.
-func (t *telling) step(ctx context.Context, s Step) bool {
+func (t *execution) step(ctx context.Context, s Step) bool {
 	if t.world == nil {
 		t.world = &World{}
 	}
 	t.world.notes = nil
 	t.listener.Begin(s.Name)
 	begin := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("%w: over %v", errLate, s.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("%w: over %v", errStepTimeout, s.Timeout))
 	defer cancel()
 	err := s.Run(ctx, t.world)
 	out := StepResult{Name: s.Name, Passed: err == nil, Seconds: time.Since(begin).Seconds(), Notes: t.world.notes}

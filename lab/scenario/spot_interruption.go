@@ -15,18 +15,18 @@ import (
 // spotInterruption are spot instances that EC2 takes back.
 func spotInterruption() Scenario {
 	const nodes, reclaimed = 10, 3
-	s := newShop()
-	s.guard = newGuard(most(nodes)) // EC2 knows no budget
+	s := newDisruptionFixture()
+	s.invariants = newInvariants(nodeBudget(nodes)) // EC2 knows no budget
 	s.pool["CAPACITY_TYPE"] = "spot"
 	var taken []awsim.Instance
 	var warned time.Time // on the account's clock
 	steps := append([]Step{{Name: "have EventBridge tell a queue what happens to instances", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-		return w.ReceiveEvents()
-	}}}, s.open()...)
+		return w.EnableInterruptionQueue()
+	}}}, s.setUp()...)
 	steps = append(steps,
 		s.fill(nodes, nodes, 0),
 		Step{Name: fmt.Sprintf("EC2 warns that it takes back %d instances in two minutes: their pods run elsewhere before", reclaimed), Timeout: simec2.SpotNotice, Run: func(ctx context.Context, w *World) error {
-			s.guard.free()
+			s.invariants.lift()
 			begin := time.Now()
 			warned = w.AWS.Now()
 			taken = w.Running()[:reclaimed]
@@ -35,7 +35,7 @@ func spotInterruption() Scenario {
 					return err
 				}
 			}
-			if err := errors.Join(ended(ctx, w, taken), s.run(ctx, w), pairs(ctx, w)); err != nil {
+			if err := errors.Join(awaitStopped(ctx, w, taken), s.awaitPods(ctx, w), awaitPaired(ctx, w)); err != nil {
 				return err
 			}
 			w.Note("all pods ran again after %.1f s", time.Since(begin).Seconds())
@@ -55,27 +55,27 @@ func spotInterruption() Scenario {
 			if err := w.AWS.EC2().RecommendRebalance(stays.ID); err != nil {
 				return err
 			}
-			if _, err := told(ctx, w, "NodeClaim", stays.Tags[world.NodeClaimTag], "SpotRebalanceRecommendation"); err != nil {
+			if _, err := awaitEventMessage(ctx, w, "NodeClaim", stays.Tags[world.NodeClaimTag], "SpotRebalanceRecommendation"); err != nil {
 				return err
 			}
 			if err := w.AWS.EC2().PlanEvent("instance-retirement", w.AWS.Now().Add(24*time.Hour), goes.ID); err != nil {
 				return err
 			}
-			if err := errors.Join(ended(ctx, w, []awsim.Instance{goes}), s.run(ctx, w), pairs(ctx, w)); err != nil {
+			if err := errors.Join(awaitStopped(ctx, w, []awsim.Instance{goes}), s.awaitPods(ctx, w), awaitPaired(ctx, w)); err != nil {
 				return err
 			}
 			if !slices.ContainsFunc(w.Running(), func(i awsim.Instance) bool { return i.ID == stays.ID }) {
 				return fmt.Errorf("instance %s has gone", stays.ID)
 			}
-			return s.guard.verdict(w)
+			return s.invariants.check(w)
 		}},
-		s.close(),
+		s.tearDown(),
 	)
 	return Scenario{Name: "spot-interruption", Summary: fmt.Sprintf("EC2 takes back %d of %d spot instances, and retires one", reclaimed, nodes), Steps: steps}
 }
 
 // ended waits until none of the instances costs money any more.
-func ended(ctx context.Context, w *World, instances []awsim.Instance) error {
+func awaitStopped(ctx context.Context, w *World, instances []awsim.Instance) error {
 	return world.Until(ctx, func() error {
 		for _, i := range w.Running() {
 			if slices.ContainsFunc(instances, func(e awsim.Instance) bool { return e.ID == i.ID }) {

@@ -21,10 +21,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// fixedPool is the NodePool of manifests.Static, fixedLimit its limit on nodes.
+// staticPoolName is the NodePool of manifests.Static, staticPoolLimit its limit on nodes.
 const (
-	fixedPool  = "fixed"
-	fixedLimit = 3
+	staticPoolName  = "fixed"
+	staticPoolLimit = 3
 )
 
 // staticPool is a pool of a fixed size, with nobody to use its nodes but a buffer.
@@ -36,7 +36,7 @@ func staticPool() Scenario {
 			{
 				Name: "start the controller with its optional features", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.Gates("StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true")
+					w.SetFeatureGates("StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true")
 					return w.StartController(ctx)
 				},
 			},
@@ -44,19 +44,19 @@ func staticPool() Scenario {
 			{
 				Name: "without any pod, two nodes come up", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					return errors.Join(fixedNodes(ctx, w, 2), pairs(ctx, w))
+					return errors.Join(awaitStaticNodes(ctx, w, 2), awaitPaired(ctx, w))
 				},
 			},
 			{
 				Name: "the overlay holds: each node promises the device", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					return world.Until(ctx, func() error { return devices(ctx, w) })
+					return world.Until(ctx, func() error { return overlayDevices(ctx, w) })
 				},
 			},
 			{
 				Name: "the buffer has its room on them: nothing is bought for it", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					return world.Until(ctx, func() error { return roomy(ctx, w) })
+					return world.Until(ctx, func() error { return bufferFits(ctx, w) })
 				},
 			},
 			{
@@ -66,7 +66,7 @@ func staticPool() Scenario {
 						return err
 					}
 					return world.Until(ctx, func() error {
-						return bufferSays(ctx, w, bufferv1.ConditionReadyForProvisioning, metav1.ConditionFalse, bufferv1.ReasonScalableRefNotFound)
+						return bufferCondition(ctx, w, bufferv1.ConditionReadyForProvisioning, metav1.ConditionFalse, bufferv1.ReasonScalableRefNotFound)
 					})
 				},
 			},
@@ -78,7 +78,7 @@ func staticPool() Scenario {
 						return err
 					}
 					return world.Until(ctx, func() error {
-						return bufferSays(ctx, w, bufferv1.ConditionProvisioning, metav1.ConditionTrue, bufferv1.ReasonFitsExistingCapacity)
+						return bufferCondition(ctx, w, bufferv1.ConditionProvisioning, metav1.ConditionTrue, bufferv1.ReasonFitsExistingCapacity)
 					})
 				},
 			},
@@ -91,28 +91,28 @@ func staticPool() Scenario {
 			{
 				Name: "scale to 4 by the scale subresource: the limit stops at 3", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := w.ScalePool(ctx, fixedPool, 4); err != nil {
+					if err := w.ScalePool(ctx, staticPoolName, 4); err != nil {
 						return err
 					}
-					return fixedNodes(ctx, w, fixedLimit)
+					return awaitStaticNodes(ctx, w, staticPoolLimit)
 				},
 			},
 			{
 				Name: "scale to 1: the others go", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := w.ScalePool(ctx, fixedPool, 1); err != nil {
+					if err := w.ScalePool(ctx, staticPoolName, 1); err != nil {
 						return err
 					}
-					return errors.Join(fixedNodes(ctx, w, 1), pairs(ctx, w))
+					return errors.Join(awaitStaticNodes(ctx, w, 1), awaitPaired(ctx, w))
 				},
 			},
 			{
 				Name: "there were never more nodes than the limit allows", Timeout: 10 * time.Second,
 				Run: func(_ context.Context, w *World) error {
-					if n := len(w.History.Claims()); n != fixedLimit {
-						return fmt.Errorf("%d NodeClaims were created over all, want %d", n, fixedLimit)
+					if n := len(w.History.Claims()); n != staticPoolLimit {
+						return fmt.Errorf("%d NodeClaims were created over all, want %d", n, staticPoolLimit)
 					}
-					return onceEach(w)
+					return oneInstancePerClaim(w)
 				},
 			},
 			removePool(manifests.Static, nil),
@@ -120,8 +120,8 @@ func staticPool() Scenario {
 	}
 }
 
-// fixedNodes waits until the pool has as many initialized nodes as wanted, and says so, and nothing else is there.
-func fixedNodes(ctx context.Context, w *World, want int) error {
+// awaitStaticNodes waits until the pool has as many initialized nodes as wanted, and says so, and nothing else is there.
+func awaitStaticNodes(ctx context.Context, w *World, want int) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		var nodes corev1.NodeList
@@ -135,7 +135,7 @@ func fixedNodes(ctx context.Context, w *World, want int) error {
 			}
 		}
 		pool := &karpv1.NodePool{}
-		if err := w.Client.Get(ctx, client.ObjectKey{Name: fixedPool}, pool); err != nil {
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: staticPoolName}, pool); err != nil {
 			return err
 		}
 		said := int64(-1)
@@ -150,7 +150,7 @@ func fixedNodes(ctx context.Context, w *World, want int) error {
 }
 
 // devices checks that the NodeOverlay is found valid, and that what it adds is on every claim.
-func devices(ctx context.Context, w *World) error {
+func overlayDevices(ctx context.Context, w *World) error {
 	o := &v1alpha1.NodeOverlay{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: "devices"}, o); err != nil {
 		return err
@@ -192,8 +192,8 @@ func lateDeployment() *appsv1.Deployment {
 	return d
 }
 
-// bufferSays checks a condition of the late buffer.
-func bufferSays(ctx context.Context, w *World, typ string, status metav1.ConditionStatus, reason string) error {
+// bufferCondition checks a condition of the late buffer.
+func bufferCondition(ctx context.Context, w *World, typ string, status metav1.ConditionStatus, reason string) error {
 	b := lateBuffer()
 	if err := w.Client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
 		return err
@@ -205,7 +205,7 @@ func bufferSays(ctx context.Context, w *World, typ string, status metav1.Conditi
 }
 
 // roomy checks that the CapacityBuffer is resolved and has its room on nodes that exist.
-func roomy(ctx context.Context, w *World) error {
+func bufferFits(ctx context.Context, w *World) error {
 	b := &bufferv1.CapacityBuffer{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "room"}, b); err != nil {
 		return err

@@ -43,8 +43,8 @@ func render(w *World, manifest string, variables map[string]string) ([]byte, err
 	return manifests.Render(manifest, all)
 }
 
-// poolReady waits until a NodePool and all EC2NodeClasses are ready.
-func poolReady(ctx context.Context, w *World) error {
+// awaitPoolReady waits until a NodePool and all EC2NodeClasses are ready.
+func awaitPoolReady(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		var classes awsv1.EC2NodeClassList
@@ -99,9 +99,9 @@ func running(p corev1.Pod) bool {
 		})
 }
 
-// podsRun waits until an app has exactly want pods, and each runs. Pods that a kubelet turned away, since a scheduler that had
+// awaitPodsRunning waits until an app has exactly want pods, and each runs. Pods that a kubelet turned away, since a scheduler that had
 // missed something put too many on its node, stay as they are until somebody cleans up; their successors count.
-func podsRun(ctx context.Context, w *World, app string, want int) error {
+func awaitPodsRunning(ctx context.Context, w *World, app string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {
@@ -122,7 +122,7 @@ func podsRun(ctx context.Context, w *World, app string, want int) error {
 }
 
 // pairs waits until each live instance has its NodeClaim and each NodeClaim its live instance.
-func pairs(ctx context.Context, w *World) error {
+func awaitPaired(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -157,7 +157,7 @@ func unpaired(claims []karpv1.NodeClaim, live []awsim.Instance) error {
 
 // empty waits until an app has no pods, and there are no NodeClaims, no Nodes, and no instances that are
 // not terminated.
-func empty(ctx context.Context, w *World, app string) error {
+func awaitEmpty(ctx context.Context, w *World, app string) error {
 	return world.Until(ctx, func() error {
 		left, err := pods(ctx, w, app)
 		if err != nil {
@@ -194,14 +194,14 @@ func removePool(manifest string, variables map[string]string) Step {
 			if err := w.Delete(ctx, text); err != nil {
 				return err
 			}
-			return nothingLeft(ctx, w)
+			return awaitNothingLeft(ctx, w)
 		},
 	}
 }
 
-// endAll is the last step of stories that are not about nodes that empty: the pods go, and the nodes with their NodePool,
+// deleteAll is the last step of stories that are not about nodes that empty: the pods go, and the nodes with their NodePool,
 // rather than after the time that the autoscaler waits for more pods.
-func endAll(app, manifest string) Step {
+func deleteAll(app, manifest string) Step {
 	pool := removePool(manifest, nil)
 	return Step{
 		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: time.Minute,
@@ -212,13 +212,13 @@ func endAll(app, manifest string) Step {
 			if err := pool.Run(ctx, w); err != nil {
 				return err
 			}
-			return empty(ctx, w, app)
+			return awaitEmpty(ctx, w, app)
 		},
 	}
 }
 
-// nothingLeft waits until neither the API server nor AWS holds anything of the autoscaler.
-func nothingLeft(ctx context.Context, w *World) error {
+// awaitNothingLeft waits until neither the API server nor AWS holds anything of the autoscaler.
+func awaitNothingLeft(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		var classes awsv1.EC2NodeClassList
@@ -248,7 +248,7 @@ func nothingLeft(ctx context.Context, w *World) error {
 }
 
 // cost notes what runs and what it costs.
-func cost(ctx context.Context, w *World) error {
+func noteCost(ctx context.Context, w *World) error {
 	perHour, err := w.Cost(ctx)
 	if err != nil {
 		return err

@@ -15,25 +15,25 @@ import (
 )
 
 // resurrections watches, as long as a story lasts, for the taint of uninitialized nodes to come back to a node that had lost it.
-type resurrections struct {
+type returnedTaints struct {
 	mu   sync.Mutex
 	had  map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it
-	back []string
+	returned []string
 }
 
 // watchTaint is the step that begins to watch.
-func watchTaint(r *resurrections) Step {
+func watchTaint(r *returnedTaints) Step {
 	return Step{Name: "watch for the taint to come back to a node that has lost it", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
 		w.History.Watch(func(o client.Object, _ bool) {
 			if n, ok := o.(*corev1.Node); ok {
-				r.see(n)
+				r.observe(n)
 			}
 		})
 		return nil
 	}}
 }
 
-func (r *resurrections) see(n *corev1.Node) {
+func (r *returnedTaints) observe(n *corev1.Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.had == nil {
@@ -42,7 +42,7 @@ func (r *resurrections) see(n *corev1.Node) {
 	has := hasTaint(n, uninitialized)
 	had, known := r.had[n.UID]
 	if has && known && !had {
-		r.back = append(r.back, fmt.Sprintf("taint %s was back on node %s, at version %s", uninitialized, n.Name, n.ResourceVersion))
+		r.returned = append(r.returned, fmt.Sprintf("taint %s was back on node %s, at version %s", uninitialized, n.Name, n.ResourceVersion))
 	}
 	if has || known {
 		r.had[n.UID] = has
@@ -50,13 +50,13 @@ func (r *resurrections) see(n *corev1.Node) {
 }
 
 // none is nil as long as the taint has not come back to any node.
-func (r *resurrections) none(context.Context, *World) error {
+func (r *returnedTaints) none(context.Context, *World) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.back) == 0 {
+	if len(r.returned) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(r.back, "; "))
+	return errors.New(strings.Join(r.returned, "; "))
 }
 
 func hasTaint(n *corev1.Node, key string) bool {

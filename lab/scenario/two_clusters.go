@@ -22,74 +22,74 @@ import (
 
 const (
 	steadyApp, briefApp = "steady", "brief"
-	// twinNodes and twinBrief are how many nodes each of the clusters has, and how many of them expire soon.
-	twinNodes, twinBrief = 100, 5
-	// twinSpeed is how fast the account's clock runs, twinLag how far it is behind that of the controllers at first: whatever
+	// nodesPerCluster and expiringNodes are how many nodes each of the clusters has, and how many of them expire soon.
+	nodesPerCluster, expiringNodes = 100, 5
+	// clockSpeed is how fast the account's clock runs, clockLag how far it is behind that of the controllers at first: whatever
 	// is launched is older for them than any grace that they give.
-	twinSpeed, twinLag = 10, time.Hour
-	// twinPeace is for how long, on the account's clock, the clusters live side by side.
-	twinPeace = 10 * time.Minute
-	// clashWithin is when the clash must be named, and refusedWithin when a controller of the wrong name must have ended.
-	clashWithin, refusedWithin = 10 * time.Second, 5 * time.Second
+	clockSpeed, clockLag = 10, time.Hour
+	// sharedDuration is for how long, on the account's clock, the clusters live side by side.
+	sharedDuration = 10 * time.Minute
+	// conflictWithin is when the clash must be named, and exitWithin when a controller of the wrong name must have ended.
+	conflictWithin, exitWithin = 10 * time.Second, 5 * time.Second
 )
 
-// twinWorld are two clusters of one name in one account whose clock runs fast.
-func twinWorld(cfg *world.Config) {
+// sharedNameWorld are two clusters of one name in one account whose clock runs fast.
+func sharedNameWorld(cfg *world.Config) {
 	cfg.Clusters, cfg.OneName = 2, true
-	cfg.Clock = clock.NewFast(time.Now().Add(-twinLag), twinSpeed)
+	cfg.Clock = clock.NewFast(time.Now().Add(-clockLag), clockSpeed)
 }
 
-// twinImages are the families of the two clusters' images. A cluster whose autoscaler may not ask EKS has to use one that
+// clusterImages are the families of the two clusters' images. A cluster whose autoscaler may not ask EKS has to use one that
 // does without the service CIDR.
-var twinImages = []string{"al2023@latest", "bottlerocket@latest"}
+var clusterImages = []string{"al2023@latest", "bottlerocket@latest"}
 
 // twoClustersOneName has two clusters of one name live side by side.
 func twoClustersOneName() Scenario {
 	return Scenario{
 		Name:    "two-clusters-one-name",
-		Summary: fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", twinNodes),
+		Summary: fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", nodesPerCluster),
 		Long:    true,
-		Setting: twinWorld,
+		Configure: sharedNameWorld,
 		Steps: []Step{
 			{Name: "start the first cluster's controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 				for _, c := range w.Clusters {
-					c.KeepController() // a lease that is lost on a busy machine ends it
+					c.RestartControllerOnExit() // a lease that is lost on a busy machine ends it
 				}
 				return w.StartController(ctx)
 			}},
-			{Name: "the second one's controller finds that the name is another cluster's, and ends within 5 s", Timeout: 30 * time.Second, Run: refused},
+			{Name: "the second one's controller finds that the name is another cluster's, and ends within 5 s", Timeout: 30 * time.Second, Run: secondControllerExits},
 			{Name: "where it may not ask EKS, it starts", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-				w.Clusters[1].Blind()
+				w.Clusters[1].DenyDescribeCluster()
 				return w.Clusters[1].StartController(ctx)
 			}},
-			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: clashNamed},
+			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: conflictReported},
 			{Name: "the doctor names it, too", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-				uids, err := identities(ctx, w)
+				uids, err := clusterUIDs(ctx, w)
 				if err != nil {
 					return err
 				}
-				_, err = diagnosed(ctx, w, "identity-foreign-instance", "cluster "+w.Name, uids[1])
+				_, err = awaitRemedy(ctx, w, "identity-foreign-instance", "cluster "+w.Name, uids[1])
 				return err
 			}},
-			{Name: fmt.Sprintf("scale to %d nodes in each: all run", twinNodes), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
-				return scaleTwins(ctx, w, twinNodes-twinBrief, twinBrief)
+			{Name: fmt.Sprintf("scale to %d nodes in each: all run", nodesPerCluster), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
+				return scaleBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes)
 			}},
-			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: sideBySide},
-			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
-				if err := twinPodsRun(ctx, w, twinNodes-twinBrief, twinBrief); err != nil {
+			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: runSideBySide},
+			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
+				if err := awaitPodsInBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes); err != nil {
 					return err
 				}
-				return twinPairs(ctx, w)
+				return awaitPairedInBoth(ctx, w)
 			}},
-			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
-				if err := scaleTwins(ctx, w, 0, 0); err != nil {
+			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
+				if err := scaleBoth(ctx, w, 0, 0); err != nil {
 					return err
 				}
-				return errors.Join(empty(ctx, w, steadyApp), trespass(w.AWS.Calls(), w.Clusters))
+				return errors.Join(awaitEmpty(ctx, w, steadyApp), foreignChanges(w.AWS.Calls(), w.Clusters))
 			}},
-			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, Calm: true, Run: func(ctx context.Context, w *World) error {
+			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
 				for n := range w.Clusters {
-					text, err := twinManifest(w, n, manifests.Twin)
+					text, err := clusterManifest(w, n, manifests.TwoClustersPools)
 					if err != nil {
 						return err
 					}
@@ -97,7 +97,7 @@ func twoClustersOneName() Scenario {
 						return err
 					}
 				}
-				return errors.Join(nothingLeft(ctx, w.at(1)), nothingLeft(ctx, w), trespass(w.AWS.Calls(), w.Clusters))
+				return errors.Join(awaitNothingLeft(ctx, w.at(1)), awaitNothingLeft(ctx, w), foreignChanges(w.AWS.Calls(), w.Clusters))
 			}},
 		},
 	}
@@ -106,15 +106,15 @@ func twoClustersOneName() Scenario {
 // at is the world as seen from another of its clusters.
 func (w *World) at(n int) *World { return &World{World: w.World, Cluster: w.Clusters[n]} }
 
-func twinManifest(w *World, n int, name string) ([]byte, error) {
-	return render(w.at(n), name, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": "1", "DRIFT_BUDGET": "0"})
+func clusterManifest(w *World, n int, name string) ([]byte, error) {
+	return render(w.at(n), name, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "1", "DRIFT_BUDGET": "0"})
 }
 
 // renew has the steady pools of both clusters be of the second generation, for which so many of their nodes may be replaced
 // at a time.
-func renew(ctx context.Context, w *World, budget string) error {
+func driftBoth(ctx context.Context, w *World, budget string) error {
 	for n, c := range w.Clusters {
-		text, err := render(w.at(n), manifests.Twin, map[string]string{"AMI_ALIAS": twinImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget})
+		text, err := render(w.at(n), manifests.TwoClustersPools, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget})
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func renew(ctx context.Context, w *World, budget string) error {
 }
 
 // refused starts the second controller, which must end and say why, without having changed anything.
-func refused(ctx context.Context, w *World) error {
+func secondControllerExits(ctx context.Context, w *World) error {
 	second := w.Clusters[1]
 	begin := time.Now()
 	said, err := second.RunController(ctx)
@@ -145,17 +145,17 @@ func refused(ctx context.Context, w *World) error {
 			return fmt.Errorf("it called %s on %s", c.Action, strings.Join(c.Resources, ", "))
 		}
 	}
-	if took > refusedWithin {
+	if took > exitWithin {
 		return fmt.Errorf("it took %v to end", took)
 	}
 	return nil
 }
 
-// clashNamed gives each cluster a pool and one pod, and waits until each names the other.
-func clashNamed(ctx context.Context, w *World) error {
+// conflictReported gives each cluster a pool and one pod, and waits until each names the other.
+func conflictReported(ctx context.Context, w *World) error {
 	for n, c := range w.Clusters {
-		for _, name := range []string{manifests.Twin, manifests.TwinWorkload} {
-			text, err := twinManifest(w, n, name)
+		for _, name := range []string{manifests.TwoClustersPools, manifests.TwoClustersWorkload} {
+			text, err := clusterManifest(w, n, name)
 			if err != nil {
 				return err
 			}
@@ -163,14 +163,14 @@ func clashNamed(ctx context.Context, w *World) error {
 				return err
 			}
 		}
-		if err := poolReady(ctx, w.at(n)); err != nil {
+		if err := awaitPoolReady(ctx, w.at(n)); err != nil {
 			return err
 		}
 	}
-	if err := scaleTwins(ctx, w, 1, 0); err != nil {
+	if err := scaleBoth(ctx, w, 1, 0); err != nil {
 		return err
 	}
-	uids, err := identities(ctx, w)
+	uids, err := clusterUIDs(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func clashNamed(ctx context.Context, w *World) error {
 		other := 1 - n
 		var late time.Duration
 		err := world.Until(ctx, func() error {
-			if err := clashSaid(ctx, w.at(n), uids[other]); err != nil {
+			if err := conflictVisible(ctx, w.at(n), uids[other]); err != nil {
 				return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
 			}
 			return nil
@@ -186,11 +186,11 @@ func clashNamed(ctx context.Context, w *World) error {
 		if err != nil {
 			return err
 		}
-		if late, err = clashDelay(ctx, w, n); err != nil {
+		if late, err = conflictDelay(ctx, w, n); err != nil {
 			return err
 		}
 		w.Note("%s named the clash %.1f s after the other's first instance", w.Clusters[n].ID, late.Seconds())
-		if late > clashWithin {
+		if late > conflictWithin {
 			return fmt.Errorf("cluster %s: the clash was named %v after the other's first instance", w.Clusters[n].ID, late)
 		}
 	}
@@ -198,7 +198,7 @@ func clashNamed(ctx context.Context, w *World) error {
 }
 
 // identities are the UIDs by which the clusters are told apart.
-func identities(ctx context.Context, w *World) ([]string, error) {
+func clusterUIDs(ctx context.Context, w *World) ([]string, error) {
 	var out []string
 	for _, c := range w.Clusters {
 		system := &corev1.Namespace{}
@@ -210,8 +210,8 @@ func identities(ctx context.Context, w *World) ([]string, error) {
 	return out, nil
 }
 
-// clashSaid looks for condition and event on every pool, and for the metric.
-func clashSaid(ctx context.Context, w *World, other string) error {
+// conflictVisible looks for condition and event on every pool, and for the metric.
+func conflictVisible(ctx context.Context, w *World, other string) error {
 	var pools karpv1.NodePoolList
 	var events corev1.EventList
 	if err := list(ctx, w, &pools, &events); err != nil {
@@ -239,9 +239,9 @@ func clashSaid(ctx context.Context, w *World, other string) error {
 	return nil
 }
 
-// clashDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch is dated by
+// conflictDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch is dated by
 // the account's clock, which is put right by how far it is behind.
-func clashDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
+func conflictDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
 	var pools karpv1.NodePoolList
 	if err := list(ctx, w.at(n), &pools); err != nil {
 		return 0, err
@@ -253,7 +253,7 @@ func clashDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
 			break
 		}
 	}
-	launched := time.Now().Add(-w.AWS.Now().Sub(first) / twinSpeed)
+	launched := time.Now().Add(-w.AWS.Now().Sub(first) / clockSpeed)
 	var late time.Duration
 	for i := range pools.Items {
 		c, _ := condition.Get(&pools.Items[i], karpv1.ConditionClusterNameShared)
@@ -262,15 +262,15 @@ func clashDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
 	return late, nil
 }
 
-// scaleTwins scales the workloads of both clusters, and waits until all pods run.
-func scaleTwins(ctx context.Context, w *World, steady, brief int) error {
+// scaleBoth scales the workloads of both clusters, and waits until all pods run.
+func scaleBoth(ctx context.Context, w *World, steady, brief int) error {
 	begin := time.Now()
 	for _, c := range w.Clusters {
 		if err := errors.Join(c.Scale(ctx, steadyApp, int32(steady)), c.Scale(ctx, briefApp, int32(brief))); err != nil {
 			return err
 		}
 	}
-	if err := twinPodsRun(ctx, w, steady, brief); err != nil {
+	if err := awaitPodsInBoth(ctx, w, steady, brief); err != nil {
 		return err
 	}
 	if steady+brief > 0 {
@@ -279,17 +279,17 @@ func scaleTwins(ctx context.Context, w *World, steady, brief int) error {
 	return nil
 }
 
-func twinPodsRun(ctx context.Context, w *World, steady, brief int) error {
+func awaitPodsInBoth(ctx context.Context, w *World, steady, brief int) error {
 	for n := range w.Clusters {
-		if err := errors.Join(podsRun(ctx, w.at(n), steadyApp, steady), podsRun(ctx, w.at(n), briefApp, brief)); err != nil {
+		if err := errors.Join(awaitPodsRunning(ctx, w.at(n), steadyApp, steady), awaitPodsRunning(ctx, w.at(n), briefApp, brief)); err != nil {
 			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
 		}
 	}
 	return nil
 }
 
-// sideBySide lets time pass, and starts both controllers anew halfway: it is after a start that garbage is collected most.
-func sideBySide(ctx context.Context, w *World) error {
+// runSideBySide lets time pass, and starts both controllers anew halfway: it is after a start that garbage is collected most.
+func runSideBySide(ctx context.Context, w *World) error {
 	begin := w.AWS.Now()
 	pass := func(until time.Duration) error {
 		return world.Until(ctx, func() error {
@@ -299,7 +299,7 @@ func sideBySide(ctx context.Context, w *World) error {
 			return nil
 		})
 	}
-	if err := pass(twinPeace / 2); err != nil {
+	if err := pass(sharedDuration / 2); err != nil {
 		return err
 	}
 	for _, c := range w.Clusters {
@@ -307,10 +307,10 @@ func sideBySide(ctx context.Context, w *World) error {
 			return err
 		}
 	}
-	if err := renew(ctx, w, "5"); err != nil {
+	if err := driftBoth(ctx, w, "5"); err != nil {
 		return err
 	}
-	if err := pass(twinPeace); err != nil {
+	if err := pass(sharedDuration); err != nil {
 		return err
 	}
 	for n := range w.Clusters {
@@ -318,14 +318,14 @@ func sideBySide(ctx context.Context, w *World) error {
 			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
 		}
 	}
-	if err := renew(ctx, w, "0"); err != nil { // what has begun goes on, and the rest stays
+	if err := driftBoth(ctx, w, "0"); err != nil { // what has begun goes on, and the rest stays
 		return err
 	}
 	for n, c := range w.Clusters {
 		own := callsOf(w.AWS.Calls(), c)
 		ended := 0
 		for _, claim := range c.History.Claims() {
-			if !claim.Ending.IsZero() {
+			if !claim.DeletedAt.IsZero() {
 				ended++
 			}
 		}
@@ -335,7 +335,7 @@ func sideBySide(ctx context.Context, w *World) error {
 			return fmt.Errorf("cluster %s: no node has expired: nothing was proven", w.Clusters[n].ID)
 		}
 	}
-	return trespass(w.AWS.Calls(), w.Clusters)
+	return foreignChanges(w.AWS.Calls(), w.Clusters)
 }
 
 // replacedForDrift checks that nodes of the second generation have come up.
@@ -369,7 +369,7 @@ func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
 }
 
 // trespass names every call by which one cluster's autoscaler changed what another's has made; nil if there is none.
-func trespass(calls []awsim.Call, clusters []*world.Cluster) error {
+func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 	madeBy := map[string]string{}
 	var errs []error
 	for _, call := range calls {
@@ -396,8 +396,8 @@ func trespass(calls []awsim.Call, clusters []*world.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// twinPairs waits until each cluster's NodeClaims and the instances that its autoscaler has launched belong together.
-func twinPairs(ctx context.Context, w *World) error {
+// awaitPairedInBoth waits until each cluster's NodeClaims and the instances that its autoscaler has launched belong together.
+func awaitPairedInBoth(ctx context.Context, w *World) error {
 	for n, c := range w.Clusters {
 		err := world.Until(ctx, func() error {
 			launched := map[string]bool{}

@@ -20,7 +20,7 @@ import (
 
 // naive is a collector of garbage that goes by the cluster's name: it ends what bears the name, is older than 30 s, and has
 // no NodeClaim in its API server.
-func naive(ctx context.Context, w *World, c *world.Cluster) error {
+func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) error {
 	keys, err := c.Credentials()
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 	story.Steps = []Step{
 		startController(),
 		{Name: "the first cluster has nodes", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			for _, name := range []string{manifests.Twin, manifests.TwinWorkload} {
-				text, err := twinManifest(w, 0, name)
+			for _, name := range []string{manifests.TwoClustersPools, manifests.TwoClustersWorkload} {
+				text, err := clusterManifest(w, 0, name)
 				if err != nil {
 					return err
 				}
@@ -74,31 +74,31 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 					return err
 				}
 			}
-			if err := poolReady(ctx, w); err != nil {
+			if err := awaitPoolReady(ctx, w); err != nil {
 				return err
 			}
 			if err := w.Scale(ctx, steadyApp, nodes); err != nil {
 				return err
 			}
-			return podsRun(ctx, w, steadyApp, nodes)
+			return awaitPodsRunning(ctx, w, steadyApp, nodes)
 		}},
 		{Name: "the second cluster goes by the name", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			return world.Until(ctx, func() error {
-				if err := naive(ctx, w, w.Clusters[1]); err != nil {
+				if err := naiveGarbageCollection(ctx, w, w.Clusters[1]); err != nil {
 					return err
 				}
-				return destroyed(w.AWS.Instances(), nodes)
+				return firstInstancesGone(w.AWS.Instances(), nodes)
 			})
 		}},
-		{Name: theStoryNotices, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return trespass(w.AWS.Calls(), w.Clusters) }},
+		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return foreignChanges(w.AWS.Calls(), w.Clusters) }},
 	}
-	if said := bites(t, story); strings.Count(said, "lab-2: TerminateInstances on i-") < nodes {
+	if said := runNaive(t, story); strings.Count(said, "lab-2: TerminateInstances on i-") < nodes {
 		t.Errorf("it says only: %s", said)
 	}
 }
 
 // destroyed is nil once the first n instances there were are gone.
-func destroyed(all []awsim.Instance, n int) error {
+func firstInstancesGone(all []awsim.Instance, n int) error {
 	for _, i := range all[:n] {
 		if world.Live(i) {
 			return errors.New("an instance of the first cluster is still there")
@@ -125,7 +125,7 @@ func TestTrespass(t *testing.T) {
 		{"somebody else's calls", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("i-1", "CreateTags", "", "i-1")}, ""},
 	} {
 		got := ""
-		if err := trespass(tt.calls, clusters); err != nil {
+		if err := foreignChanges(tt.calls, clusters); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {

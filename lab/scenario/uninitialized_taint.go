@@ -20,7 +20,7 @@ const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 // puts back once it has gone.
 func uninitializedTaint() Scenario {
 	const app = "sample"
-	back := &resurrections{}
+	back := &returnedTaints{}
 	return Scenario{
 		Name: "uninitialized-taint",
 		Summary: "nodes wait for a cloud controller manager that is absent: named within a minute, and no endless launching; " +
@@ -39,13 +39,13 @@ func uninitializedTaint() Scenario {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
 					}
-					return taintNamed(ctx, w)
+					return awaitStuckTaint(ctx, w)
 				},
 			},
 			{
 				Name: "the doctor names it, too", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					_, err := diagnosed(ctx, w, "nodes-stuck-taint", "Node ", "cloud controller manager")
+					_, err := awaitRemedy(ctx, w, "nodes-stuck-taint", "Node ", "cloud controller manager")
 					return err
 				},
 			},
@@ -53,14 +53,14 @@ func uninitializedTaint() Scenario {
 				// What follows holds for any time; to wait twice for the default one proves no more.
 				Name: "start the controller anew, to name a taint that stays after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.Set("USUAL_TAINT_TIME", shortTaintTime.String())
+					w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
 					return errors.Join(w.StopController(ctx), w.StartController(ctx))
 				},
 			},
 			{
 				Name: "another node is bought once for the pod, and no third", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if _, err := classNames(ctx, w, "TaintStuck"); err != nil {
+					if _, err := awaitClassReason(ctx, w, "TaintStuck"); err != nil {
 						return err
 					}
 					if n := len(w.Instances()); n != 2 {
@@ -73,12 +73,12 @@ func uninitializedTaint() Scenario {
 				Name: "the cloud controller manager is back: the pod runs, without a restart", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.StartCloudController()
-					return podsRun(ctx, w, app, 1)
+					return awaitPodsRunning(ctx, w, app, 1)
 				},
 			},
 			slowCloudController(),
 			{Name: "the taint came back to no node", Timeout: time.Second, Run: back.none},
-			endAll(app, manifests.Default),
+			deleteAll(app, manifests.Default),
 		},
 	}
 }
@@ -96,13 +96,13 @@ func slowCloudController() Step {
 			if err := apply(ctx, w, manifests.OnePerNode, map[string]string{"REPLICAS": fmt.Sprint(nodes)}); err != nil {
 				return err
 			}
-			if err := podsRun(ctx, w, "lonely", nodes); err != nil {
+			if err := awaitPodsRunning(ctx, w, "lonely", nodes); err != nil {
 				return err
 			}
 			if n := len(w.Instances()) - before; n > nodes {
 				return fmt.Errorf("%d instances were launched for %d pods", n, nodes)
 			}
-			if err := eventNames(ctx, w, "", "TaintLate"); err != nil {
+			if err := awaitEvent(ctx, w, "", "TaintLate"); err != nil {
 				return err
 			}
 			return w.Scale(ctx, "lonely", 0)
@@ -110,8 +110,8 @@ func slowCloudController() Step {
 	}
 }
 
-// eventNames waits for an event with a reason on an object, any object if it has no name.
-func eventNames(ctx context.Context, w *World, object, reason string) error {
+// awaitEvent waits for an event with a reason on an object, any object if it has no name.
+func awaitEvent(ctx context.Context, w *World, object, reason string) error {
 	return world.Until(ctx, func() error {
 		var events corev1.EventList
 		if err := list(ctx, w, &events); err != nil {
@@ -126,8 +126,8 @@ func eventNames(ctx context.Context, w *World, object, reason string) error {
 	})
 }
 
-// taintNamed waits until a NodeClaim says which taint its node waits for, and whose it is.
-func taintNamed(ctx context.Context, w *World) error {
+// awaitStuckTaint waits until a NodeClaim says which taint its node waits for, and whose it is.
+func awaitStuckTaint(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -135,14 +135,14 @@ func taintNamed(ctx context.Context, w *World) error {
 		}
 		last := errors.New("there is no NodeClaim")
 		for _, c := range claims.Items {
-			initialized, registered := find(c.Status.Conditions, karpv1.ConditionInitialized), find(c.Status.Conditions, karpv1.ConditionRegistered)
+			initialized, registered := findCondition(c.Status.Conditions, karpv1.ConditionInitialized), findCondition(c.Status.Conditions, karpv1.ConditionRegistered)
 			if initialized.Reason != "TaintStuck" || !strings.Contains(initialized.Message, uninitialized) || !strings.Contains(initialized.Message, "cloud controller manager") {
 				last = fmt.Errorf("NodeClaim %s: Initialized=%s %s %s", c.Name, initialized.Status, initialized.Reason, initialized.Message)
 				continue
 			}
 			after := time.Since(registered.LastTransitionTime.Time)
 			w.Note("named %.0f s after the node joined", after.Seconds())
-			if after > named+2*time.Second { // the condition's time is in whole seconds, and the claim is seen a moment later
+			if after > reportWithin+2*time.Second { // the condition's time is in whole seconds, and the claim is seen a moment later
 				return fmt.Errorf("NodeClaim %s: named %v after its node joined", c.Name, after)
 			}
 			return nil

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// bootWithin and runWithin are far above what is usual, for machines that do other things as well.
-	bootWithin = 2 * time.Minute
-	runWithin  = 2 * time.Minute
-	endWithin  = 30 * time.Second
+	// bootTimeout and runTimeout are far above what is usual, for machines that do other things as well.
+	bootTimeout = 2 * time.Minute
+	runTimeout  = 2 * time.Minute
+	exitTimeout  = 30 * time.Second
 )
 
 // components are the processes of a world of one cluster: those of the control plane and the controller.
@@ -37,9 +37,9 @@ const components = 5
 func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up")
-	s.Await(t, "pods: 0 pending, 5 running", runWithin)
+	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
 	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
-	s.Await(t, "Why ", runWithin) // several nodes are launched for five pods
+	s.Await(t, "Why ", runTimeout) // several nodes are launched for five pods
 	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
 		t.Errorf("the screen tells why nodes that were just launched are not consolidated:\n%s", out)
 	}
@@ -47,63 +47,63 @@ func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
-	s.Await(t, "ending", endWithin)
+	s.Await(t, "ending", exitTimeout)
 	s.Signal(t, syscall.SIGINT)
-	s.Wait(t, endWithin) // the components were killed, which may count as a failure
-	s.LeftNothing(t, children)
+	s.Wait(t, exitTimeout) // the components were killed, which may count as a failure
+	s.CheckCleanedUp(t, children)
 }
 
 func TestUpInterruptedWhileBooting(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "etcd", bootWithin)
-	s.EndsWell(t, endWithin)
+	s.Await(t, "etcd", bootTimeout)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 func TestUpKilledLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
 	s.Signal(t, syscall.SIGKILL)
-	s.Wait(t, endWithin)
-	labtest.Gone(t, children, endWithin)
+	s.Wait(t, exitTimeout)
+	labtest.AwaitExit(t, children, exitTimeout)
 }
 
 func TestUpSaysWhichPartDied(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	// The one that was started first is etcd.
 	if err := syscall.Kill(slices.Min(children), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.Wait(t, endWithin); code != 1 {
+	if code := s.Wait(t, exitTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if out := s.Output(); !strings.Contains(out, "etcd ended (signal: killed)") {
 		t.Errorf("it does not say that etcd was killed:\n%s", out)
 	}
-	s.LeftNothing(t, children)
+	s.CheckCleanedUp(t, children)
 }
 
 // Another controller finds a cluster and an AWS by what is printed for it.
 func TestUpWithoutControllerServesBoth(t *testing.T) {
 	s := labtest.Start(t, "up", "--no-controller", "--clusters", "2")
-	s.Await(t, "lab-2  pods:", bootWithin)
+	s.Await(t, "lab-2  pods:", bootTimeout)
 	exports := s.Exports() // of the second cluster, which is printed last
 	if got := exports["CLUSTER_NAME"]; got != "lab-2" {
 		t.Errorf("CLUSTER_NAME is %q", got)
@@ -152,7 +152,7 @@ func TestUpWithoutControllerServesBoth(t *testing.T) {
 
 func TestAWSAlone(t *testing.T) {
 	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--cluster", "shop")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	out, err := ec2.NewFromConfig(sdk(t, s.Exports())).DescribeSubnets(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestAWSAlone(t *testing.T) {
 	if len(out.Subnets) != 6 {
 		t.Errorf("%d subnets, want a private and a public one in each of three zones", len(out.Subnets))
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 // The account alone, with a fault and in a file: it is there again when it is served again.
@@ -173,7 +173,7 @@ func TestAWSKept(t *testing.T) {
 		return err
 	}
 	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam", "--fault", "ec2.CreateLaunchTemplate=Unsupported,times=1")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	c := ec2.NewFromConfig(sdk(t, s.Exports()))
 	if err := create(c); err == nil || !strings.Contains(err.Error(), "Unsupported") {
 		t.Errorf("the first call meets the fault that was asked for: %v", err)
@@ -181,13 +181,13 @@ func TestAWSKept(t *testing.T) {
 	if err := create(c); err != nil {
 		t.Fatal(err)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 	s = labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	if err := create(ec2.NewFromConfig(sdk(t, s.Exports()))); err == nil || !strings.Contains(err.Error(), "already in use") {
 		t.Errorf("the launch template is not there again: %v", err)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 func TestUsage(t *testing.T) {
@@ -217,13 +217,13 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			s := labtest.Start(t, strings.Fields(tt.args)...)
-			if code := s.Wait(t, endWithin); code != tt.code {
+			if code := s.Wait(t, exitTimeout); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if out := s.Output(); !strings.Contains(out, tt.want) {
 				t.Errorf("%q is not in:\n%s", tt.want, out)
 			}
-			s.LeftNothing(t, nil)
+			s.CheckCleanedUp(t, nil)
 		})
 	}
 }
@@ -231,16 +231,16 @@ func TestUsage(t *testing.T) {
 func TestInterruptedStoryLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "run", "first-node")
-	s.Await(t, "start the controller", bootWithin)
+	s.Await(t, "start the controller", bootTimeout)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
-	if code := s.Wait(t, endWithin); code != 1 {
+	if code := s.Wait(t, exitTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if out := s.Output(); !strings.Contains(out, "interrupted after") {
 		t.Errorf("it does not say that it was interrupted:\n%s", out)
 	}
-	s.LeftNothing(t, children)
+	s.CheckCleanedUp(t, children)
 }
 
 func TestFailedStoryIsToldAndKept(t *testing.T) {
@@ -253,7 +253,7 @@ func TestFailedStoryIsToldAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := labtest.Start(t, "run", "first-node", "--dovetail", broken)
-	if code := s.Wait(t, bootWithin); code != 1 {
+	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
@@ -298,7 +298,7 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := labtest.Start(t, "run", "first-node", "--dovetail", misled)
-	if code := s.Wait(t, bootWithin); code != 1 {
+	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{
@@ -314,23 +314,23 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 func TestUpStartsAControllerAgainThatDied(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
 		t.Fatal(err)
 	}
-	s.Await(t, "The controller ended by itself 1 time(s)", endWithin)
+	s.Await(t, "The controller ended by itself 1 time(s)", exitTimeout)
 	if now := s.Children(t); len(now) < components-1 {
 		t.Errorf("%d processes are left of %d", len(now), components)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 // A second terminal finds the lab that runs.
 func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "pods:", bootWithin)
+	s.Await(t, "pods:", bootTimeout)
 	env := func() (string, error) {
 		cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "env")
 		cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
@@ -343,7 +343,7 @@ func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
 			t.Errorf("%q is not in (%v):\n%s", want, err, out)
 		}
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 	if out, err := env(); err == nil || !strings.Contains(out, "dovetail-lab up") {
 		t.Errorf("without a lab it says (%v):\n%s", err, out)
 	}

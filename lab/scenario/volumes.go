@@ -29,14 +29,14 @@ const (
 // volumeDetach replaces nodes under pods with volumes.
 func volumeDetach() Scenario {
 	const replicas = 6
-	steps := []Step{startController(), installPool(manifests.Medium, nil)}
+	steps := []Step{startController(), installPool(manifests.MediumInstances, nil)}
 	for _, daemon := range []struct{ name, tolerations string }{{"tolerates everything", toleratesAll}, {"does not tolerate the taint of ending nodes", toleratesNone}} {
 		steps = append(steps,
 			installStorage(daemon.name, daemon.tolerations),
 			runDatabase(replicas, "gp3"),
 			replaceNode(replicas))
 	}
-	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.Medium, nil))
+	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.MediumInstances, nil))
 	return Scenario{
 		Name:    "volume-detach-on-disruption",
 		Summary: "nodes under pods with EBS volumes are replaced: no volume stays behind, whatever the driver's daemon tolerates",
@@ -52,27 +52,27 @@ func immediateVolume() Scenario {
 		Summary: "volumes that are bound before their pods are placed: each pod gets one place, in the zone of its volume",
 		Steps: []Step{
 			startController(),
-			installPool(manifests.Medium, nil),
+			installPool(manifests.MediumInstances, nil),
 			installStorage("tolerates everything", toleratesAll),
 			runDatabase(1, "gp3-immediate"),
-			{Name: "there is exactly one node, in the volume's zone", Timeout: 10 * time.Second, Run: onePlace},
+			{Name: "there is exactly one node, in the volume's zone", Timeout: 10 * time.Second, Run: oneNodeInZone},
 			runDatabase(many, "gp3-immediate"),
 			{Name: "each pod was bought one place, in the zone of its volume, and no node is empty", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
-				return errors.Join(inTheirZones(ctx, w), idleNodes(ctx, w, databaseApp), onceEach(w))
+				return errors.Join(podsInVolumeZones(ctx, w), noIdleNodes(ctx, w, databaseApp), oneInstancePerClaim(w))
 			}},
 			removeDatabase("gp3-immediate"),
 			removeStorage(),
-			removePool(manifests.Medium, nil),
+			removePool(manifests.MediumInstances, nil),
 		},
 	}
 }
 
-// onePlace checks that one place was bought, ever, and that pod and volume meet in it.
-func onePlace(ctx context.Context, w *World) error {
+// oneNodeInZone checks that one place was bought, ever, and that pod and volume meet in it.
+func oneNodeInZone(ctx context.Context, w *World) error {
 	if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != 1 || instances != 1 {
 		return fmt.Errorf("%d NodeClaims were created and %d instances launched, want one of each", claims, instances)
 	}
-	return inTheirZones(ctx, w)
+	return podsInVolumeZones(ctx, w)
 }
 
 func installStorage(what, tolerations string) Step {
@@ -84,13 +84,13 @@ func installStorage(what, tolerations string) Step {
 			if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": tolerations}); err != nil {
 				return err
 			}
-			return daemonsRolled(ctx, w)
+			return awaitDaemonsUpdated(ctx, w)
 		},
 	}
 }
 
-// daemonsRolled waits until the driver's daemons are those of the present template.
-func daemonsRolled(ctx context.Context, w *World) error {
+// awaitDaemonsUpdated waits until the driver's daemons are those of the present template.
+func awaitDaemonsUpdated(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		ds, err := w.DaemonSet(ctx, "kube-system", "ebs-csi-node")
 		if err != nil {
@@ -110,7 +110,7 @@ func runDatabase(replicas int, class string) Step {
 			if err := apply(ctx, w, manifests.Database, database(replicas, class)); err != nil {
 				return err
 			}
-			return podsRun(ctx, w, databaseApp, replicas)
+			return awaitPodsRunning(ctx, w, databaseApp, replicas)
 		},
 	}
 }
@@ -137,17 +137,17 @@ func replaceNode(replicas int) Step {
 				if client.IgnoreNotFound(err) == nil && err != nil {
 					return nil
 				}
-				return errors.Join(err, fmt.Errorf("node %s is still there: %s", node, attachedTo(ctx, w, node)))
+				return errors.Join(err, fmt.Errorf("node %s is still there: %s", node, attachmentsOf(ctx, w, node)))
 			})
 			if err != nil {
 				return err
 			}
 			w.Note("the node was gone after %.1f s", time.Since(begin).Seconds())
-			if err := podsRun(ctx, w, databaseApp, replicas); err != nil {
+			if err := awaitPodsRunning(ctx, w, databaseApp, replicas); err != nil {
 				return err
 			}
 			w.Note("all pods ran again after %.1f s", time.Since(begin).Seconds())
-			if left := attachedTo(ctx, w, node); left != "" {
+			if left := attachmentsOf(ctx, w, node); left != "" {
 				return fmt.Errorf("left behind on %s: %s", node, left)
 			}
 			return noMultiAttach(ctx, w)
@@ -180,8 +180,8 @@ func busiest(ctx context.Context, w *World) (string, *karpv1.NodeClaim, error) {
 	return "", nil, fmt.Errorf("node %q has no NodeClaim", node)
 }
 
-// attachedTo names the VolumeAttachments of a node.
-func attachedTo(ctx context.Context, w *World, node string) string {
+// attachmentsOf names the VolumeAttachments of a node.
+func attachmentsOf(ctx context.Context, w *World, node string) string {
 	var list storagev1.VolumeAttachmentList
 	if err := w.Client.List(ctx, &list); err != nil {
 		return err.Error()
@@ -209,8 +209,8 @@ func noMultiAttach(ctx context.Context, w *World) error {
 	return nil
 }
 
-// inTheirZones checks that each pod of the database runs in the zone of its volume.
-func inTheirZones(ctx context.Context, w *World) error {
+// podsInVolumeZones checks that each pod of the database runs in the zone of its volume.
+func podsInVolumeZones(ctx context.Context, w *World) error {
 	var nodes corev1.NodeList
 	var volumes corev1.PersistentVolumeList
 	if err := errors.Join(w.Client.List(ctx, &nodes), w.Client.List(ctx, &volumes)); err != nil {
@@ -250,16 +250,16 @@ func removeDatabase(class string) Step {
 			if err := w.Delete(ctx, text); err != nil {
 				return err
 			}
-			if err := empty(ctx, w, databaseApp); err != nil {
+			if err := awaitEmpty(ctx, w, databaseApp); err != nil {
 				return err
 			}
-			return noVolumes(ctx, w)
+			return awaitNoVolumes(ctx, w)
 		},
 	}
 }
 
-// noVolumes waits until nothing is left of any volume.
-func noVolumes(ctx context.Context, w *World) error {
+// awaitNoVolumes waits until nothing is left of any volume.
+func awaitNoVolumes(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var volumes corev1.PersistentVolumeList
 		var attachments storagev1.VolumeAttachmentList

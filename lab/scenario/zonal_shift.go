@@ -21,7 +21,7 @@ func zonalShift() Scenario {
 		pinned = "pinned"
 		nodes  = 4
 	)
-	var shift shifted
+	var shift zoneShift
 	return Scenario{
 		Name:    "zonal-shift",
 		Summary: "a cluster is shifted away from a zone, where nothing is launched then, and back",
@@ -29,11 +29,11 @@ func zonalShift() Scenario {
 			{
 				Name: "start the controller while ARC fails: it runs all the same, to follow zonal shifts later", Timeout: 45 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					if err := w.AWS.Disturb("arc-zonal-shift.GetManagedResource=InternalError"); err != nil {
+					if err := w.AWS.InjectSpec("arc-zonal-shift.GetManagedResource=InternalError"); err != nil {
 						return err
 					}
 					defer w.AWS.ClearFaults()
-					w.Set("ENABLE_ZONAL_SHIFT", "true")
+					w.SetEnv("ENABLE_ZONAL_SHIFT", "true")
 					return w.StartController(ctx)
 				},
 			},
@@ -41,11 +41,11 @@ func zonalShift() Scenario {
 			{
 				Name: "the cluster is shifted away from a zone: the NodePool is told", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					if err := shift.begin(w); err != nil {
+					if err := shift.start(w); err != nil {
 						return err
 					}
 					w.Note("away from %s (%s)", shift.zone, shift.zoneID)
-					return shift.told(ctx, w, "ZonalShiftActive")
+					return shift.awaitEvent(ctx, w, "ZonalShiftActive")
 				},
 			},
 			{
@@ -60,10 +60,10 @@ func zonalShift() Scenario {
 					if err := w.Scale(ctx, app, nodes); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, app, nodes); err != nil {
+					if err := awaitPodsRunning(ctx, w, app, nodes); err != nil {
 						return err
 					}
-					if n := shift.instances(w); n > 0 {
+					if n := shift.launched(w); n > 0 {
 						return fmt.Errorf("%d instances were launched in %s", n, shift.zone)
 					}
 					return nil
@@ -73,13 +73,13 @@ func zonalShift() Scenario {
 				Name: "the shift is cancelled: the NodePool is told, and the pod gets its node in the zone", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.AWS.ZonalShifts().Cancel(shift.cluster)
-					if err := shift.told(ctx, w, "ZonalShiftCleared"); err != nil {
+					if err := shift.awaitEvent(ctx, w, "ZonalShiftCleared"); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, pinned, 1); err != nil {
+					if err := awaitPodsRunning(ctx, w, pinned, 1); err != nil {
 						return err
 					}
-					if n := shift.instances(w); n != 1 {
+					if n := shift.launched(w); n != 1 {
 						return fmt.Errorf("%d instances were launched in %s, want one", n, shift.zone)
 					}
 					return nil
@@ -94,7 +94,7 @@ func zonalShift() Scenario {
 					if err := w.Scale(ctx, app, 0); err != nil {
 						return err
 					}
-					return empty(ctx, w, app)
+					return awaitEmpty(ctx, w, app)
 				},
 			},
 			removePool(manifests.Reserved, nil),
@@ -103,9 +103,9 @@ func zonalShift() Scenario {
 }
 
 // shifted is a shift of a cluster away from a zone.
-type shifted struct{ cluster, zone, zoneID string }
+type zoneShift struct{ cluster, zone, zoneID string }
 
-func (s *shifted) begin(w *World) error {
+func (s *zoneShift) start(w *World) error {
 	cluster, ok := w.AWS.EKS().Cluster(w.Name)
 	if !ok {
 		return fmt.Errorf("no EKS cluster %s", w.Name)
@@ -116,7 +116,7 @@ func (s *shifted) begin(w *World) error {
 }
 
 // told waits until a NodePool has an event with this reason that names the zone.
-func (s *shifted) told(ctx context.Context, w *World, reason string) error {
+func (s *zoneShift) awaitEvent(ctx context.Context, w *World, reason string) error {
 	return world.Until(ctx, func() error {
 		var events corev1.EventList
 		if err := list(ctx, w, &events); err != nil {
@@ -132,7 +132,7 @@ func (s *shifted) told(ctx context.Context, w *World, reason string) error {
 }
 
 // instances is how many instances have ever been launched in the zone.
-func (s *shifted) instances(w *World) (n int) {
+func (s *zoneShift) launched(w *World) (n int) {
 	for _, i := range w.Instances() {
 		if i.Zone == s.zone {
 			n++

@@ -120,7 +120,7 @@ func (e *EC2) SetTiming(t Timing) {
 func (e *EC2) Service() protocol.Service {
 	return protocol.Service{
 		Name: "ec2", Protocol: protocol.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
-		Bucket: bucketOf, Asks: asking(),
+		Bucket: bucketOf, Authorizes: asking(),
 		Handlers: map[string]protocol.Handler{
 			"AttachVolume":                   protocol.Query(e.attachVolume),
 			"CancelCapacityReservation":      protocol.Query(e.cancelCapacityReservation),

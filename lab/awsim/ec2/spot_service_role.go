@@ -21,7 +21,7 @@ func (e *EC2) spotRole(r *protocol.Request, o *order, dry bool) error {
 	const service = "spot.amazonaws.com"
 	keys := policy.Keys{}
 	keys.Put("iam:AWSServiceName", service)
-	err := r.Authorize(protocol.Need{
+	err := r.Authorize(protocol.RequiredPermission{
 		Action: "iam:CreateServiceLinkedRole", Keys: keys,
 		Resource: "arn:aws:iam::" + e.cfg.AccountID + ":role/aws-service-role/" + service + "/AWSServiceRoleForEC2Spot",
 	})

@@ -174,7 +174,7 @@ func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	if err != nil {
 		return nil, err
 	}
-	needs := []protocol.Need{e.onVolume(v)}
+	needs := []protocol.RequiredPermission{e.onVolume(v)}
 	if i := e.fleet.get(v.instance); i != nil {
 		needs = append(needs, e.onInstance(i))
 	}

@@ -9,29 +9,29 @@ import (
 )
 
 // needs are what a caller must be allowed to do for a call of EKS: on the cluster, or on the access entry that it names.
-func (e *EKS) needs(r *protocol.Request) []protocol.Need {
+func (e *EKS) needs(r *protocol.Request) []protocol.RequiredPermission {
 	name, principal := r.Path["name"], r.Path["principalArn"]
 	switch {
 	case name == "":
-		return []protocol.Need{{}}
+		return []protocol.RequiredPermission{{}}
 	case principal == "":
-		need := protocol.Need{Resource: e.arn("cluster/" + name), Keys: policy.Keys{}}
+		need := protocol.RequiredPermission{Resource: e.arn("cluster/" + name), Keys: policy.Keys{}}
 		var body struct{ PrincipalARN string }
 		if r.Action == "CreateAccessEntry" && json.Unmarshal(r.Body, &body) == nil {
 			need.Keys.Put("eks:principalArn", body.PrincipalARN)
 		}
-		return []protocol.Need{need}
+		return []protocol.RequiredPermission{need}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c, ok := e.clusters[name]; ok {
 		if entry, ok := c.entries[principal]; ok {
-			return []protocol.Need{{Resource: entry.ARN}}
+			return []protocol.RequiredPermission{{Resource: entry.ARN}}
 		}
 	}
 	// arn:aws:iam::ACCOUNT:role/PATH/NAME, of which an access entry's ARN has kind, account and name.
 	kind, rest, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
-	return []protocol.Need{{Resource: e.arn("access-entry/" + name + "/" + kind + "/" + e.cfg.AccountID + "/" + rest[strings.LastIndexByte(rest, '/')+1:] + "/*")}}
+	return []protocol.RequiredPermission{{Resource: e.arn("access-entry/" + name + "/" + kind + "/" + e.cfg.AccountID + "/" + rest[strings.LastIndexByte(rest, '/')+1:] + "/*")}}
 }
 
 func (e *EKS) arn(resource string) string {

@@ -103,7 +103,7 @@ func sizeOf(document string) int {
 }
 
 // needs are what a caller must be allowed to do for a call of IAM.
-func (a *Account) needs(r *protocol.Request) []protocol.Need {
+func (a *Account) needs(r *protocol.Request) []protocol.RequiredPermission {
 	role, profile := r.Form.Get("RoleName"), r.Form.Get("InstanceProfileName")
 	tags := r.FormTags("Tags.member")
 	keys := policy.Keys{}
@@ -121,35 +121,35 @@ func (a *Account) needs(r *protocol.Request) []protocol.Need {
 	case profile != "":
 		return a.profileNeeds(r, profile, role, tags, keys)
 	case role != "":
-		return []protocol.Need{{Resource: a.roleARN(role, r.Form.Get("Path")), Keys: keys}}
+		return []protocol.RequiredPermission{{Resource: a.roleARN(role, r.Form.Get("Path")), Keys: keys}}
 	case r.Form.Get("PolicyArn") != "":
-		return []protocol.Need{{Resource: r.Form.Get("PolicyArn")}}
+		return []protocol.RequiredPermission{{Resource: r.Form.Get("PolicyArn")}}
 	}
-	return []protocol.Need{{Keys: keys}}
+	return []protocol.RequiredPermission{{Keys: keys}}
 }
 
 // profileNeeds are those of a call about an instance profile. One that does not exist has the ARN of its name alone and
 // no tags, so that who may touch only tagged ones is refused before they learn that there is none.
-func (a *Account) profileNeeds(r *protocol.Request, name, role string, tags map[string]string, keys policy.Keys) []protocol.Need {
+func (a *Account) profileNeeds(r *protocol.Request, name, role string, tags map[string]string, keys policy.Keys) []protocol.RequiredPermission {
 	path := "/"
 	if given := r.Form.Get("Path"); given != "" {
 		path = given
 	}
-	need := protocol.Need{Resource: a.arn("instance-profile", path, name), Keys: keys}
+	need := protocol.RequiredPermission{Resource: a.arn("instance-profile", path, name), Keys: keys}
 	if p, ok := a.InstanceProfile(name); ok {
 		need.Resource = p.ARN
 		for _, t := range p.Tags {
 			keys.Put("aws:ResourceTag/"+t.Key, t.Value)
 		}
 	}
-	needs := []protocol.Need{need}
+	needs := []protocol.RequiredPermission{need}
 	switch r.Action {
 	case "CreateInstanceProfile":
 		if len(tags) > 0 { // tags that a resource is created with are seen as those that it has
 			tagging := policy.Keys{}
 			maps.Copy(tagging, keys)
 			tagging.Tags("aws:ResourceTag/", tags)
-			needs = append(needs, protocol.Need{Action: "iam:TagInstanceProfile", Resource: need.Resource, Keys: tagging})
+			needs = append(needs, protocol.RequiredPermission{Action: "iam:TagInstanceProfile", Resource: need.Resource, Keys: tagging})
 		}
 	case "AddRoleToInstanceProfile":
 		needs = append(needs, PassRole(a.roleARN(role, "")))
@@ -158,10 +158,10 @@ func (a *Account) profileNeeds(r *protocol.Request, name, role string, tags map[
 }
 
 // PassRole is the need of who gives a role to EC2.
-func PassRole(arn string) protocol.Need {
+func PassRole(arn string) protocol.RequiredPermission {
 	keys := policy.Keys{}
 	keys.Put("iam:PassedToService", "ec2.amazonaws.com")
-	return protocol.Need{Action: "iam:PassRole", Resource: arn, Keys: keys}
+	return protocol.RequiredPermission{Action: "iam:PassRole", Resource: arn, Keys: keys}
 }
 
 // roleARN is the ARN of a role, or that which one of this path and name would have.

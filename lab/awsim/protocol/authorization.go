@@ -17,7 +17,7 @@ type Authorizer interface {
 }
 
 // Need is something that a caller must be allowed to do for a request to succeed.
-type Need struct {
+type RequiredPermission struct {
 	// Action with its service, "iam:PassRole"; empty = the request's own.
 	Action string
 	// Resource is an ARN; empty = *, for actions that know no resources.
@@ -27,8 +27,8 @@ type Need struct {
 }
 
 // Authorize returns the error by which the service refuses a caller who may not do all of these.
-func (r *Request) Authorize(needs ...Need) error {
-	r.asked = true
+func (r *Request) Authorize(needs ...RequiredPermission) error {
+	r.authorized = true
 	if r.server == nil || r.server.cfg.Authorizer == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (r *Request) Authorize(needs ...Need) error {
 		}
 		request := policy.Request{Action: n.Action, Resource: n.Resource, Keys: r.keys(n.Keys)}
 		if d := r.server.cfg.Authorizer.Decide(r.Principal, request); d != policy.Allowed {
-			return r.refusal(n, d)
+			return r.denied(n, d)
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (r *Request) keys(more policy.Keys) policy.Keys {
 }
 
 // refusal words a refusal as the service does.
-func (r *Request) refusal(n Need, d policy.Decision) error {
+func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	on := " on resource: " + n.Resource
 	if n.Resource == "*" && r.Service == "ec2" {
 		on = "" // EC2 does not name what is not a resource
@@ -98,18 +98,18 @@ func (r *Request) refusal(n Need, d policy.Decision) error {
 }
 
 // permit asks for the rights to an action whose handler does not ask itself.
-func (s *Server) permit(svc *Service, r *Request) error {
-	if s.cfg.Authorizer == nil || svc.asks(r.Action) || !r.signed {
+func (s *Server) authorizeDefault(svc *Service, r *Request) error {
+	if s.cfg.Authorizer == nil || svc.authorizes(r.Action) || !r.signed {
 		return nil // what is unsigned is judged by other proofs
 	}
-	if svc.Needs == nil {
-		return r.Authorize(Need{})
+	if svc.Permissions == nil {
+		return r.Authorize(RequiredPermission{})
 	}
-	return r.Authorize(svc.Needs(r)...)
+	return r.Authorize(svc.Permissions(r)...)
 }
 
-func (s *Service) asks(action string) bool {
-	for _, a := range s.Asks {
+func (s *Service) authorizes(action string) bool {
+	for _, a := range s.Authorizes {
 		if a == action {
 			return true
 		}

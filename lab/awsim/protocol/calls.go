@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// keptCalls bounds the log, so that an account that lives for days does not eat the machine.
-const keptCalls = 1 << 16
+// maxCalls bounds the log, so that an account that lives for days does not eat the machine.
+const maxCalls = 1 << 16
 
 // Call is one API call that was answered.
 type Call struct {
@@ -39,12 +39,12 @@ type callLog struct {
 func (l *callLog) add(c Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.calls) < keptCalls {
+	if len(l.calls) < maxCalls {
 		l.calls = append(l.calls, c)
 		return
 	}
 	l.calls[l.next] = c
-	l.next = (l.next + 1) % keptCalls
+	l.next = (l.next + 1) % maxCalls
 }
 
 func (l *callLog) list() []Call {

@@ -9,13 +9,13 @@ import (
 )
 
 // Weather decides for each call whether a fault meets it. It is asked for one call at a time.
-type Weather interface {
-	Meet(r *Request) (Fault, bool)
+type FaultSource interface {
+	Next(r *Request) (Fault, bool)
 }
 
 // Storm is a Weather in which calls fail at random, as they do when a region has a bad day. The shares are of calls and
 // add up to one at most. Equal seeds give the nth call of an action the same fate.
-type Storm struct {
+type FaultSchedule struct {
 	Seed uint64
 	// Principal is what the ARN of a caller has to contain for the storm to meet it; empty = all callers.
 	Principal string
@@ -31,7 +31,7 @@ type Storm struct {
 }
 
 // Meet implements Weather.
-func (s *Storm) Meet(r *Request) (Fault, bool) {
+func (s *FaultSchedule) Next(r *Request) (Fault, bool) {
 	if !strings.Contains(r.Principal.ARN, s.Principal) {
 		return Fault{}, false
 	}

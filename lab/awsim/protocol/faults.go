@@ -32,11 +32,11 @@ const Always = math.MaxInt
 // Inject arms a fault. Faults for one action are used up in the order in which they were injected.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
 
-// SetWeather has faults from w meet the calls for which none is armed; nil ends that.
-func (s *Server) SetWeather(w Weather) {
+// SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
+func (s *Server) SetFaultSource(w FaultSource) {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
-	s.faults.weather = w
+	s.faults.source = w
 }
 
 // ClearFaults disarms all faults and ends the weather.
@@ -46,7 +46,7 @@ type faults struct {
 	mu      sync.Mutex
 	seed    uint64
 	armed   []armed
-	weather Weather
+	source FaultSource
 }
 
 // armed is a fault with the dice that say whom it meets; nil for one that meets all.
@@ -69,7 +69,7 @@ func (f *faults) add(fault Fault) {
 func (f *faults) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.armed, f.weather = nil, nil
+	f.armed, f.source = nil, nil
 }
 
 // take returns the fault that is armed for this call and uses it up.
@@ -91,8 +91,8 @@ func (f *faults) take(r *Request) (Fault, bool) {
 		}
 		return fault.Fault, true
 	}
-	if f.weather == nil {
+	if f.source == nil {
 		return Fault{}, false
 	}
-	return f.weather.Meet(r)
+	return f.source.Next(r)
 }

@@ -276,7 +276,7 @@ func TestFaults(t *testing.T) {
 func TestStorm(t *testing.T) {
 	fates := func(seed uint64) string {
 		s, _ := kiosk(t, false)
-		s.SetWeather(&Storm{Seed: seed, Throttled: 0.1, Broken: 0.2, Lost: 0.2, Dropped: 0.2})
+		s.SetFaultSource(&FaultSchedule{Seed: seed, Throttled: 0.1, Broken: 0.2, Lost: 0.2, Dropped: 0.2})
 		var out strings.Builder
 		for range 200 {
 			out.WriteString(fate(s))
@@ -301,7 +301,7 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	s, _ := kiosk(t, false)
-	s.SetWeather(&Storm{Principal: "role/other", Broken: 1})
+	s.SetFaultSource(&FaultSchedule{Principal: "role/other", Broken: 1})
 	if got := fate(s); got != "." {
 		t.Errorf("a storm for another principal: %q", got)
 	}
@@ -326,11 +326,11 @@ func fate(s *Server) (letter string) {
 
 func TestCallLogKeepsTheLatest(t *testing.T) {
 	var l callLog
-	for i := range keptCalls + 10 {
+	for i := range maxCalls + 10 {
 		l.add(Call{Status: i})
 	}
 	all := l.list()
-	if len(all) != keptCalls || all[0].Status != 10 || all[len(all)-1].Status != keptCalls+9 {
+	if len(all) != maxCalls || all[0].Status != 10 || all[len(all)-1].Status != maxCalls+9 {
 		t.Errorf("%d calls, first %d, last %d", len(all), all[0].Status, all[len(all)-1].Status)
 	}
 }

@@ -136,11 +136,11 @@ func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 	if met && fault.Error != nil && !fault.AfterEffect {
 		return nil, fault, fault.Error
 	}
-	if err := s.permit(svc, r); err != nil {
+	if err := s.authorizeDefault(svc, r); err != nil {
 		return nil, Fault{Delay: fault.Delay}, err
 	}
 	out, err := s.run(handler, r)
-	if err == nil && s.cfg.Authorizer != nil && svc.asks(r.Action) && !r.asked {
+	if err == nil && s.cfg.Authorizer != nil && svc.authorizes(r.Action) && !r.authorized {
 		err = fmt.Errorf("%s:%s was performed without asking for the right to it", svc.Name, r.Action)
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Server) run(handler Handler, r *Request) (any, error) {
 
 // Redo makes a call of old again: no fault meets it, no limit holds it, nobody writes it down. An error is one of the call's
 // form; what came of it is as it was.
-func (s *Server) Redo(hr *http.Request) error {
+func (s *Server) Replay(hr *http.Request) error {
 	r := &Request{HTTP: hr, ID: s.requestID(), server: s}
 	svc, err := s.receive(r)
 	if err != nil {

@@ -43,9 +43,9 @@ type Service struct {
 	Unsigned []string
 	// Needs returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
 	// No needs = everybody may.
-	Needs func(r *Request) []Need
+	Permissions func(r *Request) []RequiredPermission
 	// Asks are the actions that Needs is not asked about: their handlers call Request.Authorize, as only they know on what.
-	Asks []string
+	Authorizes []string
 }
 
 // Handler performs one action. The result is encoded in the service's protocol; nil is the empty answer.
@@ -86,7 +86,7 @@ type Request struct {
 	server       *Server
 	signedRegion string
 	signed       bool
-	asked        bool // Authorize was called
+	authorized        bool // Authorize was called
 }
 
 // Touch records the IDs of resources that the call was about, for the log of calls.

@@ -16,10 +16,10 @@ type Bucket struct {
 // throttle is the state of all buckets.
 type throttle struct {
 	mu     sync.Mutex
-	levels map[string]level
+	levels map[string]bucketLevel
 }
 
-type level struct {
+type bucketLevel struct {
 	tokens float64
 	at     time.Time
 }
@@ -29,12 +29,12 @@ func (t *throttle) allow(service string, b Bucket, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.levels == nil {
-		t.levels = map[string]level{}
+		t.levels = map[string]bucketLevel{}
 	}
 	key := service + " " + b.Name
 	l, known := t.levels[key]
 	if !known {
-		l = level{tokens: b.Burst, at: now}
+		l = bucketLevel{tokens: b.Burst, at: now}
 	}
 	l.tokens = min(b.Burst, l.tokens+b.Rate*now.Sub(l.at).Seconds())
 	l.at = now

@@ -10,19 +10,19 @@ import (
 
 // needs are what a caller must be allowed to do for a call of SQS: on the queue that it names. What is done to a batch of
 // messages needs the right to do it to one.
-func (s *SQS) needs(r *protocol.Request) []protocol.Need {
+func (s *SQS) needs(r *protocol.Request) []protocol.RequiredPermission {
 	var body struct {
 		QueueName string
 		QueueURL  string `json:"QueueUrl"`
 	}
 	if json.Unmarshal(r.Body, &body) != nil || body.QueueName+body.QueueURL == "" {
-		return []protocol.Need{{}}
+		return []protocol.RequiredPermission{{}}
 	}
 	name := body.QueueName
 	if body.QueueURL != "" {
 		name = path.Base(body.QueueURL)
 	}
-	return []protocol.Need{{
+	return []protocol.RequiredPermission{{
 		Action: "sqs:" + strings.TrimSuffix(r.Action, "Batch"), Resource: "arn:aws:sqs:" + s.cfg.Region + ":" + s.cfg.AccountID + ":" + name,
 	}}
 }

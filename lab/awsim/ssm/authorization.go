@@ -9,24 +9,24 @@ import (
 
 // needs are what a caller must be allowed to do for a call of the parameter store: on each parameter that it names. Those
 // that AWS publishes are of no account.
-func (s *Store) needs(r *protocol.Request) []protocol.Need {
+func (s *Store) needs(r *protocol.Request) []protocol.RequiredPermission {
 	var body struct {
 		Name, Path string
 		Names      []string
 	}
 	if json.Unmarshal(r.Body, &body) != nil {
-		return []protocol.Need{{}} // the handler says what is wrong
+		return []protocol.RequiredPermission{{}} // the handler says what is wrong
 	}
 	names := body.Names
 	if name := body.Name + body.Path; name != "" {
 		names = append(names, name)
 	}
-	var needs []protocol.Need
+	var needs []protocol.RequiredPermission
 	for _, name := range names {
-		needs = append(needs, protocol.Need{Resource: s.arn(name)})
+		needs = append(needs, protocol.RequiredPermission{Resource: s.arn(name)})
 	}
 	if needs == nil {
-		needs = []protocol.Need{{}}
+		needs = []protocol.RequiredPermission{{}}
 	}
 	return needs
 }

@@ -46,7 +46,7 @@ func (s *STS) Service() protocol.Service {
 		},
 		Unsigned: []string{"AssumeRoleWithWebIdentity"},
 		// Who one is may be asked by all; whose role may be assumed, its trust policy says.
-		Needs: func(*protocol.Request) []protocol.Need { return nil },
+		Permissions: func(*protocol.Request) []protocol.RequiredPermission { return nil },
 	}
 }
 

@@ -116,10 +116,10 @@ func (s *Shifts) Service() protocol.Service {
 		Name: "arc-zonal-shift", Protocol: protocol.RESTJSON,
 		Routes:   []protocol.Route{{Method: http.MethodGet, Path: "/managedresources/{resourceIdentifier}", Action: "GetManagedResource"}},
 		Handlers: map[string]protocol.Handler{"GetManagedResource": protocol.JSON(s.getManagedResource)},
-		Needs: func(r *protocol.Request) []protocol.Need {
+		Permissions: func(r *protocol.Request) []protocol.RequiredPermission {
 			keys := policy.Keys{}
 			keys.Put("arc-zonal-shift:ResourceIdentifier", r.Path["resourceIdentifier"])
-			return []protocol.Need{{Resource: r.Path["resourceIdentifier"], Keys: keys}}
+			return []protocol.RequiredPermission{{Resource: r.Path["resourceIdentifier"], Keys: keys}}
 		},
 	}
 }

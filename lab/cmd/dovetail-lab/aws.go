@@ -83,14 +83,14 @@ func (o awsOptions) account() (sim *awsim.Sim, end func() error, err error) {
 		err = sim.SeedCluster(awsim.ClusterSpec{Name: o.cluster, Version: "1.36", Endpoint: "https://127.0.0.1:1"})
 	}
 	if err == nil && kept != nil {
-		_, err = kept.Replay(sim.Redo)
+		_, err = kept.Replay(sim.Replay)
 	}
 	if err == nil && o.cluster != "" {
-		err = sim.SendEvents(o.cluster)
+		err = sim.SendEventsTo(o.cluster)
 	}
 	for _, fault := range o.faults {
 		if err == nil {
-			err = sim.Disturb(fault)
+			err = sim.InjectSpec(fault)
 		}
 	}
 	if err != nil {
@@ -122,16 +122,16 @@ func serveAWS(cmd *cobra.Command, o awsOptions) error {
 // printExports writes variables as a shell reads them.
 func printExports(out io.Writer, variables []world.Variable) {
 	for _, v := range variables {
-		fmt.Fprintf(out, "export %s=%s\n", v.Name, shellWord(v.Value))
+		fmt.Fprintf(out, "export %s=%s\n", v.Name, shellQuote(v.Value))
 	}
 }
 
-// plainWord is what a shell reads as it stands. Directories of users have blanks and more.
-var plainWord = regexp.MustCompile(`^[0-9A-Za-z_./:@%+,=-]+$`)
+// shellSafe is what a shell reads as it stands. Directories of users have blanks and more.
+var shellSafe = regexp.MustCompile(`^[0-9A-Za-z_./:@%+,=-]+$`)
 
-// shellWord writes text as one word of a shell.
-func shellWord(text string) string {
-	if plainWord.MatchString(text) {
+// shellQuote writes text as one word of a shell.
+func shellQuote(text string) string {
+	if shellSafe.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

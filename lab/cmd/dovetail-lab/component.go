@@ -19,15 +19,15 @@ func newComponent() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			go endWith(cmd.InOrStdin())
+			go exitWith(cmd.InOrStdin())
 			return component.Run(cmd.Context(), args[0], args[1:])
 		},
 	}
 }
 
-// endWith ends the process at the end of lifeline: a pipe whose other end the parent holds, and
+// exitWith ends the process at the end of lifeline: a pipe whose other end the parent holds, and
 // which the kernel closes however the parent dies. There is nothing left to be orderly for then.
-func endWith(lifeline io.Reader) {
+func exitWith(lifeline io.Reader) {
 	_, err := io.Copy(io.Discard, lifeline)
 	fmt.Fprintln(os.Stderr, "dovetail-lab: the parent process is gone:", err)
 	os.Exit(1)

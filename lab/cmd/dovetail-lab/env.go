@@ -45,7 +45,7 @@ AWS CLI and any SDK find the lab by them. It finds the lab that "dovetail-lab up
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "sh" && output != "json" {
-				return misused(cmd, fmt.Errorf("--output %q is neither sh nor json", output))
+				return usageError(cmd, fmt.Errorf("--output %q is neither sh nor json", output))
 			}
 			found, err := findEnvironment(directory, cluster)
 			if err != nil {
@@ -135,7 +135,7 @@ func readEnvironment(dir string) ([]clusterEnvironment, error) {
 		return nil, fmt.Errorf("no lab runs in %s: %w", dir, err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !own(info) {
+	if info, err := file.Stat(); err != nil || !ownedByUser(info) {
 		return nil, errors.Join(fmt.Errorf("no lab of yours runs in %s: another user's does", dir), err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err == nil {
@@ -154,7 +154,7 @@ func readEnvironment(dir string) ([]clusterEnvironment, error) {
 
 // own tells whether a file is the user's. A shell evaluates what the command env prints, and anybody can put files into the
 // directory for temporary ones.
-func own(file os.FileInfo) bool {
+func ownedByUser(file os.FileInfo) bool {
 	stat, ok := file.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
 }

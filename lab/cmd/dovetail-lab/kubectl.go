@@ -28,7 +28,7 @@ func newKubectl() *cobra.Command {
 				return fmt.Errorf("%w: kubectl does not know which cluster: run %s, or pass --kubeconfig", errUsage, evalEnvironment("dovetail-lab", ""))
 			}
 			// kubectl deals with interrupts itself, or means to end by them.
-			signal.Reset(endings()...)
+			signal.Reset(exitSignals()...)
 			streams := genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()}
 			command := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
 				Arguments: append([]string{"kubectl"}, args...), IOStreams: streams,

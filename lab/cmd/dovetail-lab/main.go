@@ -30,7 +30,7 @@ var errUsage = errors.New("usage")
 var errReported = errors.New("failed")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	ctx, stop := signal.NotifyContext(context.Background(), exitSignals()...)
 	defer stop()
 	err := newRoot().ExecuteContext(ctx)
 	switch {
@@ -65,19 +65,19 @@ account is needed, and nothing is left behind.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	// The Kubernetes components declare a flag on every program that links them; it is not ours to offer.
 	_ = pflag.CommandLine.MarkHidden("version") // fails only if it is not there
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newEnv(), newKubectl(), newComponent())
 	return root
 }
 
-// inHurry is the context of an orderly end. It is cancelled by the next interrupt, which says that the user does
+// untilInterruptedAgain is the context of an orderly end. It is cancelled by the next interrupt, which says that the user does
 // not want to wait for order.
-func inHurry(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.WithoutCancel(ctx), endings()...)
+func untilInterruptedAgain(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.WithoutCancel(ctx), exitSignals()...)
 }
 
 // endings are the signals that end the program: Ctrl-C, a polite kill, and the closing of the terminal.
-func endings() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+func exitSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
 
 // silenceLibraries has the Kubernetes libraries of this process log nothing: what matters of it is shown.
 func silenceLibraries() {
@@ -86,14 +86,14 @@ func silenceLibraries() {
 }
 
 // misused says what is wrong with how a command was called, and where to read more.
-func misused(cmd *cobra.Command, err error) error {
+func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w (see %s --help)", errUsage, err, cmd.CommandPath())
 }
 
 // noArguments is for commands that take flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return misused(cmd, fmt.Errorf("unknown argument %q", args[0]))
+		return usageError(cmd, fmt.Errorf("unknown argument %q", args[0]))
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type runOptions struct {
 	all, keep          bool
 	output             string
 	stateDir, dovetail string
-	mixes              scenario.Mixes
+	seeds              scenario.Seeds
 	parallel           int
 	kills              uint64
 	worlds, nodes      int
@@ -48,15 +48,15 @@ was there, and keeps the logs.`,
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stories, err := o.stories(args)
+			stories, err := o.scenarios(args)
 			if err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
 			if err := checkOutput(o.output); err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
 			if o.parallel < 0 {
-				return misused(cmd, fmt.Errorf("--parallel %d: at least one is needed", o.parallel))
+				return usageError(cmd, fmt.Errorf("--parallel %d: at least one is needed", o.parallel))
 			}
 			if o.parallel == 0 {
 				o.parallel = o.worlds
@@ -64,12 +64,12 @@ was there, and keeps the logs.`,
 					o.parallel = 3
 				}
 			}
-			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
+			return runScenarios(cmd.Context(), o, stories, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
-	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
-	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
+	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
+	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate begins with")
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "worlds among which the seeds of the scenario chaos are shared out, if it is told alone")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all three, with --worlds as many)")
@@ -90,9 +90,9 @@ func newList() *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
-			return listStories(cmd.OutOrStdout(), output)
+			return listScenarios(cmd.OutOrStdout(), output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
@@ -106,7 +106,7 @@ func checkOutput(output string) error {
 	return nil
 }
 
-func listStories(out io.Writer, output string) error {
+func listScenarios(out io.Writer, output string) error {
 	type entry struct {
 		Name    string   `json:"name"`
 		Summary string   `json:"summary"`
@@ -114,7 +114,7 @@ func listStories(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All(scenario.DefaultMixes, scenario.DefaultNodes) {
+	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultNodes) {
 		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -137,12 +137,12 @@ func writeJSON(out io.Writer, v any) error {
 }
 
 // stories are those that were asked for.
-func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
-	if o.mixes.Count < 1 {
-		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.mixes.Count)
+func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
+	if o.seeds.Count < 1 {
+		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.seeds.Count)
 	}
-	if o.nodes < scenario.LeastNodes {
-		return nil, fmt.Errorf("--nodes %d: at least %d are needed", o.nodes, scenario.LeastNodes)
+	if o.nodes < scenario.MinNodes {
+		return nil, fmt.Errorf("--nodes %d: at least %d are needed", o.nodes, scenario.MinNodes)
 	}
 	if o.worlds < 1 {
 		return nil, fmt.Errorf("--worlds %d: at least one is needed", o.worlds)
@@ -151,9 +151,9 @@ func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
 		if o.all || !slices.Equal(names, []string{"chaos"}) {
 			return nil, errors.New("--worlds is for the scenario chaos, told alone")
 		}
-		return scenario.Chaos(o.mixes, o.worlds), nil
+		return scenario.Chaos(o.seeds, o.worlds), nil
 	}
-	all := scenario.All(o.mixes, o.nodes)
+	all := scenario.All(o.seeds, o.nodes)
 	if o.all {
 		if len(names) > 0 {
 			return nil, errors.New("--all runs every scenario: name none")
@@ -185,9 +185,9 @@ func namesOf(all []scenario.Scenario) []string {
 	return names
 }
 
-// runStories tells the stories, those that fail notwithstanding, and several at a time if asked to: each has a world of its
+// runScenarios tells the stories, those that fail notwithstanding, and several at a time if asked to: each has a world of its
 // own, and waits for most of its time.
-func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, out io.Writer) error {
+func runScenarios(ctx context.Context, o runOptions, stories []scenario.Scenario, out io.Writer) error {
 	silenceLibraries()
 	dovetail, err := dovetailBinary(o.dovetail)
 	if err != nil {
@@ -201,7 +201,7 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 	for _, s := range stories {
 		width = max(width, len(s.Name))
 	}
-	for _, i := range order(stories, o.parallel) {
+	for _, i := range startOrder(stories, o.parallel) {
 		s := stories[i]
 		group.Go(func() error {
 			if ctx.Err() != nil {
@@ -209,9 +209,9 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 			}
 			to := out
 			if o.parallel > 1 { // so that one sees whose step it is
-				to = &prefixed{mu: &mu, out: out, prefix: fmt.Sprintf("%-*s │ ", width, s.Name)}
+				to = &prefixWriter{mu: &mu, out: out, prefix: fmt.Sprintf("%-*s │ ", width, s.Name)}
 			}
-			result, err := o.runStory(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
+			result, err := o.runScenario(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
 			if err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 }
 
 // order is in what order stories are begun, by their indices: as they were asked for, or the long ones first if several are told at a time.
-func order(stories []scenario.Scenario, parallel int) []int {
+func startOrder(stories []scenario.Scenario, parallel int) []int {
 	var first, then []int
 	for i, s := range stories {
 		if s.Long && parallel > 1 {
@@ -254,14 +254,14 @@ func order(stories []scenario.Scenario, parallel int) []int {
 }
 
 // prefixed writes lines that begin with the name of the story that they belong to. Several share mu and out.
-type prefixed struct {
+type prefixWriter struct {
 	mu     *sync.Mutex
 	out    io.Writer
 	prefix string
 }
 
 // Write takes whole lines.
-func (p *prefixed) Write(lines []byte) (int, error) {
+func (p *prefixWriter) Write(lines []byte) (int, error) {
 	var all bytes.Buffer
 	for line := range bytes.Lines(lines) {
 		all.WriteString(p.prefix)
@@ -275,8 +275,8 @@ func (p *prefixed) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// runStory tells a story and removes its state if nobody needs it any more.
-func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
+// runScenario tells a story and removes its state if nobody needs it any more.
+func (o runOptions) runScenario(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
 	asked := o.stateDir
 	if asked != "" {
 		asked += string(os.PathSeparator) + s.Name
@@ -291,16 +291,16 @@ func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail 
 	cfg := world.Config{Dir: dir, Dovetail: dovetail}
 	if o.output == "json" {
 		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
-		return o.tidy(result, remove)
+		return o.removeState(result, remove)
 	}
 	report.Title(s)
-	result, err := o.tidy(scenario.Run(ctx, s, cfg, report), remove)
+	result, err := o.removeState(scenario.Run(ctx, s, cfg, report), remove)
 	report.Result(result)
 	return result, err
 }
 
 // tidy removes the state of a story, unless it holds why the story failed.
-func (o runOptions) tidy(result scenario.Result, remove func() error) (scenario.Result, error) {
+func (o runOptions) removeState(result scenario.Result, remove func() error) (scenario.Result, error) {
 	if failed := !result.Passed && !result.Interrupted; failed || o.keep {
 		return result, nil
 	}

@@ -14,7 +14,7 @@ func TestLinesOfStoriesToldTogetherSayWhoseTheyAre(t *testing.T) {
 	var stories sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
 		stories.Go(func() {
-			w := &prefixed{mu: &mu, out: &out, prefix: name + " │ "}
+			w := &prefixWriter{mu: &mu, out: &out, prefix: name + " │ "}
 			for i := range 100 {
 				fmt.Fprintf(w, "step %d of %s\n  a note of %s\n", i, name, name)
 			}

@@ -44,7 +44,7 @@ leaves nothing behind; a second Ctrl-C does so at once.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clusters < 1 || o.clusters > 16 {
-				return misused(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
+				return usageError(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
 			}
 			return up(cmd.Context(), o, cmd.OutOrStdout())
 		},
@@ -88,11 +88,11 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 	defer func() {
 		painter.Keep()
 		painter.Print("dovetail-lab: ending")
-		ending, stop := inHurry(ctx)
+		ending, stop := untilInterruptedAgain(ctx)
 		defer stop()
 		err = errors.Join(err, w.Close(ending))
 	}()
-	err = furnish(ctx, o, w)
+	err = setUpClusters(ctx, o, w)
 	if err == nil {
 		var withdraw func() error
 		if withdraw, err = publishEnvironment(w); err == nil {
@@ -122,11 +122,11 @@ func interrupted(ctx context.Context, err error) error {
 }
 
 // furnish gives each cluster its interruption queue, storage, NodePool, workload and controller.
-func furnish(ctx context.Context, o upOptions, w *world.World) error {
+func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range w.Clusters {
 		group.Go(func() error {
-			if err := c.ReceiveEvents(); err != nil {
+			if err := c.EnableInterruptionQueue(); err != nil {
 				return err
 			}
 			if err := apply(ctx, c, manifests.Storage); err != nil {
@@ -135,7 +135,7 @@ func furnish(ctx context.Context, o upOptions, w *world.World) error {
 			if o.noController {
 				return nil
 			}
-			c.KeepController()
+			c.RestartControllerOnExit()
 			if err := apply(ctx, c, manifests.Default); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 		}
 		lines = append(lines, line)
 	}
-	for _, command := range toTry(o) {
+	for _, command := range suggestedCommands(o) {
 		lines = append(lines, "  "+self+" "+command)
 	}
 	if !o.noController {
@@ -190,8 +190,8 @@ func evalEnvironment(self, stateDir string, arguments ...string) string {
 	return fmt.Sprintf(`eval "$(%s)"`, strings.Join(append([]string{self, "env"}, arguments...), " "))
 }
 
-// toTry are the commands of this program to try first. README has the same.
-func toTry(o upOptions) []string {
+// suggestedCommands are the commands of this program to try first. README has the same.
+func suggestedCommands(o upOptions) []string {
 	commands := []string{"kubectl get nodes"}
 	if o.noController {
 		return commands
@@ -225,7 +225,7 @@ func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Pain
 	failed := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { failed <- w.Failure(watching) }()
+	go func() { failed <- w.AwaitFailure(watching) }()
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	var last []string

@@ -219,7 +219,7 @@ func TestParseImage(t *testing.T) {
 
 // The values are those of a real m5.xlarge: 4 vCPU, 4 interfaces with 15 addresses each.
 func TestWithDefaults(t *testing.T) {
-	m5xlarge := Machine{VCPUs: 4, MaxENIs: 4, IPv4PerENI: 15}
+	m5xlarge := InstanceLimits{VCPUs: 4, MaxENIs: 4, IPv4PerENI: 15}
 	evictions := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"}
 	for _, tt := range []struct {
 		name string

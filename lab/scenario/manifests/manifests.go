@@ -24,7 +24,7 @@ const (
 	Spread = "spread.yaml"
 	// Medium limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
 	// Variable: CLUSTER_NAME.
-	Medium = "medium.yaml"
+	MediumInstances = "medium-instances.yaml"
 	// Chaos is a pool of machines of 4 and 8 CPUs that lets three nodes go at a time. Variable: CLUSTER_NAME.
 	Chaos = "chaos.yaml"
 	// ChaosWorkload are workloads without pods yet: web is spread over zones, batch asks for much, the pods of keep may not
@@ -33,10 +33,10 @@ const (
 	// Twin are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
 	// Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes), DRIFT_BUDGET (how many of them may be
 	// replaced at a time for another).
-	Twin = "twin.yaml"
-	// TwinWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
+	TwoClustersPools = "two-clusters-pools.yaml"
+	// TwoClustersWorkload are Deployments without pods yet, whose pods each take a node of Twin: steady, and brief on the pool whose
 	// nodes expire.
-	TwinWorkload = "twin-workload.yaml"
+	TwoClustersWorkload = "two-clusters-workload.yaml"
 	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and gp3-immediate.
 	// Variable: TOLERATIONS of the daemon, in JSON.
 	Storage = "storage.yaml"
@@ -47,15 +47,15 @@ const (
 	Static = "static.yaml"
 	// Roomy is a NodePool whose nodes may be given back, and its EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, CPUS (a JSON
 	// list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
-	Roomy = "roomy.yaml"
+	DisruptionPool = "disruption-pool.yaml"
 	// Shop are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; on a machine of 2 CPUs is room for
 	// one pod of front. Variables: FRONT, STORE (replicas).
-	Shop = "shop.yaml"
-	// ArticlePool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
+	DisruptionWorkload = "disruption-workload.yaml"
+	// LimitedPool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
 	// image of its own. Variables: CLUSTER_NAME, AMI_ID.
-	ArticlePool = "article-pool.yaml"
-	// ArticleWorkload is a Deployment for ArticlePool.
-	ArticleWorkload = "article-workload.yaml"
+	LimitedPool = "limited-pool.yaml"
+	// LimitedWorkload is a Deployment for LimitedPool.
+	LimitedWorkload = "limited-workload.yaml"
 	// Reserved is a pool of machines of 2 CPUs that uses what is reserved for the cluster, and else buys on demand.
 	// Variable: CLUSTER_NAME.
 	Reserved = "reserved.yaml"
@@ -63,7 +63,7 @@ const (
 	ReservedWorkload = "reserved-workload.yaml"
 	// Family is a NodePool of one machine type, its EC2NodeClass with as much as every Linux family takes, and a Deployment
 	// of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string in JSON).
-	Family = "family.yaml"
+	ImageFamily = "image-family.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

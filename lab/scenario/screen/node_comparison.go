@@ -25,12 +25,12 @@ type Comparison struct {
 
 // Explain sets the Why of a status. What keeps it from comparing is shown instead.
 func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) {
-	key := settled(s)
+	key := settledKey(s)
 	if key == "" {
 		return
 	}
 	if key != c.key {
-		why, err := compare(ctx, cl, s)
+		why, err := compareNodes(ctx, cl, s)
 		if err != nil {
 			first, _, _ := strings.Cut(err.Error(), "\n")
 			why = "The nodes cannot be compared with one node for all pods: " + first
@@ -41,7 +41,7 @@ func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) 
 }
 
 // settled names the nodes and pods of a status in which nothing moves and several nodes run, else nothing.
-func settled(s *Status) string {
+func settledKey(s *Status) string {
 	if s.Pending > 0 || s.Running == 0 || len(s.Nodes) < 2 {
 		return ""
 	}
@@ -56,7 +56,7 @@ func settled(s *Status) string {
 }
 
 // compare reads what the pods request and words the comparison. It is empty if the nodes are not those of one NodePool.
-func compare(ctx context.Context, cl *world.Cluster, s *Status) (string, error) {
+func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, error) {
 	var pods corev1.PodList
 	var nodes corev1.NodeList
 	if err := errors.Join(cl.Reader.List(ctx, &pods), cl.Reader.List(ctx, &nodes)); err != nil {
@@ -69,18 +69,18 @@ func compare(ctx context.Context, cl *world.Cluster, s *Status) (string, error) 
 	if len(pools) != 1 || pools[""] {
 		return "", nil
 	}
-	node, err := cl.CheapestNode(ctx, slices.Collect(maps.Keys(pools))[0], together(pods.Items))
+	node, err := cl.CheapestNode(ctx, slices.Collect(maps.Keys(pools))[0], totalRequests(pods.Items))
 	switch {
-	case errors.Is(err, world.ErrNoOneNode):
-		return why(s, nil), nil
+	case errors.Is(err, world.ErrNoSingleNode):
+		return comparisonText(s, nil), nil
 	case err != nil:
 		return "", err
 	}
-	return why(s, &node), nil
+	return comparisonText(s, &node), nil
 }
 
 // together is what the pods request on one node: all of the workload, and of each DaemonSet one pod.
-func together(pods []corev1.Pod) corev1.ResourceList {
+func totalRequests(pods []corev1.Pod) corev1.ResourceList {
 	total := corev1.ResourceList{}
 	daemons := map[string]bool{}
 	for i := range pods {
@@ -103,7 +103,7 @@ func together(pods []corev1.Pod) corev1.ResourceList {
 }
 
 // why words the comparison; node is nil if no type is large enough.
-func why(s *Status, node *world.OneNode) string {
+func comparisonText(s *Status, node *world.SingleNode) string {
 	begin := fmt.Sprintf("Why %d nodes for %d pods? Together they cost $%.3f/h; ", len(s.Nodes), s.Running, s.PerHour)
 	if node == nil {
 		return begin + "no instance type of the NodePool holds all pods."

@@ -26,7 +26,7 @@ type Status struct {
 	Nodes            []Node // in the order of their launch
 	PerHour          float64
 	// Deaths are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
-	Deaths        world.Death
+	Exits        world.ControllerExits
 	ControllerLog string
 	// Disk says that the disk of the lab is full; empty if it is not.
 	Disk string
@@ -55,7 +55,7 @@ type Event struct {
 }
 
 // events is how many of the latest a Status holds.
-const events = 6
+const maxEvents = 6
 
 // Read reads a cluster's status.
 func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error) {
@@ -68,7 +68,7 @@ func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error)
 			return Status{}, fmt.Errorf("status of cluster %s: %w", c.Name, err)
 		}
 	}
-	s := Status{Cluster: c.Name, Deaths: c.Deaths(), ControllerLog: c.ControllerLog(), Events: latest(all.Items)}
+	s := Status{Cluster: c.Name, Exits: c.UnexpectedExits(), ControllerLog: c.ControllerLog(), Events: latest(all.Items)}
 	if err := w.CheckDisk(); err != nil {
 		s.Disk = err.Error()
 	}
@@ -189,7 +189,7 @@ func latest(all []corev1.Event) []Event {
 	slices.SortFunc(out, func(a, b Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason))
 	})
-	return out[max(0, len(out)-events):]
+	return out[max(0, len(out)-maxEvents):]
 }
 
 // Lines are a status in full.
@@ -230,9 +230,9 @@ func (s Status) notes() []string {
 	if s.Why != "" {
 		notes = append(notes, s.Why)
 	}
-	if s.Deaths.Times > 0 {
+	if s.Exits.Times > 0 {
 		notes = append(notes, fmt.Sprintf("The controller ended by itself %d time(s), last at %s (%s), and is started again. Its log: %s",
-			s.Deaths.Times, s.Deaths.At.Local().Format(time.TimeOnly), s.Deaths.Last, s.ControllerLog))
+			s.Exits.Times, s.Exits.At.Local().Format(time.TimeOnly), s.Exits.Last, s.ControllerLog))
 	}
 	return notes
 }

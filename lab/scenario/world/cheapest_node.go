@@ -16,39 +16,39 @@ import (
 
 // candidates is how many of the cheapest instance types by list price are compared by the account's own prices, which differ
 // from them by less than a third.
-const candidates = 20
+const comparedTypes = 20
 
-// OneNode is a node that would hold all pods at once.
-type OneNode struct {
+// SingleNode is a node that would hold all pods at once.
+type SingleNode struct {
 	Type, Zone, CapacityType string
 	PerHour                  float64 // $/h
 }
 
-// ErrNoOneNode says that no instance type of the NodePool holds that much.
-var ErrNoOneNode = errors.New("no instance type of the NodePool is that large")
+// ErrNoSingleNode says that no instance type of the NodePool holds that much.
+var ErrNoSingleNode = errors.New("no instance type of the NodePool is that large")
 
 // CheapestNode finds the cheapest node of a NodePool on which all that is requested fits, by what the product says of instance
 // types and by the account's prices.
-func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1.ResourceList) (OneNode, error) {
+func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1.ResourceList) (SingleNode, error) {
 	if c.world.cfg.Dovetail == "" {
-		return OneNode{}, errNoBinary
+		return SingleNode{}, errNoBinary
 	}
 	var amounts []string
 	for name, q := range requests {
 		amounts = append(amounts, string(name)+"="+q.String())
 	}
-	env, err := c.operator()
+	env, err := c.operatorEnvironment()
 	if err != nil {
-		return OneNode{}, err
+		return SingleNode{}, err
 	}
 	var out, notes bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "instance-types", "--live", "--nodepool", pool, "--available",
-		"--requests", strings.Join(amounts, ","), "--sort", "price", "--limit", fmt.Sprint(candidates), "-o", "json")
+		"--requests", strings.Join(amounts, ","), "--sort", "price", "--limit", fmt.Sprint(comparedTypes), "-o", "json")
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &notes
 	failed := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(failed, &exit) && exit.ExitCode() == 3 {
-		return OneNode{}, ErrNoOneNode
+		return SingleNode{}, ErrNoSingleNode
 	}
 	var listed struct {
 		InstanceTypes []struct {
@@ -60,9 +60,9 @@ func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1
 		}
 	}
 	if err := json.Unmarshal(out.Bytes(), &listed); err != nil {
-		return OneNode{}, fmt.Errorf("%s: %w\n%s", cmd, errors.Join(failed, err), notes.Bytes())
+		return SingleNode{}, fmt.Errorf("%s: %w\n%s", cmd, errors.Join(failed, err), notes.Bytes())
 	}
-	best := OneNode{}
+	best := SingleNode{}
 	for _, t := range listed.InstanceTypes {
 		for _, o := range t.Offerings {
 			if !o.Available {
@@ -77,12 +77,12 @@ func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1
 				continue // the account does not sell it there
 			}
 			if best.Type == "" || price < best.PerHour {
-				best = OneNode{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, PerHour: price}
+				best = SingleNode{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, PerHour: price}
 			}
 		}
 	}
 	if best.Type == "" {
-		return OneNode{}, ErrNoOneNode
+		return SingleNode{}, ErrNoSingleNode
 	}
 	return best, nil
 }

@@ -8,16 +8,16 @@ import (
 )
 
 // clouds is the cloud controller manager of a cluster, which a story may be without for a while.
-type clouds struct {
+type cloudController struct {
 	mu   sync.Mutex
 	rate float64                         // of the next one, see ccm.Config
 	run  func(rate float64) (end func()) // starts one; end returns when it has ended
 	stop func()                          // nil while none runs
 }
 
-// newClouds returns a manager that does not run yet. What it starts works until working ends.
-func (w *World) newClouds(working context.Context, cfg ccm.Config) *clouds {
-	return &clouds{run: func(rate float64) func() {
+// newCloudController returns a manager that does not run yet. What it starts works until working ends.
+func (w *World) newCloudController(working context.Context, cfg ccm.Config) *cloudController {
+	return &cloudController{run: func(rate float64) func() {
 		cfg.Rate = rate
 		ctx, cancel := context.WithCancel(working)
 		ended := make(chan struct{})
@@ -34,20 +34,20 @@ func (w *World) newClouds(working context.Context, cfg ccm.Config) *clouds {
 
 // StartCloudController has the cloud controller manager work, if it does not.
 func (c *Cluster) StartCloudController() {
-	c.clouds.mu.Lock()
-	defer c.clouds.mu.Unlock()
-	if c.clouds.stop == nil {
-		c.clouds.stop = c.clouds.run(c.clouds.rate)
+	c.cloudController.mu.Lock()
+	defer c.cloudController.mu.Unlock()
+	if c.cloudController.stop == nil {
+		c.cloudController.stop = c.cloudController.run(c.cloudController.rate)
 	}
 }
 
 // StopCloudController ends the cloud controller manager: nodes that join from now on stay uninitialized.
 func (c *Cluster) StopCloudController() {
-	c.clouds.mu.Lock()
-	defer c.clouds.mu.Unlock()
-	if c.clouds.stop != nil {
-		c.clouds.stop()
-		c.clouds.stop = nil
+	c.cloudController.mu.Lock()
+	defer c.cloudController.mu.Unlock()
+	if c.cloudController.stop != nil {
+		c.cloudController.stop()
+		c.cloudController.stop = nil
 	}
 }
 
@@ -55,8 +55,8 @@ func (c *Cluster) StopCloudController() {
 // Without it, some hundreds a second are initialized.
 func (c *Cluster) SlowCloudController(rate float64) {
 	c.StopCloudController()
-	c.clouds.mu.Lock()
-	c.clouds.rate = rate
-	c.clouds.mu.Unlock()
+	c.cloudController.mu.Lock()
+	c.cloudController.rate = rate
+	c.cloudController.mu.Unlock()
 	c.StartCloudController()
 }

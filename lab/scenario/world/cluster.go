@@ -31,8 +31,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// managerQPS is how many calls the cloud controller manager makes in a second. A node takes three.
-const managerQPS = 2000
+// cloudControllerQPS is how many calls the cloud controller manager makes in a second. A node takes three.
+const cloudControllerQPS = 2000
 
 // Cluster is an EKS cluster of a world.
 type Cluster struct {
@@ -53,20 +53,20 @@ type Cluster struct {
 	endpoint     *authn.Endpoint
 	served       bool // the endpoint ends with the world
 	clientset    kubernetes.Interface
-	clouds       *clouds
+	cloudController       *cloudController
 
 	mu         sync.Mutex
 	controller *process.Process // nil while it is not to run
 	health     string           // URL that tells its readiness
 	started    int              // how often the controller was started
 	startedAt  time.Time        // when it was started last
-	deaths     Death            // of controllers that nobody stopped
+	exits     ControllerExits            // of controllers that nobody stopped
 	metrics    string           // where the controller shows its metrics
-	blind      bool             // the controller may not describe clusters
+	describeDenied      bool             // the controller may not describe clusters
 	gates      string           // feature gates of the controller
-	settings   []Variable       // other settings of the controller
+	environment   []Variable       // other settings of the controller
 	queue      string           // interruption queue that gets events; empty if the cluster has none
-	kept       bool             // the controller is started again when it ends
+	restartOnExit       bool             // the controller is started again when it ends
 }
 
 // start boots the cluster. What works beside the control plane does so until working ends.
@@ -156,12 +156,12 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 		return err
 	}
 	// The limits of client-go would have it initialize two nodes a second; the real one is given higher ones, too.
-	user.QPS, user.Burst = managerQPS, 2*managerQPS
+	user.QPS, user.Burst = cloudControllerQPS, 2*cloudControllerQPS
 	manager, err := kubernetes.NewForConfig(user)
 	if err != nil {
 		return err
 	}
-	c.clouds = w.newClouds(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
+	c.cloudController = w.newCloudController(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
 	c.StartCloudController()
 	storage := ebs.New(ebs.Config{Client: c.clientset, EC2: w.EC2(), Zones: w.zones(), Log: w.log})
 	w.background.Go(func() error { return storage.Run(working) })
@@ -210,8 +210,8 @@ func (c *Cluster) claimsAsOf(ctx context.Context, version string) ([]karpv1.Node
 	return claims.Items, nil
 }
 
-// KeepClients has the scheduler and the controller manager started again when they end by themselves.
-func (c *Cluster) KeepClients() { c.controlPlane.KeepClients() }
+// RestartClientsOnExit has the scheduler and the controller manager started again when they end by themselves.
+func (c *Cluster) RestartClientsOnExit() { c.controlPlane.RestartClientsOnExit() }
 
 // KillAPIServer and StartAPIServer are a crash of the API server and its end; all else keeps running.
 func (c *Cluster) KillAPIServer() error { return c.controlPlane.KillAPIServer() }

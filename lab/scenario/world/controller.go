@@ -29,8 +29,8 @@ const (
 	// controllerAccount is the ServiceAccount that the shipped RBAC speaks of.
 	controllerAccount = "dovetail"
 	leaderLease       = "karpenter-leader-election"
-	// tokenLife outlasts any world.
-	tokenLife = 365 * 24 * time.Hour
+	// tokenLifetime outlasts any world.
+	tokenLifetime = 365 * 24 * time.Hour
 )
 
 var errNoBinary = errors.New("start the controller: no binary of dovetail was given")
@@ -60,11 +60,11 @@ func (c *Cluster) Environment() ([]Variable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.about()...), nil
+	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.clusterVariables()...), nil
 }
 
 // about is what a node autoscaler has to know of the cluster.
-func (c *Cluster) about() []Variable {
+func (c *Cluster) clusterVariables() []Variable {
 	out := []Variable{{"CLUSTER_NAME", c.Name}, {"CLUSTER_ENDPOINT", c.Endpoint()}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,13 +79,13 @@ func (c *Cluster) about() []Variable {
 func (c *Cluster) AdministratorEnvironment() []Variable {
 	administrator := awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}
 	out := append([]Variable{{"KUBECONFIG", c.Kubeconfig()}}, AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, administrator)...)
-	return append(out, c.about()...)
+	return append(out, c.clusterVariables()...)
 }
 
-// ReceiveEvents has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
+// EnableInterruptionQueue has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
 // controller read it from its next start on.
-func (c *Cluster) ReceiveEvents() error {
-	if err := c.world.AWS.SendEvents(c.Name); err != nil {
+func (c *Cluster) EnableInterruptionQueue() error {
+	if err := c.world.AWS.SendEventsTo(c.Name); err != nil {
 		return fmt.Errorf("interruption queue of cluster %s: %w", c.Name, err)
 	}
 	c.mu.Lock()
@@ -102,21 +102,21 @@ func (c *Cluster) Credentials() (awsim.Credentials, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.blind {
-		c.world.blind.Store(credentials.AccessKeyID, true)
+	if c.describeDenied {
+		c.world.describeDenied.Store(credentials.AccessKeyID, true)
 	}
 	return credentials, nil
 }
 
 // Blind takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
-func (c *Cluster) Blind() {
+func (c *Cluster) DenyDescribeCluster() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.blind = true
+	c.describeDenied = true
 }
 
 // Gates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
-func (c *Cluster) Gates(gates string) {
+func (c *Cluster) SetFeatureGates(gates string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gates = gates
@@ -124,10 +124,10 @@ func (c *Cluster) Gates(gates string) {
 
 // Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as USUAL_TAINT_TIME, from
 // its next start on.
-func (c *Cluster) Set(name, value string) {
+func (c *Cluster) SetEnv(name, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settings = append(c.settings, Variable{name, value})
+	c.environment = append(c.environment, Variable{name, value})
 }
 
 // RunController executes the product's controller until it ends by itself, and returns what it said last. It does
@@ -148,7 +148,7 @@ func (c *Cluster) RunController(ctx context.Context) (string, error) {
 	}
 	select {
 	case <-p.Done():
-		return p.LastWords(), nil
+		return p.LogTail(), nil
 	case <-ctx.Done():
 		return "", errors.Join(fmt.Errorf("the controller has not ended: %w", context.Cause(ctx)), p.Kill())
 	}
@@ -221,11 +221,11 @@ func (c *Cluster) launchController(ctx context.Context) (*process.Process, strin
 	return p, health, nil
 }
 
-// KeepController has a controller that ends by itself started again, as a kubelet does; otherwise its end is the world's.
-func (c *Cluster) KeepController() {
+// RestartControllerOnExit has a controller that ends by itself started again, as a kubelet does; otherwise its end is the world's.
+func (c *Cluster) RestartControllerOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = true
+	c.restartOnExit = true
 }
 
 // AwaitController waits until the controller that runs is ready.
@@ -257,7 +257,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	}
 	c.mu.Lock()
 	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
-	gates, settings := c.gates, slices.Clone(c.settings)
+	gates, settings := c.gates, slices.Clone(c.environment)
 	c.mu.Unlock()
 	own = append(own,
 		Variable{"KUBECONFIG", kubeconfig},
@@ -269,11 +269,11 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 		// The operator's own AWS configuration has no business in the lab.
 		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
 	)
-	return inherited(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
 }
 
 // inherited is the environment of this process with own, and nothing else of AWS.
-func inherited(own []Variable) []string {
+func withHostEnvironment(own []Variable) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
 	for _, v := range own {
 		env = append(env, v.Name+"="+v.Value)
@@ -283,7 +283,7 @@ func inherited(own []Variable) []string {
 
 // controllerKubeconfig writes a kubeconfig with a token of the controller's ServiceAccount.
 func (c *Cluster) controllerKubeconfig(ctx context.Context) (string, error) {
-	seconds := int64(tokenLife.Seconds())
+	seconds := int64(tokenLifetime.Seconds())
 	token, err := c.clientset.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, controllerAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
@@ -302,7 +302,7 @@ func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url s
 	go func() {
 		select {
 		case <-p.Done():
-			cancel(p.Death())
+			cancel(p.ExitError())
 		case <-ctx.Done():
 		}
 	}()
@@ -329,7 +329,7 @@ func ready(ctx context.Context, url string) error {
 
 // StopController ends the controller in order, if it runs.
 func (c *Cluster) StopController(ctx context.Context) error {
-	if p := c.takeController(); p != nil {
+	if p := c.detachController(); p != nil {
 		return p.Stop(ctx)
 	}
 	return nil
@@ -337,13 +337,13 @@ func (c *Cluster) StopController(ctx context.Context) error {
 
 // KillController ends the controller by SIGKILL, if it runs.
 func (c *Cluster) KillController() error {
-	if p := c.takeController(); p != nil {
+	if p := c.detachController(); p != nil {
 		return p.Kill()
 	}
 	return nil
 }
 
-// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see KeepController.
+// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
 func (c *Cluster) CrashController() error {
 	c.mu.Lock()
 	p := c.controller
@@ -354,7 +354,7 @@ func (c *Cluster) CrashController() error {
 	return p.Kill()
 }
 
-func (c *Cluster) takeController() *process.Process {
+func (c *Cluster) detachController() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.controller

@@ -27,7 +27,7 @@ func (c *Cluster) Doctor(ctx context.Context) (Diagnosis, error) {
 	if c.world.cfg.Dovetail == "" {
 		return Diagnosis{}, errors.New("doctor: no binary of dovetail was given")
 	}
-	env, err := c.operator()
+	env, err := c.operatorEnvironment()
 	if err != nil {
 		return Diagnosis{}, err
 	}

@@ -22,9 +22,9 @@ type History struct {
 	asOf func(version string) ([]karpv1.NodeClaim, error)
 
 	mu         sync.Mutex
-	pods       map[types.UID]*PodLife
-	claims     map[types.UID]*ClaimLife
-	suspicions []suspicion
+	pods       map[types.UID]*PodHistory
+	claims     map[types.UID]*ClaimHistory
+	suspected []suspectedViolation
 	violations []string
 	watchers   map[int]func(client.Object, bool)
 	next       int
@@ -32,14 +32,14 @@ type History struct {
 
 // suspicion is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
 // seen in any order: the second claim before the first is seen to have let go of the pod.
-type suspicion struct {
+type suspectedViolation struct {
 	pod           types.UID
 	first, second string
 	version       string
 }
 
-// PodLife is what happened to a pod.
-type PodLife struct {
+// PodHistory is what happened to a pod.
+type PodHistory struct {
 	Namespace, Name string
 	UID             types.UID
 	Seen            time.Time // when it was first seen
@@ -47,43 +47,43 @@ type PodLife struct {
 	Gone            time.Time // zero = it is still there
 }
 
-// ClaimLife is what happened to a NodeClaim.
-type ClaimLife struct {
+// ClaimHistory is what happened to a NodeClaim.
+type ClaimHistory struct {
 	Name string
 	UID  types.UID
 	Seen time.Time
 	// Pods are the UIDs of the pods that it was bought for, less those that were taken off it since.
 	Pods []types.UID
 	// Ending is when it was seen to be deleted; zero = never.
-	Ending time.Time
+	DeletedAt time.Time
 	Gone   bool
 }
 
 func newHistory(asOf func(version string) ([]karpv1.NodeClaim, error)) *History {
-	return &History{asOf: asOf, pods: map[types.UID]*PodLife{}, claims: map[types.UID]*ClaimLife{}, watchers: map[int]func(client.Object, bool){}}
+	return &History{asOf: asOf, pods: map[types.UID]*PodHistory{}, claims: map[types.UID]*ClaimHistory{}, watchers: map[int]func(client.Object, bool){}}
 }
 
 // Pods are all pods there ever were, in the order in which they were seen.
-func (h *History) Pods() []PodLife {
+func (h *History) Pods() []PodHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []PodLife
+	var out []PodHistory
 	for _, p := range h.pods {
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b PodLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(out, func(a, b PodHistory) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
 	return out
 }
 
 // Claims are all NodeClaims there ever were, in the order in which they were seen.
-func (h *History) Claims() []ClaimLife {
+func (h *History) Claims() []ClaimHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []ClaimLife
+	var out []ClaimHistory
 	for _, c := range h.claims {
 		out = append(out, *c)
 	}
-	slices.SortFunc(out, func(a, b ClaimLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(out, func(a, b ClaimHistory) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
 	return out
 }
 
@@ -91,21 +91,21 @@ func (h *History) Claims() []ClaimLife {
 func (h *History) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range h.suspicions {
+	for _, s := range h.suspected {
 		message := fmt.Sprintf("pod %s is nominated to NodeClaims %s and %s", s.pod, s.first, s.second)
 		claims, err := h.asOf(s.version)
 		if err != nil {
 			h.violations = append(h.violations, fmt.Sprintf("%s, or was not: %v", message, err))
-		} else if holds(claims, s.first, s.pod) && holds(claims, s.second, s.pod) {
+		} else if nominates(claims, s.first, s.pod) && nominates(claims, s.second, s.pod) {
 			h.violations = append(h.violations, message)
 		}
 	}
-	h.suspicions = nil
+	h.suspected = nil
 	return slices.Clone(h.violations)
 }
 
 // holds tells whether a pod is nominated to the claim of a name, and that is there to stay.
-func holds(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
+func nominates(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
 	return slices.ContainsFunc(claims, func(c karpv1.NodeClaim) bool {
 		return c.Name == name && c.DeletionTimestamp == nil && slices.Contains(c.Nominated(karpv1.AnnotationNominatedPods), pod)
 	})
@@ -171,7 +171,7 @@ func (h *History) see(o any, gone bool) {
 func (h *History) seePod(pod *corev1.Pod, gone bool, now time.Time) {
 	p := h.pods[pod.UID]
 	if p == nil {
-		p = &PodLife{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Seen: now}
+		p = &PodHistory{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Seen: now}
 		h.pods[pod.UID] = p
 	}
 	if p.Running.IsZero() && pod.Status.Phase == corev1.PodRunning {
@@ -188,25 +188,25 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	if c != nil {
 		c.Pods = pods // those that were taken off it may have another
 	} else {
-		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
+		c = &ClaimHistory{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
 		h.checkNominations(c, claim.ResourceVersion)
 		h.claims[claim.UID] = c
 	}
-	if c.Ending.IsZero() && (gone || claim.DeletionTimestamp != nil) {
-		c.Ending = now
+	if c.DeletedAt.IsZero() && (gone || claim.DeletionTimestamp != nil) {
+		c.DeletedAt = now
 	}
 	c.Gone = gone
 }
 
 // checkNominations notes the pods of a new claim that a live claim was bought for already.
-func (h *History) checkNominations(fresh *ClaimLife, version string) {
+func (h *History) checkNominations(fresh *ClaimHistory, version string) {
 	for _, other := range h.claims {
-		if !other.Ending.IsZero() {
+		if !other.DeletedAt.IsZero() {
 			continue
 		}
 		for _, uid := range fresh.Pods {
 			if slices.Contains(other.Pods, uid) {
-				h.suspicions = append(h.suspicions, suspicion{uid, other.Name, fresh.Name, version})
+				h.suspected = append(h.suspected, suspectedViolation{uid, other.Name, fresh.Name, version})
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // everything is the policy of a role that may do everything.
-const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
+const allowAll = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 // Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own, named
 // by its ID.
@@ -39,7 +39,7 @@ func (c *Cluster) grant(ctx context.Context) error {
 			return fmt.Errorf("role of cluster %s: %w", c.ID, err)
 		}
 	}
-	document := everything
+	document := allowAll
 	if c.world.cfg.Dovetail != "" && !c.world.cfg.Unrestricted {
 		var err error
 		if document, err = c.policy(ctx); err != nil {
@@ -77,7 +77,7 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 var absentProfile = regexp.MustCompile(`iam:(Delete|RemoveRoleFrom)InstanceProfile on resource: \S+:instance-profile/[^/ ]+ because`)
 
 // Refused names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
-func (w *World) Refused() []string {
+func (w *World) DeniedCalls() []string {
 	if w.AWS == nil {
 		return nil
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// lookEvery is how often it is noticed that there is another controller to watch over.
-const lookEvery = time.Second
+// superviseInterval is how often it is noticed that there is another controller to watch over.
+const superviseInterval = time.Second
 
-// A controller that ends by itself is started again: at once if it lived for steadyAfter, else after restartPause, and after twice
-// as long each time, up to longestPause, as a kubelet does with a container in CrashLoopBackOff.
+// A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff, and after twice
+// as long each time, up to maxBackoff, as a kubelet does with a container in CrashLoopBackOff.
 const (
-	steadyAfter  = 10 * time.Second
-	restartPause = time.Second
-	longestPause = 30 * time.Second
+	backoffResetAfter  = 10 * time.Second
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
 )
 
 // Death is how a controller ended that nobody has stopped.
-type Death struct {
+type ControllerExits struct {
 	// Times is how many have ended so since the cluster booted.
 	Times int
 	// Last is how the last one ended, on one line, and At when.
@@ -29,15 +29,15 @@ type Death struct {
 }
 
 // Deaths tells of the controllers that ended by themselves.
-func (c *Cluster) Deaths() Death {
+func (c *Cluster) UnexpectedExits() ControllerExits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.deaths
+	return c.exits
 }
 
 // failure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller that is kept
-// (see KeepController) again.
-func (c *Cluster) failure(ctx context.Context) error {
+// (see RestartControllerOnExit) again.
+func (c *Cluster) awaitFailure(ctx context.Context) error {
 	var pause time.Duration
 	for {
 		c.mu.Lock()
@@ -48,7 +48,7 @@ func (c *Cluster) failure(ctx context.Context) error {
 			ended = p.Done()
 		}
 		// A controller that is started or stopped meanwhile is noticed at the next look.
-		look := time.NewTimer(lookEvery)
+		look := time.NewTimer(superviseInterval)
 		select {
 		case <-ctx.Done():
 			look.Stop()
@@ -58,12 +58,12 @@ func (c *Cluster) failure(ctx context.Context) error {
 			return c.controlPlane.Err()
 		case <-ended:
 			look.Stop()
-			unasked, kept := c.noteDeath(p)
+			unasked, kept := c.recordExit(p)
 			switch {
 			case unasked && !kept:
-				return fmt.Errorf("cluster %s: %w", c.Name, p.Death())
+				return fmt.Errorf("cluster %s: %w", c.Name, p.ExitError())
 			case unasked:
-				pause = nextPause(pause, time.Since(since))
+				pause = nextBackoff(pause, time.Since(since))
 				c.restart(ctx, p, pause)
 			}
 		case <-look.C:
@@ -71,29 +71,29 @@ func (c *Cluster) failure(ctx context.Context) error {
 	}
 }
 
-// nextPause is how long to wait before the next start of a controller that lived that long; the last wait was pause.
-func nextPause(pause, lived time.Duration) time.Duration {
-	if lived >= steadyAfter {
+// nextBackoff is how long to wait before the next start of a controller that lived that long; the last wait was pause.
+func nextBackoff(pause, lived time.Duration) time.Duration {
+	if lived >= backoffResetAfter {
 		return 0
 	}
-	return min(max(2*pause, restartPause), longestPause)
+	return min(max(2*pause, minBackoff), maxBackoff)
 }
 
-// noteDeath reports whether a controller that has ended was to go on, and whether another takes its place.
-func (c *Cluster) noteDeath(p *process.Process) (unasked, kept bool) {
+// recordExit reports whether a controller that has ended was to go on, and whether another takes its place.
+func (c *Cluster) recordExit(p *process.Process) (unasked, kept bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if unasked = c.controller == p; unasked {
-		c.deaths = Death{Times: c.deaths.Times + 1, Last: p.Ending(), At: time.Now()}
+		c.exits = ControllerExits{Times: c.exits.Times + 1, Last: p.ExitStatus(), At: time.Now()}
 	}
-	return unasked, c.kept
+	return unasked, c.restartOnExit
 }
 
 // restart starts a controller in the place of one that has ended, after a pause. It tries until one starts, since the API server
 // may be away; or until somebody stops the controller, the control plane ends, or ctx does.
 func (c *Cluster) restart(ctx context.Context, ended *process.Process, pause time.Duration) {
-	c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", ended.Death(), "pause", pause)
-	for ; ; pause = lookEvery {
+	c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", ended.ExitError(), "pause", pause)
+	for ; ; pause = superviseInterval {
 		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():

@@ -11,12 +11,12 @@ import (
 )
 
 // operator is the environment of who looks after the cluster: its administrator, with the AWS role of its autoscaler.
-func (c *Cluster) operator() ([]string, error) {
+func (c *Cluster) operatorEnvironment() ([]string, error) {
 	own, err := c.Environment()
 	if err != nil {
 		return nil, err
 	}
-	return inherited(append(own,
+	return withHostEnvironment(append(own,
 		Variable{"KUBECONFIG", c.Kubeconfig()}, Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull})), nil
 }
 
@@ -43,7 +43,7 @@ func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 			return "", err
 		}
 	}
-	env, err := c.operator()
+	env, err := c.operatorEnvironment()
 	if err != nil {
 		return "", err
 	}

@@ -69,12 +69,12 @@ type World struct {
 	Clusters []*Cluster
 
 	cfg        Config
-	farm       *node.Farm
+	simulator       *node.Simulator
 	log        *slog.Logger
 	logFile    *os.File
 	background *errgroup.Group // farm, authenticators, cloud controller managers, watches
-	end        context.CancelFunc
-	endServers context.CancelFunc
+	stopBackground        context.CancelFunc
+	stopServers context.CancelFunc
 	servers    *errgroup.Group
 	interceptor
 	prices prices
@@ -119,17 +119,17 @@ func (w *World) start(ctx context.Context) error {
 	alive := context.WithoutCancel(ctx)
 	serving, endServers := context.WithCancel(alive)
 	working, end := context.WithCancel(alive)
-	w.endServers, w.end = endServers, end
+	w.stopServers, w.stopBackground = endServers, end
 	w.servers, w.background = new(errgroup.Group), new(errgroup.Group)
 
 	if err := w.startAWS(serving); err != nil {
 		return fmt.Errorf("start AWS: %w", err)
 	}
-	w.farm, err = node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
+	w.simulator, err = node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
 	if err != nil {
 		return fmt.Errorf("prepare the machines of instances: %w", err)
 	}
-	w.background.Go(func() error { return w.farm.Run(working) })
+	w.background.Go(func() error { return w.simulator.Run(working) })
 	return w.startClusters(ctx, working)
 }
 
@@ -196,26 +196,26 @@ func (w *World) Region() string { return w.cfg.Region }
 func (w *World) Dir() string { return w.cfg.Dir }
 
 // BreakImage has instances of an image panic when they boot from now on.
-func (w *World) BreakImage(id string) { w.farm.BreakImage(id) }
+func (w *World) BreakImage(id string) { w.simulator.BreakImage(id) }
 
-// HoldNetwork has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
-// ReleaseNetwork ends that for all.
-func (w *World) HoldNetwork() { w.farm.HoldNetwork() }
+// BlockNetworkPlugin has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
+// UnblockNetworkPlugin ends that for all.
+func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 
-// ReleaseNetwork has the network plugins of all nodes come up.
-func (w *World) ReleaseNetwork() { w.farm.ReleaseNetwork() }
+// UnblockNetworkPlugin has the network plugins of all nodes come up.
+func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 
 // LogPath is the file that the account, the machines and the authenticators log to.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
 
 // Failure waits until a part of the world ends by itself, and says which; or for the end of ctx, and
 // returns nil then.
-func (w *World) Failure(ctx context.Context) error {
+func (w *World) AwaitFailure(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failures := make(chan error, len(w.Clusters))
 	for _, c := range w.Clusters {
-		go func() { failures <- c.failure(ctx) }()
+		go func() { failures <- c.awaitFailure(ctx) }()
 	}
 	return w.Explain(<-failures)
 }
@@ -232,13 +232,13 @@ func (w *World) Close(ctx context.Context) error {
 		errs = append(errs, group.Wait())
 	}
 	each(func(c *Cluster) error { return c.StopController(ctx) })
-	if w.end != nil {
-		w.end()
+	if w.stopBackground != nil {
+		w.stopBackground()
 		errs = append(errs, w.background.Wait())
 	}
 	each(func(c *Cluster) error { return c.stop(ctx) })
-	if w.endServers != nil {
-		w.endServers()
+	if w.stopServers != nil {
+		w.stopServers()
 		errs = append(errs, w.servers.Wait())
 	}
 	if w.logFile != nil {

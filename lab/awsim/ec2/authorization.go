@@ -34,27 +34,27 @@ func (e *EC2) resource(kind, id string) string {
 }
 
 // on is the need of a call on a resource that exists; more are pairs of condition keys and values.
-func (e *EC2) on(kind, id string, tags map[string]string, more ...string) protocol.Need {
+func (e *EC2) on(kind, id string, tags map[string]string, more ...string) protocol.RequiredPermission {
 	keys := policy.Keys{}
 	keys.Tags("aws:ResourceTag/", tags)
 	keys.Tags("ec2:ResourceTag/", tags)
 	put(keys, more)
-	return protocol.Need{Resource: e.resource(kind, id), Keys: keys}
+	return protocol.RequiredPermission{Resource: e.resource(kind, id), Keys: keys}
 }
 
 // making are the needs of a call that makes a resource: the right to make it, and that to tag it.
-func (e *EC2) making(action, kind string, tags map[string]string, more ...string) []protocol.Need {
+func (e *EC2) making(action, kind string, tags map[string]string, more ...string) []protocol.RequiredPermission {
 	keys := policy.Keys{}
 	putRequestTags(keys, tags)
 	put(keys, more)
-	need := protocol.Need{Action: "ec2:" + action, Resource: e.resource(kind, "*"), Keys: keys}
+	need := protocol.RequiredPermission{Action: "ec2:" + action, Resource: e.resource(kind, "*"), Keys: keys}
 	if ownTags(tags) == 0 {
-		return []protocol.Need{need}
+		return []protocol.RequiredPermission{need}
 	}
 	tagging := policy.Keys{}
 	putRequestTags(tagging, tags)
 	tagging.Put("ec2:CreateAction", action)
-	return []protocol.Need{need, {Action: "ec2:CreateTags", Resource: need.Resource, Keys: tagging}}
+	return []protocol.RequiredPermission{need, {Action: "ec2:CreateTags", Resource: need.Resource, Keys: tagging}}
 }
 
 // putRequestTags sets the keys of tags that a request gives. AWS's own are not the caller's.
@@ -80,22 +80,22 @@ func put(keys policy.Keys, pairs []string) {
 	}
 }
 
-func (e *EC2) onTemplate(t *template) protocol.Need { return e.on("launch-template", t.id, t.tags) }
+func (e *EC2) onTemplate(t *template) protocol.RequiredPermission { return e.on("launch-template", t.id, t.tags) }
 
-func (e *EC2) onInstance(r *record) protocol.Need {
+func (e *EC2) onInstance(r *record) protocol.RequiredPermission {
 	return e.on("instance", r.ID, r.Tags, "ec2:InstanceType", r.Type, "ec2:AvailabilityZone", r.Zone, "ec2:InstanceProfile", r.InstanceProfileARN,
 		"ec2:InstanceID", r.ID, "ec2:RootDeviceType", "ebs")
 }
 
-func (e *EC2) onVolume(v *volume) protocol.Need {
+func (e *EC2) onVolume(v *volume) protocol.RequiredPermission {
 	return e.on("volume", v.id, v.tags, "ec2:VolumeID", v.id, "ec2:AvailabilityZone", v.zone, "ec2:VolumeType", v.kind, "ec2:VolumeSize", strconv.Itoa(v.sizeGiB))
 }
 
 // launching are the needs of a launch by RunInstances, or by a fleet that calls it in its caller's name. The lock must be
 // held.
-func (e *EC2) launching(o *order, q request) []protocol.Need {
+func (e *EC2) launching(o *order, q request) []protocol.RequiredPermission {
 	const action = "RunInstances"
-	var needs []protocol.Need
+	var needs []protocol.RequiredPermission
 	for _, n := range e.ingredients(o, q) {
 		n.Action = "ec2:" + action
 		needs = append(needs, n)
@@ -133,9 +133,9 @@ func (o *order) makes() map[string]map[string]string {
 }
 
 // ingredients are the existing resources that a launch uses.
-func (e *EC2) ingredients(o *order, q request) []protocol.Need {
+func (e *EC2) ingredients(o *order, q request) []protocol.RequiredPermission {
 	vpc := e.resource("vpc", o.subnet.VPCID)
-	needs := []protocol.Need{
+	needs := []protocol.RequiredPermission{
 		e.on("image", o.image.ID, o.image.tags, "ec2:ImageID", o.image.ID, "ec2:ImageType", "machine", "ec2:RootDeviceType", "ebs"),
 		e.on("subnet", o.subnet.ID, o.subnet.Tags, "ec2:SubnetID", o.subnet.ID, "ec2:Vpc", vpc, "ec2:AvailabilityZone", o.subnet.Zone),
 	}
@@ -170,11 +170,11 @@ func (e *EC2) templateOf(q request) *template {
 
 // fleetNeeds are those of the call CreateFleet itself: the right to make the fleet, and to use and make in its name whatever
 // its candidates come to. Those of the launches are asked for one by one. The lock must be held.
-func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protocol.Need {
+func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protocol.RequiredPermission {
 	const action = "CreateFleet"
 	needs := e.making(action, "fleet", tagsFor("fleet", in.Tags))
 	seen := map[string]bool{}
-	add := func(more ...protocol.Need) {
+	add := func(more ...protocol.RequiredPermission) {
 		for _, n := range more {
 			if n.Action == "" {
 				n.Action = "ec2:" + action
@@ -222,7 +222,7 @@ func (d *templateData) groupIDs() []string {
 }
 
 // retagging is the need of a call that changes the tags of a resource: those that it has, and those that are given or taken.
-func (e *EC2) retagging(t tagged, given []changeTag) protocol.Need {
+func (e *EC2) retagging(t tagged, given []changeTag) protocol.RequiredPermission {
 	tags, names := map[string]string{}, []string{}
 	for _, g := range given {
 		if names = append(names, g.Key); g.Value != nil {

@@ -10,11 +10,11 @@ import (
 func TestActionsThatChangeSomethingAsk(t *testing.T) {
 	service := open(t).Sim.EC2().Service()
 	for action := range service.Handlers {
-		if !strings.HasPrefix(action, "Describe") && !slices.Contains(service.Asks, action) {
+		if !strings.HasPrefix(action, "Describe") && !slices.Contains(service.Authorizes, action) {
 			t.Errorf("%s does not ask", action)
 		}
 	}
-	for _, action := range service.Asks {
+	for _, action := range service.Authorizes {
 		if service.Handlers[action] == nil {
 			t.Errorf("%s asks, and is not there", action)
 		}

@@ -124,7 +124,7 @@ func New(o Options) (*Sim, error) {
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
-// Redo makes a call of old again; see wire.Server.Redo.
+// Replay makes a call of old again; see wire.Server.Redo.
 func (s *Sim) Replay(r *http.Request) error { return s.server.Replay(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.

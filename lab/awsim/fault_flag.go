@@ -49,7 +49,7 @@ func apiError(code string) *protocol.Error {
 	return &protocol.Error{Code: code, Message: cmp.Or(message, "A fault that was asked for."), Status: cmp.Or(statuses[code], http.StatusBadRequest)}
 }
 
-// Disturb arms a fault that is described as FaultHelp says.
+// InjectSpec arms a fault that is described as FaultHelp says.
 func (s *Sim) InjectSpec(spec string) error {
 	target, what, ok := strings.Cut(spec, "=")
 	if !ok || target == "" || what == "" {

@@ -267,7 +267,7 @@ func (c *Cluster) RestartClientsOnExit() {
 	c.restartClients = true
 }
 
-// again starts a component that has ended by itself.
+// restart starts a component that has ended by itself.
 func (c *Cluster) restart(component string, p *process.Process) {
 	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.ExitError())
 	c.restartMu.Lock()

@@ -21,7 +21,7 @@ const pollInterval = 25 * time.Millisecond
 // probe answers nil once what it asks about is so.
 type probe func(ctx context.Context) error
 
-// await repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
+// awaitHealthy repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
 func awaitHealthy(ctx context.Context, component string, p *process.Process, ready probe) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -40,7 +40,7 @@ func awaitHealthy(ctx context.Context, component string, p *process.Process, rea
 	}
 }
 
-// answers is a probe for a URL that answers 200.
+// respondsOK is a probe for a URL that answers 200.
 func respondsOK(client *http.Client, url string) probe {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

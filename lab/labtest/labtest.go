@@ -198,7 +198,7 @@ func (s *Session) Children(t testing.TB) []int {
 	return out
 }
 
-// Gone waits until none of the processes runs any more.
+// AwaitExit waits until none of the processes runs any more.
 func AwaitExit(t testing.TB, ids []int, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

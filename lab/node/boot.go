@@ -50,7 +50,7 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	kubelet.New(config).Run(ctx)
 }
 
-// machine is an instance from the inside.
+// host is an instance from the inside.
 type host struct {
 	simulator     *Simulator
 	instance awsim.Instance
@@ -157,7 +157,7 @@ func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
 	})
 }
 
-// bearer signs the requests of a kubelet with a token of its machine's role, as kubelet's credential
+// tokenTransport signs the requests of a kubelet with a token of its machine's role, as kubelet's credential
 // plugin does: a token is used for most of its life, and dropped when the API server refuses it.
 type tokenTransport struct {
 	host host

@@ -53,7 +53,7 @@ type Config struct {
 	Log    *slog.Logger     // default discards
 }
 
-// Farm boots a node for each running instance, for any number of clusters.
+// Simulator boots a node for each running instance, for any number of clusters.
 type Simulator struct {
 	cfg    Config
 	stages *kubelet.Stages
@@ -63,7 +63,7 @@ type Simulator struct {
 	mu     sync.Mutex
 	podBlocks map[int]bool    // pod address ranges in use, by number
 	broken map[string]bool // images that do not boot, by ID
-	// network is closed when network plugins come up again; nil while they do.
+	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }
 

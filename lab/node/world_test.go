@@ -183,7 +183,7 @@ func (w *lab) close() error {
 	return errors.Join(append(w.failed, w.cluster.Stop(context.Background()), os.RemoveAll(w.dir))...)
 }
 
-// machine is an instance to launch.
+// host is an instance to launch.
 type host struct {
 	profile  string // default: one with the cluster's node role
 	image    string // prefix of the image's name; default Amazon Linux 2023

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// grace is how long a program may take to end in order before it is killed.
+// stopTimeout is how long a program may take to end in order before it is killed.
 const stopTimeout = 10 * time.Second
 
 // Command says what to run.
@@ -122,13 +122,13 @@ func (p *Process) exited() bool {
 	}
 }
 
-// Death describes a program that has ended though it should not have, with its last words. It is to
+// ExitError describes a program that has ended though it should not have, with its last words. It is to
 // be called after Done is closed.
 func (p *Process) ExitError() error {
 	return fmt.Errorf("%s ended (%s); %s", p.name, p.ExitStatus(), p.LogTail())
 }
 
-// Ending is how a program has ended: its exit status or the signal. It is to be called after Done is closed.
+// ExitStatus is how a program has ended: its exit status or the signal. It is to be called after Done is closed.
 func (p *Process) ExitStatus() string {
 	if p.err != nil {
 		return p.err.Error()

@@ -36,7 +36,7 @@ func tokenFile(ctx context.Context, t *testing.T, w *World, audience string) (st
 	return file, os.WriteFile(file, []byte(request.Status.Token), 0o600)
 }
 
-// set sets variables of the controller's environment, in pairs of name and value.
+// setEnv sets variables of the controller's environment, in pairs of name and value.
 func setEnv(w *World, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		w.SetEnv(pairs[i], pairs[i+1])

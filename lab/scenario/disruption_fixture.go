@@ -28,12 +28,12 @@ const (
 	newImage = "al2023@v20260715"
 )
 
-// shop is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
+// disruptionFixture is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
 // about.
 type disruptionFixture struct {
 	pool         map[string]string // variables of manifests.Roomy
 	front, store int               // pods
-	invariants        *invariants
+	invariants   *invariants
 }
 
 // newDisruptionFixture has a pool of machines of 2 CPUs on demand, of which a tenth may go at a time, and no pods.
@@ -47,7 +47,7 @@ func newDisruptionFixture() *disruptionFixture {
 	}
 }
 
-// open starts the controller and makes the pool.
+// setUp starts the controller and makes the pool.
 func (s *disruptionFixture) setUp() []Step {
 	return []Step{
 		{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
@@ -92,7 +92,7 @@ func (s *disruptionFixture) scale(ctx context.Context, w *World, front, store in
 	return nil
 }
 
-// run waits until all pods run.
+// awaitPods waits until all pods run.
 func (s *disruptionFixture) awaitPods(ctx context.Context, w *World) error {
 	return errors.Join(awaitPodsRunning(ctx, w, frontApp, s.front), awaitPodsRunning(ctx, w, storeApp, s.store))
 }
@@ -113,12 +113,12 @@ func (s *disruptionFixture) fill(nodes, front, store int) Step {
 	}
 }
 
-// sound checks what must hold when all has come to rest.
+// awaitHealthy checks what must hold when all has come to rest.
 func (s *disruptionFixture) awaitHealthy(ctx context.Context, w *World) error {
 	return errors.Join(s.awaitPods(ctx, w), awaitPaired(ctx, w), s.invariants.check(w))
 }
 
-// close is the last step.
+// tearDown is the last step.
 func (s *disruptionFixture) tearDown() Step {
 	return Step{
 		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute, PauseKills: true,
@@ -144,7 +144,7 @@ func (s *disruptionFixture) tearDown() Step {
 	}
 }
 
-// fleet names the NodeClaims that there are.
+// nodeClaimNames names the NodeClaims that there are.
 func nodeClaimNames(ctx context.Context, w *World) ([]string, error) {
 	var claims karpv1.NodeClaimList
 	if err := list(ctx, w, &claims); err != nil {
@@ -172,7 +172,7 @@ func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bo
 	return out, nil
 }
 
-// told waits for an event on an object of a kind; any name if none is given.
+// awaitEventMessage waits for an event on an object of a kind; any name if none is given.
 func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string) (string, error) {
 	message := ""
 	err := world.Until(ctx, func() error {

@@ -48,7 +48,7 @@ func driftRollout() Scenario {
 	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("a new image over %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
 }
 
-// release is the part of an image's alias that its name ends in.
+// aliasRelease is the part of an image's alias that its name ends in.
 func aliasRelease(alias string) string { return alias[strings.LastIndexByte(alias, 'v'):] }
 
 // awaitImage waits until so many instances are there, all of an image, and each has its NodeClaim.
@@ -137,7 +137,7 @@ func claimsKept(ctx context.Context, w *World, before []string) error {
 	return nil
 }
 
-// paused waits until the pool says that a reason for disruption is paused, or no longer.
+// awaitPaused waits until the pool says that a reason for disruption is paused, or no longer.
 func (s *disruptionFixture) awaitPaused(ctx context.Context, w *World, want bool) error {
 	return world.Until(ctx, func() error {
 		pool := &karpv1.NodePool{}

@@ -19,14 +19,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// family is a kind of image whose nodes the story of families is about.
+// family is an image family and what its node must look like.
 type family struct {
 	name, amiFamily string
-	alias           string // empty: the image is found by its name
-	image           string
-	userData        string // the user's own
+	alias           string // empty: the image is selected by its ID
+	image           string // prefix of the image's name, if there is no alias // prefix of the image's name, if there is no alias
+	userData        string // spec.userData
 	labels          map[string]string
-	os              string // what the nodes run
+	os              string // prefix of the node's osImage
 }
 
 func imageFamilies() []family {
@@ -51,7 +51,7 @@ func imageFamilies() []family {
 	}
 }
 
-// families boots a node of each family of images, each configured as far as it can be.
+// bootImageFamilies boots a node of each image family, with every setting that the family supports.
 func bootImageFamilies() Scenario {
 	const app = "family"
 	all := imageFamilies()
@@ -69,11 +69,11 @@ func bootImageFamilies() Scenario {
 	}
 	return Scenario{
 		Name:    "image-families",
-		Summary: "nodes of AL2, AL2023, Bottlerocket and Windows come up with their kubelet settings, labels, taints and the user's own data",
+		Summary: "nodes of AL2, AL2023, Bottlerocket and Windows join with their kubelet settings, labels, taints and custom user data",
 		Steps: []Step{
 			startController(),
 			{
-				Name: "create a NodePool, an EC2NodeClass and a pod for each family: each gets a node, which waits for its agent", Timeout: 2 * time.Minute,
+				Name: "create a NodePool, an EC2NodeClass and a pod for each family: each gets a node, which keeps its startup taint", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := each(ctx, w, w.Apply); err != nil {
 						return err
@@ -82,7 +82,7 @@ func bootImageFamilies() Scenario {
 				},
 			},
 			{
-				Name: "remove the startup taints, as an agent does: the nodes are initialized and the pods run", Timeout: time.Minute,
+				Name: "remove the startup taints: the nodes become initialized and the pods run", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := world.Until(ctx, func() error { return removeStartupTaints(ctx, w) }); err != nil {
 						return err
@@ -94,7 +94,7 @@ func bootImageFamilies() Scenario {
 				},
 			},
 			{
-				Name: "delete it all: nothing is left", Timeout: 2 * time.Minute,
+				Name: "delete all objects: no resource is left", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := each(ctx, w, w.Delete); err != nil {
 						return err
@@ -123,7 +123,7 @@ func (f family) manifest(ctx context.Context, w *World) ([]byte, error) {
 	})
 }
 
-// nodesMatchFamilies says what of the nodes is not as their families' manifests have it; nil if all is.
+// nodesMatchFamilies returns how the nodes differ from their families' manifests, or nil if they do not.
 func nodesMatchFamilies(ctx context.Context, w *World, all []family) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
@@ -146,11 +146,11 @@ func nodesMatchFamilies(ctx context.Context, w *World, all []family) error {
 	return errors.Join(errs...)
 }
 
-// check compares a node of m5.large with the manifest: 2 CPUs of which 300m are reserved, 20 pods whatever the user's own
-// data says, the NodePool's taints.
+// check compares a node of m5.large with the manifest: 2 CPUs of which 300m are reserved, 20 pods whatever the custom
+// user data sets, and the NodePool's taints.
 func (f family) check(n *corev1.Node) error {
 	if image := n.Status.NodeInfo.OSImage; !strings.HasPrefix(image, f.os) {
-		return fmt.Errorf("it runs %s", image)
+		return fmt.Errorf("osImage is %s, want %s", image, f.os)
 	}
 	want := map[string]string{"example.com/kubernetes.io": "kept", karpv1.LabelRegistered: "true", karpv1.LabelDoNotSyncTaints: "true"}
 	for key, value := range f.labels {
@@ -190,7 +190,7 @@ func removeStartupTaints(ctx context.Context, w *World) error {
 	return nil
 }
 
-// initialized says how many of the nodes that are wanted are not initialized.
+// nodesInitialized returns an error unless exactly want nodes are initialized.
 func nodesInitialized(ctx context.Context, w *World, want int) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {

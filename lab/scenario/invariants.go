@@ -18,99 +18,100 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// guard watches, as long as a story lasts, for what may never happen: an instance terminated under a pod that may not be
-// moved, more nodes disrupted at a time than the budget has, and an app with fewer ready pods than its disruption budget
-// leaves it. That no pod is nominated to two live claims, History sees.
+// invariants watches, during a whole scenario, for what must never happen: the autoscaler terminates an instance under a
+// pod with karpenter.sh/do-not-disrupt, disrupts more nodes at a time than the NodePool's budget allows, or takes an app
+// below the ready pods that its PodDisruptionBudget demands. world.History checks that no two live NodeClaims nominate
+// the same pod.
 type invariants struct {
-	// budget is how many of a number of nodes may be disrupted at a time.
+	// budget returns how many of a number of nodes may be disrupted at a time.
 	budget func(nodes int) int
 
-	mu     sync.Mutex
-	claims map[types.UID]budgetState
-	ready  map[string]map[types.UID]bool // pods by app
-	minReady map[string]int                // by app, while it is kept
+	mu         sync.Mutex
+	claims     map[types.UID]budgetState
+	ready      map[string]map[types.UID]bool // pods by app
+	minReady   map[string]int                // by app, while required
 	violations []string
-	lastChange  time.Time // when a NodeClaim last came, went, or changed its standing
+	lastChange time.Time // when a NodeClaim was last created or deleted, or changed its budgetState
 }
 
-// standing is how a NodeClaim counts for the budget.
+// budgetState is how a NodeClaim counts toward the disruption budget.
 type budgetState struct{ counts, disrupted bool }
 
-// share is a budget in percent.
+// percentBudget returns a budget in percent of the nodes, rounded up as Karpenter does.
 func percentBudget(percent int) func(int) int {
 	return func(nodes int) int { return (nodes*percent + 99) / 100 }
 }
 
-// most is a budget in nodes.
+// nodeBudget returns a budget of a fixed number of nodes.
 func nodeBudget(nodes int) func(int) int { return func(int) int { return nodes } }
 
 func newInvariants(budget func(nodes int) int) *invariants {
 	return &invariants{budget: budget, claims: map[types.UID]budgetState{}, ready: map[string]map[types.UID]bool{}, minReady: map[string]int{}}
 }
 
-// keep has the guard watch that, from now on, an app has as many ready pods as its disruption budget leaves it; 0 ends that.
-func (g *invariants) requireReady(app string, floor int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.minReady[app] = floor
+// requireReady demands, from now on, that an app always has this many ready pods. Zero lifts the demand.
+func (v *invariants) requireReady(app string, floor int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.minReady[app] = floor
 }
 
-// free lifts all budgets: what follows is not by the controller's choice.
-func (g *invariants) lift() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.budget = func(nodes int) int { return nodes }
-	clear(g.minReady)
+// lift removes all demands: the disruption that follows is not the controller's choice.
+func (v *invariants) lift() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.budget = func(nodes int) int { return nodes }
+	clear(v.minReady)
 }
 
-// broke notes what may not happen. The first times tell enough.
-func (g *invariants) violate(format string, args ...any) {
-	if len(g.violations) < 5 {
-		g.violations = append(g.violations, fmt.Sprintf(format, args...))
+// violate records a violation. It keeps the first five: later ones usually have the same cause.
+func (v *invariants) violate(format string, args ...any) {
+	if len(v.violations) < 5 {
+		v.violations = append(v.violations, fmt.Sprintf(format, args...))
 	}
 }
 
-// volumesExist checks that each volume that was ever bound is still in EC2.
+// volumesExist checks that the EBS volume of each PersistentVolume exists.
 func volumesExist(ctx context.Context, w *World) error {
 	var volumes corev1.PersistentVolumeList
 	if err := w.Client.List(ctx, &volumes); err != nil {
 		return err
 	}
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for _, v := range w.AWS.EC2().Volumes() {
-		there[v.ID] = true
+		exists[v.ID] = true
 	}
 	for _, pv := range volumes.Items {
-		if csi := pv.Spec.CSI; csi != nil && !there[csi.VolumeHandle] {
-			return fmt.Errorf("volume %s of %s is gone", csi.VolumeHandle, pv.Name)
+		if csi := pv.Spec.CSI; csi != nil && !exists[csi.VolumeHandle] {
+			return fmt.Errorf("volume %s of PersistentVolume %s no longer exists", csi.VolumeHandle, pv.Name)
 		}
 	}
 	return nil
 }
 
-// watch begins to watch a world, until its end.
-func (g *invariants) watch(w *World) {
+// watch starts to watch a world, until it closes.
+func (v *invariants) watch(w *World) {
 	w.History.Watch(func(o client.Object, gone bool) {
 		switch o := o.(type) {
 		case *karpv1.NodeClaim:
-			g.observeClaim(o, gone)
+			v.observeClaim(o, gone)
 		case *corev1.Pod:
-			g.observePod(o, gone)
+			v.observePod(o, gone)
 		}
 	})
 	w.Intercept(func(c awsim.Call) {
 		if controllerCall("TerminateInstances")(c) {
 			for _, id := range c.Resources {
-				g.observeTermination(w, id)
+				v.observeTermination(w, id)
 			}
 		}
 	})
 }
 
-func (g *invariants) observeClaim(claim *karpv1.NodeClaim, gone bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before, known := g.claims[claim.UID]
+func (v *invariants) observeClaim(claim *karpv1.NodeClaim, gone bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, known := v.claims[claim.UID]
 	is := func(t string) bool { return meta.IsStatusConditionTrue(claim.Status.Conditions, t) }
 	now := budgetState{counts: is(karpv1.ConditionInitialized) && !is(karpv1.ConditionInstanceTerminating)}
 	now.disrupted = now.counts && is(karpv1.ConditionDisruptionReason)
@@ -118,13 +119,13 @@ func (g *invariants) observeClaim(claim *karpv1.NodeClaim, gone bool) {
 		now = budgetState{}
 	}
 	if !known || gone || now != before {
-		g.lastChange = time.Now()
+		v.lastChange = time.Now()
 	}
-	if g.claims[claim.UID] = now; before.disrupted || !now.disrupted {
+	if v.claims[claim.UID] = now; before.disrupted || !now.disrupted {
 		return
 	}
 	nodes, disrupted := 0, 0
-	for _, c := range g.claims {
+	for _, c := range v.claims {
 		if c.counts {
 			nodes++
 		}
@@ -132,53 +133,54 @@ func (g *invariants) observeClaim(claim *karpv1.NodeClaim, gone bool) {
 			disrupted++
 		}
 	}
-	if allowed := g.budget(nodes); disrupted > allowed {
-		g.violate("%d of %d nodes are disrupted at a time, the budget is %d", disrupted, nodes, allowed)
+	if allowed := v.budget(nodes); disrupted > allowed {
+		v.violate("%d of %d nodes were disrupted at a time, the budget allows %d", disrupted, nodes, allowed)
 	}
 }
 
-func (g *invariants) observePod(pod *corev1.Pod, gone bool) {
+func (v *invariants) observePod(pod *corev1.Pod, gone bool) {
 	app := pod.Labels["app"]
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ready[app] == nil {
-		g.ready[app] = map[types.UID]bool{}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ready[app] == nil {
+		v.ready[app] = map[types.UID]bool{}
 	}
-	was := g.ready[app][pod.UID]
+	was := v.ready[app][pod.UID]
 	if running(*pod) && !gone {
-		g.ready[app][pod.UID] = true
+		v.ready[app][pod.UID] = true
 		return
 	}
-	delete(g.ready[app], pod.UID)
-	if n := len(g.ready[app]); was && n < g.minReady[app] {
-		g.violate("%s has %d ready pods, its disruption budget leaves it %d", app, n, g.minReady[app])
+	delete(v.ready[app], pod.UID)
+	if n := len(v.ready[app]); was && n < v.minReady[app] {
+		v.violate("%s has %d ready pods, its PodDisruptionBudget requires %d", app, n, v.minReady[app])
 	}
 }
 
-// settled waits until no NodeClaim has come, gone, or been disrupted for so long, from now on, with one and the same controller there.
-func (g *invariants) awaitSettled(ctx context.Context, w *World, quiet time.Duration) error {
+// awaitSettled waits until, for a whole window from now on, the controller did not restart and no NodeClaim was created,
+// deleted or disrupted.
+func (v *invariants) awaitSettled(ctx context.Context, w *World, window time.Duration) error {
 	starts := 0
 	return world.Until(ctx, func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		v.mu.Lock()
+		defer v.mu.Unlock()
 		if n := w.ControllerStarts(); n != starts {
-			g.lastChange, starts = time.Now(), n
+			v.lastChange, starts = time.Now(), n
 		}
-		if calm := time.Since(g.lastChange); calm < quiet {
-			return fmt.Errorf("the last NodeClaim moved %.0f s ago", calm.Seconds())
+		if settled := time.Since(v.lastChange); settled < window {
+			return fmt.Errorf("the last change of a NodeClaim was %.0f s ago", settled.Seconds())
 		}
 		return nil
 	})
 }
 
-// observeTermination looks at the pods of a node whose instance was just told to end. It asks the API server: what was watched
-// may not know yet that a pod has gone.
-func (g *invariants) observeTermination(w *World, id string) {
+// observeTermination checks the pods of a node when TerminateInstances takes effect on its instance. It reads from the API
+// server, since the watch cache may still have a pod that is deleted.
+func (v *invariants) observeTermination(w *World, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var nodes corev1.NodeList
 	if err := w.Reader.List(ctx, &nodes); err != nil {
-		return // the world ends
+		return // the world closes
 	}
 	for _, n := range nodes.Items {
 		if world.InstanceID(n.Spec.ProviderID) != id {
@@ -186,25 +188,25 @@ func (g *invariants) observeTermination(w *World, id string) {
 		}
 		var pods corev1.PodList
 		if err := w.Client.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n.Name}); err != nil {
-			return // nothing can be said while the API server is away
+			return // the API server is down
 		}
 		for _, p := range pods.Items {
 			if mayNotMove(p) {
-				g.mu.Lock()
-				g.violate("instance %s was terminated under pod %s, which may not be moved", id, p.Name)
-				g.mu.Unlock()
+				v.mu.Lock()
+				v.violate("instance %s was terminated under pod %s, which has do-not-disrupt", id, p.Name)
+				v.mu.Unlock()
 			}
 		}
 	}
 }
 
-// verdict is nil as long as nothing has happened that may not.
-func (g *invariants) check(w *World) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	broken := append(w.History.Violations(), g.violations...)
-	if len(broken) == 0 {
+// check returns the violations so far, or nil.
+func (v *invariants) check(w *World) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := append(w.History.Violations(), v.violations...)
+	if len(all) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(broken, "; "))
+	return errors.New(strings.Join(all, "; "))
 }

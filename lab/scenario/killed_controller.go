@@ -19,21 +19,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 )
 
-// moment is when the controller is killed: at the nth call to AWS, after it took effect and before its
-// answer arrives, or when the nth object is seen in a state.
+// killPoint is when the scenario kills the controller: at the nth matching AWS call, after its effect and before its
+// response, or when the nth matching object appears.
 type killPoint struct {
-	name string
-	nth  int
-	call func(awsim.Call) bool
+	name   string
+	nth    int
+	call   func(awsim.Call) bool
 	object func(client.Object) bool
 }
 
-// killedController kills the controller at ten moments, spread over everything that it does.
+// killedController kills the controller at ten points of a scale-up and a scale-down.
 func killedController() Scenario {
 	const wave = 25 // pods
 	s := Scenario{
 		Name:    "killed-controller",
-		Summary: "0 -> 200 pods -> 0, with the controller killed at ten moments: nothing is lost, nothing is bought twice",
+		Summary: "0 -> 200 pods -> 0, with the controller killed at ten points: nothing is lost, nothing is launched twice",
 		Steps:   []Step{startController(), installPool(manifests.MediumInstances, nil), {Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread}},
 	}
 	replicas := 0
@@ -43,7 +43,7 @@ func killedController() Scenario {
 	}
 	s.Steps = append(s.Steps,
 		killDuringScaleDown(terminationKillPoints()),
-		Step{Name: "all nodes and instances go", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "all nodes and instances terminate", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := awaitEmpty(ctx, w, spreadApp); err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func killedController() Scenario {
 
 func createSpread(ctx context.Context, w *World) error { return apply(ctx, w, manifests.Spread, nil) }
 
-// buying are moments from a pending pod to a node that is ready.
+// launchKillPoints are the points between a pending pod and an initialized node.
 func launchKillPoints() []killPoint {
 	return []killPoint{
 		{name: "a pod is unschedulable", nth: 1, object: unschedulable},
@@ -70,7 +70,7 @@ func launchKillPoints() []killPoint {
 	}
 }
 
-// ending are moments from an empty node to none.
+// terminationKillPoints are moments from an empty node to none.
 func terminationKillPoints() []killPoint {
 	return []killPoint{
 		{name: "a Node is tainted to be drained", nth: 1, object: nodeTainted},
@@ -91,11 +91,10 @@ func unschedulable(o client.Object) bool {
 	})
 }
 
-// claimWithout is true for a NodeClaim that has not come so far as a condition.
+// claimWithout matches a NodeClaim that does not have a condition yet.
 func claimWithout(missing string) func(client.Object) bool { return claimBetween("", missing) }
 
-// claimBetween is true for a NodeClaim that has come as far as one condition (empty = anything), but not to
-// the next.
+// claimBetween matches a NodeClaim that has one condition (empty = any) but does not have the next yet.
 func claimBetween(has, not string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		claim, ok := o.(*karpv1.NodeClaim)
@@ -113,11 +112,10 @@ func nodeTainted(o client.Object) bool {
 	return ok && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyDisrupted })
 }
 
-// killDuringScaleUp adds a wave of pods, kills the controller at a moment, starts it again, and has all pods
-// run.
+// killDuringScaleUp adds a wave of pods, kills the controller at one point, restarts it, and waits until all pods run.
 func killDuringScaleUp(m killPoint, replicas int) Step {
 	return Step{
-		Name: fmt.Sprintf("scale to %d, kill when %s: all run", replicas, m.name), Timeout: time.Minute,
+		Name: fmt.Sprintf("scale to %d pods, kill the controller when %s: all run", replicas, m.name), Timeout: time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			killed := m.arm(w)
 			defer killed.disarm()
@@ -138,15 +136,15 @@ func killDuringScaleUp(m killPoint, replicas int) Step {
 	}
 }
 
-// killDuringScaleDown takes all pods away, and kills the controller at one moment after another. Each trap is set
-// before the controller can come to it.
+// killDuringScaleDown deletes all pods, and kills the controller at one point after another. It arms each point before
+// the controller starts.
 func killDuringScaleDown(moments []killPoint) Step {
 	var names []string
 	for _, m := range moments {
 		names = append(names, m.name)
 	}
 	return Step{
-		Name: "scale to 0, kill when " + strings.Join(names, " and when "), Timeout: 2 * time.Minute,
+		Name: "scale to 0, kill the controller when " + strings.Join(names, " and when "), Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			for i, m := range moments {
 				killed := m.arm(w)
@@ -167,18 +165,18 @@ func killDuringScaleDown(moments []killPoint) Step {
 	}
 }
 
-// trap kills the controller once.
+// armedKill kills the controller once, at its point.
 type armedKill struct {
-	point  killPoint
+	point   killPoint
 	disarm  func()
-	done    chan struct{} // closed when it was sprung
+	done    chan struct{} // closed after the kill
 	mu      sync.Mutex
 	matched map[types.UID]bool // objects that counted
 	count   int
 	err     error // of the kill
 }
 
-// arm lies in wait for a moment.
+// arm starts to watch for the point.
 func (m killPoint) arm(w *World) *armedKill {
 	t := &armedKill{point: m, done: make(chan struct{}), matched: map[types.UID]bool{}}
 	if m.call != nil {
@@ -198,7 +196,7 @@ func (m killPoint) arm(w *World) *armedKill {
 	return t
 }
 
-// fresh reports whether an object has not counted yet.
+// firstMatch reports whether an object matches for the first time.
 func (t *armedKill) firstMatch(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,7 +217,7 @@ func (t *armedKill) hit(w *World) {
 	}
 }
 
-// sprung reports whether the controller was killed.
+// fired reports whether the point was reached.
 func (t *armedKill) fired() bool {
 	select {
 	case <-t.done:
@@ -235,6 +233,6 @@ func (t *armedKill) wait(ctx context.Context) error {
 	case <-t.done:
 		return t.err
 	case <-ctx.Done():
-		return fmt.Errorf("the controller was not killed: it did not come to pass that %s (%w)", t.point.name, context.Cause(ctx))
+		return fmt.Errorf("the controller was not killed, since this did not happen: %s (%w)", t.point.name, context.Cause(ctx))
 	}
 }

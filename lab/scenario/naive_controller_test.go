@@ -11,7 +11,7 @@ import (
 // theScenarioFails is the step of a naive controller's story that has to fail.
 const theScenarioFails = "the story notices"
 
-// bites tells the story of a naive controller, expects all to pass but the last step, which notices it, and returns what that says.
+// runNaive tells the story of a naive controller, expects all to pass but the last step, which notices it, and returns what that says.
 func runNaive(t *testing.T, story Scenario) (said string) {
 	t.Helper()
 	binary := labtest.Binary(t)

@@ -61,7 +61,7 @@ func zoneClaim(zone string) *karpv1.NodeClaim {
 	return claim
 }
 
-// bound waits until all pods of an app have a node.
+// awaitBound waits until all pods of an app have a node.
 func awaitBound(ctx context.Context, w *World, app string) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)

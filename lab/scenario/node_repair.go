@@ -17,7 +17,7 @@ import (
 // tolerated is how long storage that fails is. Nodes fall sick so that all of them are due at the same time, a little later.
 const (
 	repairToleration = 30 * time.Minute
-	repairDelay     = 5 * time.Second
+	repairDelay      = 5 * time.Second
 )
 
 // repair are nodes of which an agent says that their storage fails.

@@ -17,23 +17,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// nodePoolLimit is a configuration as many a tutorial has it: old machines, an image of one's own, a label
-// to select the nodes by, and a limit.
+// nodePoolLimit runs a configuration that many tutorials show: small burstable instance types, a custom AMI by ID, a
+// node label, and a CPU limit.
 func nodePoolLimit() Scenario {
 	const (
-		app       = "article"
-		limit     = 4  // CPUs, as the NodePool says
-		more      = 12 // pods, of which the limit allows about a half
+		app       = "limited"
+		limit     = 4  // CPUs, spec.limits of the NodePool
+		more      = 12 // pods; the limit allows about half of them
 		imageName = "amazon-eks-node-1.32-"
 	)
 	variables := map[string]string{}
 	return Scenario{
-		Name:    "article-config",
-		Summary: "two small machine types, an AL2 image by ID, a label, and a limit that holds and is told",
+		Name:    "nodepool-limit",
+		Summary: "a NodePool with two small instance types, an AL2 image by ID, a label, and a CPU limit: the limit holds, and pods above it get an event",
 		Steps: []Step{
 			startController(),
 			{
-				Name: "create NodePool and EC2NodeClass with an explicit AL2 image: they get ready", Timeout: 20 * time.Second,
+				Name: "create NodePool and EC2NodeClass with an AL2 image by ID: both become Ready", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					image, err := w.ImageID(ctx, imageName)
 					if err != nil {
@@ -60,15 +60,15 @@ func nodePoolLimit() Scenario {
 				},
 			},
 			{
-				Name: "the nodes are what the NodePool says", Timeout: 10 * time.Second,
+				Name: "the nodes have the NodePool's instance types, image and label", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error { return nodesMatchPool(ctx, w, variables["AMI_ID"]) },
 			},
 			{
-				Name: "dovetail plan says of the same manifests what was bought", Timeout: 20 * time.Second,
+				Name: "dovetail plan with the same manifests gives the nodes that were launched", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error { return planMatchesLaunches(ctx, w, app, variables) },
 			},
 			{
-				Name: "scale beyond the limit: the pods above it are told which one", Timeout: time.Minute,
+				Name: "scale beyond the limit: an event on each pending pod names the limit", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Scale(ctx, app, more); err != nil {
 						return err
@@ -77,18 +77,18 @@ func nodePoolLimit() Scenario {
 				},
 			},
 			{
-				Name: fmt.Sprintf("there never were more than %d CPUs", limit), Timeout: 10 * time.Second,
+				Name: fmt.Sprintf("the instances never had more than %d CPUs", limit), Timeout: 10 * time.Second,
 				Run: func(_ context.Context, w *World) error {
 					peak := peakCPUs(w.Instances())
 					w.Note("at most %d CPUs at a time", peak)
 					if peak > limit {
-						return fmt.Errorf("at one time there were instances with %d CPUs, the limit is %d", peak, limit)
+						return fmt.Errorf("the instances had %d CPUs at one time, the limit is %d", peak, limit)
 					}
 					return nil
 				},
 			},
 			{
-				Name: "scale to 0: all nodes and instances go", Timeout: time.Minute,
+				Name: "scale to 0: all nodes and instances terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Scale(ctx, app, 0); err != nil {
 						return err
@@ -101,7 +101,7 @@ func nodePoolLimit() Scenario {
 	}
 }
 
-// nodesMatchPool checks types, image and label of the nodes.
+// nodesMatchPool checks instance types, image and label of the nodes.
 func nodesMatchPool(ctx context.Context, w *World, image string) error {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
@@ -120,8 +120,8 @@ func nodesMatchPool(ctx context.Context, w *World, image string) error {
 	return nil
 }
 
-// foretold compares the claims of the cluster with those that a plan of the manifests shows: pool, machine type and
-// number of pods of each.
+// planMatchesLaunches compares the NodeClaims of the cluster with those of `dovetail plan` for the same manifests: NodePool,
+// instance type and number of pods.
 func planMatchesLaunches(ctx context.Context, w *World, app string, variables map[string]string) error {
 	var files [][]byte
 	for _, name := range []string{manifests.LimitedPool, manifests.LimitedWorkload} {
@@ -135,9 +135,9 @@ func planMatchesLaunches(ctx context.Context, w *World, app string, variables ma
 	if err != nil {
 		return err
 	}
-	var said, bought []string
+	var planned, launched []string
 	for _, c := range plan.Claims {
-		said = append(said, fmt.Sprintf("%s %s for %d pods", c.NodePool, c.Offering.InstanceType, len(c.Pods)))
+		planned = append(planned, fmt.Sprintf("%s %s for %d pods", c.NodePool, c.Offering.InstanceType, len(c.Pods)))
 	}
 	var claims karpv1.NodeClaimList
 	if err := list(ctx, w, &claims); err != nil {
@@ -152,19 +152,19 @@ func planMatchesLaunches(ctx context.Context, w *World, app string, variables ma
 		on[p.Spec.NodeName]++
 	}
 	for _, c := range claims.Items {
-		bought = append(bought, fmt.Sprintf("%s %s for %d pods", c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelInstanceTypeStable], on[c.Status.NodeName]))
+		launched = append(launched, fmt.Sprintf("%s %s for %d pods", c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelInstanceTypeStable], on[c.Status.NodeName]))
 	}
-	slices.Sort(said)
-	slices.Sort(bought)
-	if !slices.Equal(said, bought) || len(plan.Unschedulable) > 0 {
-		return fmt.Errorf("the plan is %q with %d pods left over; bought was %q", said, len(plan.Unschedulable), bought)
+	slices.Sort(planned)
+	slices.Sort(launched)
+	if !slices.Equal(planned, launched) || len(plan.Unschedulable) > 0 {
+		return fmt.Errorf("the plan has %q and %d unschedulable pods; launched were %q", planned, len(plan.Unschedulable), launched)
 	}
-	w.Note("%s", strings.Join(said, ", "))
+	w.Note("%s", strings.Join(planned, ", "))
 	return nil
 }
 
-// awaitLimitEvents waits until each pod of an app either runs or has an event that names the CPU limit, and there
-// are some of both.
+// awaitLimitEvents waits until each pod of an app either runs or has an event that names the CPU limit, and there are
+// pods of both kinds.
 func awaitLimitEvents(ctx context.Context, w *World, app string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
@@ -175,7 +175,7 @@ func awaitLimitEvents(ctx context.Context, w *World, app string, want int) error
 		if err := list(ctx, w, &events); err != nil {
 			return err
 		}
-		var up, told int
+		var up, limited int
 		var message string
 		for _, p := range all {
 			if running(p) {
@@ -183,31 +183,31 @@ func awaitLimitEvents(ctx context.Context, w *World, app string, want int) error
 				continue
 			}
 			if m := limitEvent(events.Items, p); m != "" {
-				told++
+				limited++
 				message = m
 			}
 		}
-		if len(all) != want || up == 0 || told == 0 || up+told != want {
-			return fmt.Errorf("of %d pods %d run and %d have an event about the limit", len(all), up, told)
+		if len(all) != want || up == 0 || limited == 0 || up+limited != want {
+			return fmt.Errorf("of %d pods %d run and %d have an event about the limit", len(all), up, limited)
 		}
-		w.Note("%d pods run, %d are told: %s", up, told, message)
+		w.Note("%d pods run, %d have the event: %s", up, limited, message)
 		return nil
 	})
 }
 
-// limitEvent is the message of the autoscaler's event on a pod that names the limit of 4 CPUs.
+// limitEvent returns the message of the autoscaler's event on a pod that names the limit of 4 CPUs.
 func limitEvent(events []corev1.Event, p corev1.Pod) string {
 	for _, e := range events {
 		about := e.InvolvedObject.UID == p.UID && e.Reason == "FailedScheduling"
-		if about && strings.Contains(e.Message, `nodepool "article"`) && strings.Contains(e.Message, "limit of 4 cpu") {
+		if about && strings.Contains(e.Message, `nodepool "limited"`) && strings.Contains(e.Message, "limit of 4 cpu") {
 			return e.Message
 		}
 	}
 	return ""
 }
 
-// peakCPUs is the largest number of CPUs that instances had at the same time, counting each from its launch
-// until its last change of state on the way out.
+// peakCPUs returns the largest number of CPUs that the instances had at the same time. Each counts from its launch until
+// its last state change while terminating. The cost is O(n log n): a sweep over sorted starts and ends.
 func peakCPUs(instances []awsim.Instance) int {
 	type change struct {
 		at   time.Time
@@ -220,7 +220,7 @@ func peakCPUs(instances []awsim.Instance) int {
 			changes = append(changes, change{i.StateChangedAt, -i.VCPUs})
 		}
 	}
-	// At the same moment, what goes makes room for what comes.
+	// At equal times, ends sort before starts.
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.cpus, b.cpus)) })
 	now, peak := 0, 0
 	for _, c := range changes {

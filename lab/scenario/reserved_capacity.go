@@ -78,7 +78,7 @@ func reservedCapacity() Scenario {
 	}
 }
 
-// seated checks that so many nodes are in the reservation, and so many are not, by EC2, claims and Nodes alike.
+// checkReservation checks that so many nodes are in the reservation, and so many are not, by EC2, claims and Nodes alike.
 func checkReservation(ctx context.Context, w *World, id string, inside, outside int) error {
 	var claims karpv1.NodeClaimList
 	var nodes corev1.NodeList
@@ -108,7 +108,7 @@ func checkReservation(ctx context.Context, w *World, id string, inside, outside 
 	return nil
 }
 
-// labelled compares labels with whether an instance is in the reservation.
+// checkReservationLabels compares labels with whether an instance is in the reservation.
 func checkReservationLabels(what string, labels map[string]string, in bool, id string) error {
 	want := map[string]string{karpv1.LabelCapacityType: "on-demand", awsv1.LabelReservationID: "", awsv1.LabelReservationType: "", awsv1.LabelReservationInterruptible: ""}
 	if in {

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// named is how soon a fault has to be named.
+// reportWithin is how soon a fault has to be named.
 const reportWithin = time.Minute
 
 // remedyAndRun does what a condition says, and has all pods of an app run under the controller that was there before.
@@ -187,7 +187,7 @@ const labAccount = "111122223333"
 
 func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/" + name }
 
-// unmap takes the access entry of the node role away.
+// unmapNodeRole takes the access entry of the node role away.
 func unmapNodeRole(ctx context.Context, w *World) error {
 	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
 	return err
@@ -291,7 +291,7 @@ func awaitPodEvents(ctx context.Context, w *World, app, cause string, want int) 
 	})
 }
 
-// mend runs the commands of a remedy that begin with aws eks, as the account's administrator would in a shell.
+// applyRemedy runs the commands of a remedy that begin with aws eks, as the account's administrator would in a shell.
 func applyRemedy(ctx context.Context, w *World, said string) error {
 	ran := 0
 	for _, part := range strings.Split(said, "aws eks ")[1:] {

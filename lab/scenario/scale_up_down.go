@@ -64,7 +64,7 @@ func scaleUpDown() Scenario {
 	}
 }
 
-// pace notes how long things took from the first pod on.
+// noteDurations notes how long things took from the first pod on.
 func noteDurations(w *World) {
 	pods, claims := w.History.Pods(), w.History.Claims()
 	begin, last := pods[0].Seen, pods[0].Running

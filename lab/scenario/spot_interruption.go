@@ -12,44 +12,44 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// spotInterruption are spot instances that EC2 takes back.
+// spotInterruption interrupts spot instances.
 func spotInterruption() Scenario {
 	const nodes, reclaimed = 10, 3
 	s := newDisruptionFixture()
-	s.invariants = newInvariants(nodeBudget(nodes)) // EC2 knows no budget
+	s.invariants = newInvariants(nodeBudget(nodes)) // interruption ignores budgets
 	s.pool["CAPACITY_TYPE"] = "spot"
-	var taken []awsim.Instance
+	var interrupted []awsim.Instance
 	var warned time.Time // on the account's clock
-	steps := append([]Step{{Name: "have EventBridge tell a queue what happens to instances", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+	steps := append([]Step{{Name: "route EventBridge events of instances to the interruption queue", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
 		return w.EnableInterruptionQueue()
 	}}}, s.setUp()...)
 	steps = append(steps,
 		s.fill(nodes, nodes, 0),
-		Step{Name: fmt.Sprintf("EC2 warns that it takes back %d instances in two minutes: their pods run elsewhere before", reclaimed), Timeout: simec2.SpotNotice, Run: func(ctx context.Context, w *World) error {
+		Step{Name: fmt.Sprintf("EC2 sends interruption warnings for %d instances: their pods run on other nodes within the two minutes", reclaimed), Timeout: simec2.SpotNotice, Run: func(ctx context.Context, w *World) error {
 			s.invariants.lift()
 			begin := time.Now()
 			warned = w.AWS.Now()
-			taken = w.Running()[:reclaimed]
-			for _, i := range taken {
+			interrupted = w.Running()[:reclaimed]
+			for _, i := range interrupted {
 				if err := w.AWS.EC2().Reclaim(i.ID); err != nil {
 					return err
 				}
 			}
-			if err := errors.Join(awaitStopped(ctx, w, taken), s.awaitPods(ctx, w), awaitPaired(ctx, w)); err != nil {
+			if err := errors.Join(awaitStopped(ctx, w, interrupted), s.awaitPods(ctx, w), awaitPaired(ctx, w)); err != nil {
 				return err
 			}
 			w.Note("all pods ran again after %.1f s", time.Since(begin).Seconds())
 			return nil
 		}},
-		Step{Name: "what was taken back was not bought again", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+		Step{Name: "no replacement has an interrupted instance's type and zone", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
 			for _, i := range w.Running() {
-				if slices.ContainsFunc(taken, func(t awsim.Instance) bool { return i.LaunchedAt.After(warned) && i.Type == t.Type && i.Zone == t.Zone }) {
+				if slices.ContainsFunc(interrupted, func(t awsim.Instance) bool { return i.LaunchedAt.After(warned) && i.Type == t.Type && i.Zone == t.Zone }) {
 					return fmt.Errorf("instance %s is another %s in %s", i.ID, i.Type, i.Zone)
 				}
 			}
 			return nil
 		}},
-		Step{Name: "EC2 recommends to leave an instance: it stays; it plans to retire another: it is replaced", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "a rebalance recommendation leaves an instance running; a planned retirement replaces another", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			live := w.Running()
 			stays, goes := live[0], live[1]
 			if err := w.AWS.EC2().RecommendRebalance(stays.ID); err != nil {
@@ -65,16 +65,16 @@ func spotInterruption() Scenario {
 				return err
 			}
 			if !slices.ContainsFunc(w.Running(), func(i awsim.Instance) bool { return i.ID == stays.ID }) {
-				return fmt.Errorf("instance %s has gone", stays.ID)
+				return fmt.Errorf("instance %s was terminated", stays.ID)
 			}
 			return s.invariants.check(w)
 		}},
 		s.tearDown(),
 	)
-	return Scenario{Name: "spot-interruption", Summary: fmt.Sprintf("EC2 takes back %d of %d spot instances, and retires one", reclaimed, nodes), Steps: steps}
+	return Scenario{Name: "spot-interruption", Summary: fmt.Sprintf("EC2 interrupts %d of %d spot instances, and retires one", reclaimed, nodes), Steps: steps}
 }
 
-// ended waits until none of the instances costs money any more.
+// awaitStopped waits until none of the instances is pending or running.
 func awaitStopped(ctx context.Context, w *World, instances []awsim.Instance) error {
 	return world.Until(ctx, func() error {
 		for _, i := range w.Running() {

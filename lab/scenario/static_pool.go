@@ -149,7 +149,7 @@ func awaitStaticNodes(ctx context.Context, w *World, want int) error {
 	})
 }
 
-// devices checks that the NodeOverlay is found valid, and that what it adds is on every claim.
+// overlayDevices checks that the NodeOverlay is found valid, and that what it adds is on every claim.
 func overlayDevices(ctx context.Context, w *World) error {
 	o := &v1alpha1.NodeOverlay{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: "devices"}, o); err != nil {
@@ -204,7 +204,7 @@ func bufferCondition(ctx context.Context, w *World, typ string, status metav1.Co
 	return nil
 }
 
-// roomy checks that the CapacityBuffer is resolved and has its room on nodes that exist.
+// bufferFits checks that the CapacityBuffer is resolved and has its room on nodes that exist.
 func bufferFits(ctx context.Context, w *World) error {
 	b := &bufferv1.CapacityBuffer{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "room"}, b); err != nil {

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// resurrections watches, as long as a story lasts, for the taint of uninitialized nodes to come back to a node that had lost it.
+// returnedTaints watches, as long as a story lasts, for the taint of uninitialized nodes to come back to a node that had lost it.
 type returnedTaints struct {
-	mu   sync.Mutex
-	had  map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it
+	mu       sync.Mutex
+	had      map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it
 	returned []string
 }
 

@@ -46,9 +46,9 @@ var clusterImages = []string{"al2023@latest", "bottlerocket@latest"}
 // twoClustersOneName has two clusters of one name live side by side.
 func twoClustersOneName() Scenario {
 	return Scenario{
-		Name:    "two-clusters-one-name",
-		Summary: fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", nodesPerCluster),
-		Long:    true,
+		Name:      "two-clusters-one-name",
+		Summary:   fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", nodesPerCluster),
+		Long:      true,
 		Configure: sharedNameWorld,
 		Steps: []Step{
 			{Name: "start the first cluster's controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
@@ -110,7 +110,7 @@ func clusterManifest(w *World, n int, name string) ([]byte, error) {
 	return render(w.at(n), name, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "1", "DRIFT_BUDGET": "0"})
 }
 
-// renew has the steady pools of both clusters be of the second generation, for which so many of their nodes may be replaced
+// driftBoth has the steady pools of both clusters be of the second generation, for which so many of their nodes may be replaced
 // at a time.
 func driftBoth(ctx context.Context, w *World, budget string) error {
 	for n, c := range w.Clusters {
@@ -125,7 +125,7 @@ func driftBoth(ctx context.Context, w *World, budget string) error {
 	return nil
 }
 
-// refused starts the second controller, which must end and say why, without having changed anything.
+// secondControllerExits starts the second controller, which must end and say why, without having changed anything.
 func secondControllerExits(ctx context.Context, w *World) error {
 	second := w.Clusters[1]
 	begin := time.Now()
@@ -197,7 +197,7 @@ func conflictReported(ctx context.Context, w *World) error {
 	return nil
 }
 
-// identities are the UIDs by which the clusters are told apart.
+// clusterUIDs are the UIDs by which the clusters are told apart.
 func clusterUIDs(ctx context.Context, w *World) ([]string, error) {
 	var out []string
 	for _, c := range w.Clusters {
@@ -368,7 +368,7 @@ func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
 	return out
 }
 
-// trespass names every call by which one cluster's autoscaler changed what another's has made; nil if there is none.
+// foreignChanges names every call by which one cluster's autoscaler changed what another's has made; nil if there is none.
 func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 	madeBy := map[string]string{}
 	var errs []error

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naive is a collector of garbage that goes by the cluster's name: it ends what bears the name, is older than 30 s, and has
+// naiveGarbageCollection is a collector of garbage that goes by the cluster's name: it ends what bears the name, is older than 30 s, and has
 // no NodeClaim in its API server.
 func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) error {
 	keys, err := c.Credentials()
@@ -97,7 +97,7 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 	}
 }
 
-// destroyed is nil once the first n instances there were are gone.
+// firstInstancesGone is nil once the first n instances there were are gone.
 func firstInstancesGone(all []awsim.Instance, n int) error {
 	for _, i := range all[:n] {
 		if world.Live(i) {

@@ -28,7 +28,7 @@ const (
 	// bootTimeout and runTimeout are far above what is usual, for machines that do other things as well.
 	bootTimeout = 2 * time.Minute
 	runTimeout  = 2 * time.Minute
-	exitTimeout  = 30 * time.Second
+	exitTimeout = 30 * time.Second
 )
 
 // components are the processes of a world of one cluster: those of the control plane and the controller.

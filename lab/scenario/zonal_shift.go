@@ -102,7 +102,7 @@ func zonalShift() Scenario {
 	}
 }
 
-// shifted is a shift of a cluster away from a zone.
+// zoneShift is a shift of a cluster away from a zone.
 type zoneShift struct{ cluster, zone, zoneID string }
 
 func (s *zoneShift) start(w *World) error {
@@ -115,7 +115,7 @@ func (s *zoneShift) start(w *World) error {
 	return w.AWS.ZonalShifts().Start(s.cluster, s.zoneID, time.Hour)
 }
 
-// told waits until a NodePool has an event with this reason that names the zone.
+// awaitEvent waits until a NodePool has an event with this reason that names the zone.
 func (s *zoneShift) awaitEvent(ctx context.Context, w *World, reason string) error {
 	return world.Until(ctx, func() error {
 		var events corev1.EventList
@@ -131,7 +131,7 @@ func (s *zoneShift) awaitEvent(ctx context.Context, w *World, reason string) err
 	})
 }
 
-// instances is how many instances have ever been launched in the zone.
+// launched is how many instances have ever been launched in the zone.
 func (s *zoneShift) launched(w *World) (n int) {
 	for _, i := range w.Instances() {
 		if i.Zone == s.zone {

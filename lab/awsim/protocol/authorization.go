@@ -16,7 +16,7 @@ type Authorizer interface {
 	Decide(p credential.Principal, r policy.Request) policy.Decision
 }
 
-// Need is something that a caller must be allowed to do for a request to succeed.
+// RequiredPermission is something that a caller must be allowed to do for a request to succeed.
 type RequiredPermission struct {
 	// Action with its service, "iam:PassRole"; empty = the request's own.
 	Action string
@@ -71,7 +71,7 @@ func (r *Request) keys(more policy.Keys) policy.Keys {
 	return keys
 }
 
-// refusal words a refusal as the service does.
+// denied words a refusal as the service does.
 func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	on := " on resource: " + n.Resource
 	if n.Resource == "*" && r.Service == "ec2" {
@@ -97,7 +97,7 @@ func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	}
 }
 
-// permit asks for the rights to an action whose handler does not ask itself.
+// authorizeDefault asks for the rights to an action whose handler does not ask itself.
 func (s *Server) authorizeDefault(svc *Service, r *Request) error {
 	if s.cfg.Authorizer == nil || svc.authorizes(r.Action) || !r.signed {
 		return nil // what is unsigned is judged by other proofs

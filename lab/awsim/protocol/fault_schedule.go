@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Weather decides for each call whether a fault meets it. It is asked for one call at a time.
+// FaultSource decides for each call whether a fault meets it. It is asked for one call at a time.
 type FaultSource interface {
 	Next(r *Request) (Fault, bool)
 }
 
-// Storm is a Weather in which calls fail at random, as they do when a region has a bad day. The shares are of calls and
+// FaultSchedule is a Weather in which calls fail at random, as they do when a region has a bad day. The shares are of calls and
 // add up to one at most. Equal seeds give the nth call of an action the same fate.
 type FaultSchedule struct {
 	Seed uint64
@@ -30,7 +30,7 @@ type FaultSchedule struct {
 	calls map[string]*rand.Rand // by service and action
 }
 
-// Meet implements Weather.
+// Next implements Weather.
 func (s *FaultSchedule) Next(r *Request) (Fault, bool) {
 	if !strings.Contains(r.Principal.ARN, s.Principal) {
 		return Fault{}, false

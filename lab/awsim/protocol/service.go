@@ -41,10 +41,10 @@ type Service struct {
 	Bucket func(action string) Bucket
 	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
 	Unsigned []string
-	// Needs returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
+	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
 	// No needs = everybody may.
 	Permissions func(r *Request) []RequiredPermission
-	// Asks are the actions that Needs is not asked about: their handlers call Request.Authorize, as only they know on what.
+	// Authorizes are the actions that Needs is not asked about: their handlers call Request.Authorize, as only they know on what.
 	Authorizes []string
 }
 

@@ -152,7 +152,7 @@ func readEnvironment(dir string) ([]clusterEnvironment, error) {
 	return all, nil
 }
 
-// own tells whether a file is the user's. A shell evaluates what the command env prints, and anybody can put files into the
+// ownedByUser tells whether a file is the user's. A shell evaluates what the command env prints, and anybody can put files into the
 // directory for temporary ones.
 func ownedByUser(file os.FileInfo) bool {
 	stat, ok := file.Sys().(*syscall.Stat_t)

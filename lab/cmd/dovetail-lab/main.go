@@ -76,7 +76,7 @@ func untilInterruptedAgain(ctx context.Context) (context.Context, context.Cancel
 	return signal.NotifyContext(context.WithoutCancel(ctx), exitSignals()...)
 }
 
-// endings are the signals that end the program: Ctrl-C, a polite kill, and the closing of the terminal.
+// exitSignals are the signals that end the program: Ctrl-C, a polite kill, and the closing of the terminal.
 func exitSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
 
 // silenceLibraries has the Kubernetes libraries of this process log nothing: what matters of it is shown.
@@ -85,7 +85,7 @@ func silenceLibraries() {
 	klog.SetLogger(logr.Discard())
 }
 
-// misused says what is wrong with how a command was called, and where to read more.
+// usageError says what is wrong with how a command was called, and where to read more.
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w (see %s --help)", errUsage, err, cmd.CommandPath())
 }

@@ -136,7 +136,7 @@ func writeJSON(out io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// stories are those that were asked for.
+// scenarios are those that were asked for.
 func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
 	if o.seeds.Count < 1 {
 		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.seeds.Count)
@@ -240,7 +240,7 @@ func runScenarios(ctx context.Context, o runOptions, stories []scenario.Scenario
 	return nil
 }
 
-// order is in what order stories are begun, by their indices: as they were asked for, or the long ones first if several are told at a time.
+// startOrder is in what order stories are begun, by their indices: as they were asked for, or the long ones first if several are told at a time.
 func startOrder(stories []scenario.Scenario, parallel int) []int {
 	var first, then []int
 	for i, s := range stories {
@@ -253,7 +253,7 @@ func startOrder(stories []scenario.Scenario, parallel int) []int {
 	return append(first, then...)
 }
 
-// prefixed writes lines that begin with the name of the story that they belong to. Several share mu and out.
+// prefixWriter writes lines that begin with the name of the story that they belong to. Several share mu and out.
 type prefixWriter struct {
 	mu     *sync.Mutex
 	out    io.Writer
@@ -299,7 +299,7 @@ func (o runOptions) runScenario(ctx context.Context, s scenario.Scenario, doveta
 	return result, err
 }
 
-// tidy removes the state of a story, unless it holds why the story failed.
+// removeState removes the state of a story, unless it holds why the story failed.
 func (o runOptions) removeState(result scenario.Result, remove func() error) (scenario.Result, error) {
 	if failed := !result.Passed && !result.Interrupted; failed || o.keep {
 		return result, nil

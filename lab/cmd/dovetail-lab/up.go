@@ -121,7 +121,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// furnish gives each cluster its interruption queue, storage, NodePool, workload and controller.
+// setUpClusters gives each cluster its interruption queue, storage, NodePool, workload and controller.
 func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range w.Clusters {

@@ -14,7 +14,7 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// Machine is what an image measures about the instance when it works out its defaults.
+// InstanceLimits is what an image measures about the instance when it works out its defaults.
 type InstanceLimits struct {
 	VCPUs int
 	// MaxENIs and IPv4PerENI limit the pods that can have an address of their own.

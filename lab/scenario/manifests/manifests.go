@@ -22,7 +22,7 @@ const (
 	OnePerNode = "one-per-node.yaml"
 	// Spread is a Deployment without pods yet; those of its scale are spread evenly over three zones.
 	Spread = "spread.yaml"
-	// Medium limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
+	// MediumInstances limits the default NodePool to machines of 8 and 16 CPUs, so that there are many.
 	// Variable: CLUSTER_NAME.
 	MediumInstances = "medium-instances.yaml"
 	// Chaos is a pool of machines of 4 and 8 CPUs that lets three nodes go at a time. Variable: CLUSTER_NAME.
@@ -30,7 +30,7 @@ const (
 	// ChaosWorkload are workloads without pods yet: web is spread over zones, batch asks for much, the pods of keep may not
 	// be moved, and those of ledger have a volume each.
 	ChaosWorkload = "chaos-workload.yaml"
-	// Twin are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
+	// TwoClustersPools are two NodePools of machines of 2 CPUs, of which the nodes of one expire soon, and their EC2NodeClass.
 	// Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes), DRIFT_BUDGET (how many of them may be
 	// replaced at a time for another).
 	TwoClustersPools = "two-clusters-pools.yaml"
@@ -45,10 +45,10 @@ const (
 	// Static is a NodePool of two nodes, three at most, with its EC2NodeClass, a NodeOverlay that gives its nodes a device,
 	// and a CapacityBuffer that has room on them. Variable: CLUSTER_NAME.
 	Static = "static.yaml"
-	// Roomy is a NodePool whose nodes may be given back, and its EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, CPUS (a JSON
+	// DisruptionPool is a NodePool whose nodes may be given back, and its EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, CPUS (a JSON
 	// list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
 	DisruptionPool = "disruption-pool.yaml"
-	// Shop are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; on a machine of 2 CPUs is room for
+	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; on a machine of 2 CPUs is room for
 	// one pod of front. Variables: FRONT, STORE (replicas).
 	DisruptionWorkload = "disruption-workload.yaml"
 	// LimitedPool is a NodePool of small burstable machines with a CPU limit and its EC2NodeClass with an
@@ -61,7 +61,7 @@ const (
 	Reserved = "reserved.yaml"
 	// ReservedWorkload is a Deployment without pods yet, each of which takes a machine of 2 CPUs.
 	ReservedWorkload = "reserved-workload.yaml"
-	// Family is a NodePool of one machine type, its EC2NodeClass with as much as every Linux family takes, and a Deployment
+	// ImageFamily is a NodePool of one machine type, its EC2NodeClass with as much as every Linux family takes, and a Deployment
 	// of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string in JSON).
 	ImageFamily = "image-family.yaml"
 )

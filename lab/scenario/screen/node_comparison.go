@@ -40,7 +40,7 @@ func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) 
 	s.Why = c.why
 }
 
-// settled names the nodes and pods of a status in which nothing moves and several nodes run, else nothing.
+// settledKey names the nodes and pods of a status in which nothing moves and several nodes run, else nothing.
 func settledKey(s *Status) string {
 	if s.Pending > 0 || s.Running == 0 || len(s.Nodes) < 2 {
 		return ""
@@ -55,7 +55,7 @@ func settledKey(s *Status) string {
 	return strings.Join(names, " ")
 }
 
-// compare reads what the pods request and words the comparison. It is empty if the nodes are not those of one NodePool.
+// compareNodes reads what the pods request and words the comparison. It is empty if the nodes are not those of one NodePool.
 func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, error) {
 	var pods corev1.PodList
 	var nodes corev1.NodeList
@@ -79,7 +79,7 @@ func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, er
 	return comparisonText(s, &node), nil
 }
 
-// together is what the pods request on one node: all of the workload, and of each DaemonSet one pod.
+// totalRequests is what the pods request on one node: all of the workload, and of each DaemonSet one pod.
 func totalRequests(pods []corev1.Pod) corev1.ResourceList {
 	total := corev1.ResourceList{}
 	daemons := map[string]bool{}
@@ -102,7 +102,7 @@ func totalRequests(pods []corev1.Pod) corev1.ResourceList {
 	return total
 }
 
-// why words the comparison; node is nil if no type is large enough.
+// comparisonText words the comparison; node is nil if no type is large enough.
 func comparisonText(s *Status, node *world.SingleNode) string {
 	begin := fmt.Sprintf("Why %d nodes for %d pods? Together they cost $%.3f/h; ", len(s.Nodes), s.Running, s.PerHour)
 	if node == nil {

@@ -74,7 +74,7 @@ func (p *Painter) erase() {
 	}
 }
 
-// cut shortens a line to a number of columns.
+// truncate shortens a line to a number of columns.
 func truncate(line string, width int) string {
 	runes := []rune(strings.TrimRight(line, " "))
 	if len(runes) <= width || width < 2 {

@@ -25,8 +25,8 @@ type Status struct {
 	Pending, Running int    // pods outside kube-system
 	Nodes            []Node // in the order of their launch
 	PerHour          float64
-	// Deaths are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
-	Exits        world.ControllerExits
+	// Exits are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
+	Exits         world.ControllerExits
 	ControllerLog string
 	// Disk says that the disk of the lab is full; empty if it is not.
 	Disk string
@@ -54,7 +54,7 @@ type Event struct {
 	Text   string
 }
 
-// events is how many of the latest a Status holds.
+// maxEvents is how many of the latest a Status holds.
 const maxEvents = 6
 
 // Read reads a cluster's status.

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// candidates is how many of the cheapest instance types by list price are compared by the account's own prices, which differ
+// comparedTypes is how many of the cheapest instance types by list price are compared by the account's own prices, which differ
 // from them by less than a third.
 const comparedTypes = 20
 

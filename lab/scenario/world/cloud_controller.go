@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
 )
 
-// clouds is the cloud controller manager of a cluster, which a story may be without for a while.
+// cloudController is the cloud controller manager of a cluster, which a story may be without for a while.
 type cloudController struct {
 	mu   sync.Mutex
 	rate float64                         // of the next one, see ccm.Config

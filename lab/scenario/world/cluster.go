@@ -47,26 +47,26 @@ type Cluster struct {
 	// History is what happened to pods and NodeClaims since the cluster is up.
 	History *History
 
-	world        *World
-	dir          string
-	controlPlane *controlplane.Cluster
-	endpoint     *authn.Endpoint
-	served       bool // the endpoint ends with the world
-	clientset    kubernetes.Interface
-	cloudController       *cloudController
+	world           *World
+	dir             string
+	controlPlane    *controlplane.Cluster
+	endpoint        *authn.Endpoint
+	served          bool // the endpoint ends with the world
+	clientset       kubernetes.Interface
+	cloudController *cloudController
 
-	mu         sync.Mutex
-	controller *process.Process // nil while it is not to run
-	health     string           // URL that tells its readiness
-	started    int              // how often the controller was started
-	startedAt  time.Time        // when it was started last
-	exits     ControllerExits            // of controllers that nobody stopped
-	metrics    string           // where the controller shows its metrics
-	describeDenied      bool             // the controller may not describe clusters
-	gates      string           // feature gates of the controller
-	environment   []Variable       // other settings of the controller
-	queue      string           // interruption queue that gets events; empty if the cluster has none
-	restartOnExit       bool             // the controller is started again when it ends
+	mu             sync.Mutex
+	controller     *process.Process // nil while it is not to run
+	health         string           // URL that tells its readiness
+	started        int              // how often the controller was started
+	startedAt      time.Time        // when it was started last
+	exits          ControllerExits  // of controllers that nobody stopped
+	metrics        string           // where the controller shows its metrics
+	describeDenied bool             // the controller may not describe clusters
+	gates          string           // feature gates of the controller
+	environment    []Variable       // other settings of the controller
+	queue          string           // interruption queue that gets events; empty if the cluster has none
+	restartOnExit  bool             // the controller is started again when it ends
 }
 
 // start boots the cluster. What works beside the control plane does so until working ends.

@@ -63,7 +63,7 @@ func (c *Cluster) Environment() ([]Variable, error) {
 	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.clusterVariables()...), nil
 }
 
-// about is what a node autoscaler has to know of the cluster.
+// clusterVariables is what a node autoscaler has to know of the cluster.
 func (c *Cluster) clusterVariables() []Variable {
 	out := []Variable{{"CLUSTER_NAME", c.Name}, {"CLUSTER_ENDPOINT", c.Endpoint()}}
 	c.mu.Lock()
@@ -108,21 +108,21 @@ func (c *Cluster) Credentials() (awsim.Credentials, error) {
 	return credentials, nil
 }
 
-// Blind takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
+// DenyDescribeCluster takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
 func (c *Cluster) DenyDescribeCluster() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.describeDenied = true
 }
 
-// Gates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
+// SetFeatureGates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
 func (c *Cluster) SetFeatureGates(gates string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gates = gates
 }
 
-// Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as USUAL_TAINT_TIME, from
+// SetEnv sets a setting of the cluster's autoscaler by the name of its environment variable, such as USUAL_TAINT_TIME, from
 // its next start on.
 func (c *Cluster) SetEnv(name, value string) {
 	c.mu.Lock()
@@ -272,7 +272,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
 }
 
-// inherited is the environment of this process with own, and nothing else of AWS.
+// withHostEnvironment is the environment of this process with own, and nothing else of AWS.
 func withHostEnvironment(own []Variable) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
 	for _, v := range own {

@@ -24,13 +24,13 @@ type History struct {
 	mu         sync.Mutex
 	pods       map[types.UID]*PodHistory
 	claims     map[types.UID]*ClaimHistory
-	suspected []suspectedViolation
+	suspected  []suspectedViolation
 	violations []string
 	watchers   map[int]func(client.Object, bool)
 	next       int
 }
 
-// suspicion is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
+// suspectedViolation is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
 // seen in any order: the second claim before the first is seen to have let go of the pod.
 type suspectedViolation struct {
 	pod           types.UID
@@ -54,9 +54,9 @@ type ClaimHistory struct {
 	Seen time.Time
 	// Pods are the UIDs of the pods that it was bought for, less those that were taken off it since.
 	Pods []types.UID
-	// Ending is when it was seen to be deleted; zero = never.
+	// DeletedAt is when it was seen to be deleted; zero = never.
 	DeletedAt time.Time
-	Gone   bool
+	Gone      bool
 }
 
 func newHistory(asOf func(version string) ([]karpv1.NodeClaim, error)) *History {
@@ -104,7 +104,7 @@ func (h *History) Violations() []string {
 	return slices.Clone(h.violations)
 }
 
-// holds tells whether a pod is nominated to the claim of a name, and that is there to stay.
+// nominates tells whether a pod is nominated to the claim of a name, and that is there to stay.
 func nominates(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
 	return slices.ContainsFunc(claims, func(c karpv1.NodeClaim) bool {
 		return c.Name == name && c.DeletionTimestamp == nil && slices.Contains(c.Nominated(karpv1.AnnotationNominatedPods), pod)

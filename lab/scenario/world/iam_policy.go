@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 )
 
-// everything is the policy of a role that may do everything.
+// allowAll is the policy of a role that may do everything.
 const allowAll = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 // Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own, named
@@ -76,7 +76,7 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 // have: a deletion that is repeated as its answer was lost. IAM does not tell who may only touch tagged ones that it is gone.
 var absentProfile = regexp.MustCompile(`iam:(Delete|RemoveRoleFrom)InstanceProfile on resource: \S+:instance-profile/[^/ ]+ because`)
 
-// Refused names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
+// DeniedCalls names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
 func (w *World) DeniedCalls() []string {
 	if w.AWS == nil {
 		return nil

@@ -14,11 +14,11 @@ import (
 // interceptor stands between the account and its callers.
 type interceptor struct {
 	hook atomic.Pointer[func(awsim.Call)]
-	// blind are the access keys that may not describe EKS clusters.
+	// describeDenied are the access keys that may not describe EKS clusters.
 	describeDenied sync.Map
 }
 
-// refused answers a call that its caller has no right to, and reports whether it was one.
+// denyDescribe answers a call that its caller has no right to, and reports whether it was one.
 func (i *interceptor) denyDescribe(rw http.ResponseWriter, r *http.Request) bool {
 	name, describes := strings.CutPrefix(r.URL.Path, "/clusters/")
 	if !describes || r.Method != http.MethodGet || strings.Contains(name, "/") {

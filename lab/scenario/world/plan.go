@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// Planned is what the product says that it would buy, see its plan command.
+// PlanOutput is what the product says that it would buy, see its plan command.
 type PlanOutput struct {
 	Claims []struct {
 		NodePool string

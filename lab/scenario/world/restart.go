@@ -14,12 +14,12 @@ const superviseInterval = time.Second
 // A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff, and after twice
 // as long each time, up to maxBackoff, as a kubelet does with a container in CrashLoopBackOff.
 const (
-	backoffResetAfter  = 10 * time.Second
-	minBackoff = time.Second
-	maxBackoff = 30 * time.Second
+	backoffResetAfter = 10 * time.Second
+	minBackoff        = time.Second
+	maxBackoff        = 30 * time.Second
 )
 
-// Death is how a controller ended that nobody has stopped.
+// ControllerExits is how a controller ended that nobody has stopped.
 type ControllerExits struct {
 	// Times is how many have ended so since the cluster booted.
 	Times int
@@ -28,14 +28,14 @@ type ControllerExits struct {
 	At   time.Time
 }
 
-// Deaths tells of the controllers that ended by themselves.
+// UnexpectedExits tells of the controllers that ended by themselves.
 func (c *Cluster) UnexpectedExits() ControllerExits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.exits
 }
 
-// failure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller that is kept
+// awaitFailure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller that is kept
 // (see RestartControllerOnExit) again.
 func (c *Cluster) awaitFailure(ctx context.Context) error {
 	var pause time.Duration

@@ -68,14 +68,14 @@ type World struct {
 	// Clusters are in the order of their IDs.
 	Clusters []*Cluster
 
-	cfg        Config
-	simulator       *node.Simulator
-	log        *slog.Logger
-	logFile    *os.File
-	background *errgroup.Group // farm, authenticators, cloud controller managers, watches
-	stopBackground        context.CancelFunc
-	stopServers context.CancelFunc
-	servers    *errgroup.Group
+	cfg            Config
+	simulator      *node.Simulator
+	log            *slog.Logger
+	logFile        *os.File
+	background     *errgroup.Group // farm, authenticators, cloud controller managers, watches
+	stopBackground context.CancelFunc
+	stopServers    context.CancelFunc
+	servers        *errgroup.Group
 	interceptor
 	prices prices
 }
@@ -208,7 +208,7 @@ func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 // LogPath is the file that the account, the machines and the authenticators log to.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
 
-// Failure waits until a part of the world ends by itself, and says which; or for the end of ctx, and
+// AwaitFailure waits until a part of the world ends by itself, and says which; or for the end of ctx, and
 // returns nil then.
 func (w *World) AwaitFailure(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -106,7 +106,7 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := notReady(nil); got == "" {
-		t.Error("nothing said counts as ready")
+		t.Error("no conditions count as Ready")
 	}
 	conditions[0].Status = metav1.ConditionTrue
 	if got := notReady(conditions); got != "" {

@@ -110,9 +110,9 @@ func TestControllerGetsItsRole(t *testing.T) {
 				Run: func(ctx context.Context, w *World) error {
 					setEnv(w, settings...)
 					setEnv(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
-					said, err := w.RunController(ctx)
-					if err == nil && (!strings.Contains(said, "eks.amazonaws.com/role-arn") || !strings.Contains(said, "pod identity association")) {
-						err = fmt.Errorf("it said: %s", said)
+					output, err := w.RunController(ctx)
+					if err == nil && (!strings.Contains(output, "eks.amazonaws.com/role-arn") || !strings.Contains(output, "pod identity association")) {
+						err = fmt.Errorf("the output is: %s", output)
 					}
 					return err
 				},

@@ -16,27 +16,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// The workloads of manifests.Shop, by app.
+// The workloads of manifests.DisruptionWorkload, by app.
 const (
 	frontApp = "front"
 	storeApp = "store"
 )
 
-// Two releases of the image of nodes, the older one first.
+// Two releases of the nodes' AMI.
 const (
 	oldImage = "al2023@v20260610"
 	newImage = "al2023@v20260715"
 )
 
-// disruptionFixture is a cluster with the workloads of manifests.Shop on a pool of manifests.Roomy: what the stories of disruption are
-// about.
+// disruptionFixture is what the disruption scenarios share: a NodePool of manifests.DisruptionPool, and on it the workloads
+// of manifests.DisruptionWorkload.
 type disruptionFixture struct {
-	pool         map[string]string // variables of manifests.Roomy
-	front, store int               // pods
+	pool         map[string]string // variables of manifests.DisruptionPool
+	front, store int               // replicas
 	invariants   *invariants
 }
 
-// newDisruptionFixture has a pool of machines of 2 CPUs on demand, of which a tenth may go at a time, and no pods.
+// newDisruptionFixture starts with on-demand instances of 2 CPUs, a disruption budget of 10 %, and no pods.
 func newDisruptionFixture() *disruptionFixture {
 	return &disruptionFixture{
 		pool: map[string]string{
@@ -47,15 +47,15 @@ func newDisruptionFixture() *disruptionFixture {
 	}
 }
 
-// setUp starts the controller and makes the pool.
+// setUp starts the controller and creates the NodePool.
 func (s *disruptionFixture) setUp() []Step {
 	return []Step{
 		{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 			s.invariants.watch(w)
-			w.RestartControllerOnExit() // a lease that is lost on a busy machine ends it
+			w.RestartControllerOnExit() // on a busy host it may lose its lease, and exits
 			return w.StartController(ctx)
 		}},
-		{Name: "create NodePool and EC2NodeClass: they get ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
+		{Name: "create NodePool and EC2NodeClass: both become Ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			if err := s.applyPool(ctx, w, nil); err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func (s *disruptionFixture) setUp() []Step {
 	}
 }
 
-// applyPool changes what is given of the pool.
+// applyPool changes these variables of the NodePool.
 func (s *disruptionFixture) applyPool(ctx context.Context, w *World, change map[string]string) error {
 	maps.Copy(s.pool, change)
 	return apply(ctx, w, manifests.DisruptionPool, s.pool)
@@ -74,8 +74,8 @@ func (s *disruptionFixture) replicas() map[string]string {
 	return map[string]string{"FRONT": strconv.Itoa(s.front), "STORE": strconv.Itoa(s.store)}
 }
 
-// scale gives the workloads so many pods, and waits until they run. Meanwhile their disruption budgets say nothing; then
-// they are kept.
+// scale scales the workloads and waits until their pods run. The invariants ignore the PodDisruptionBudgets meanwhile, and
+// demand them from then on.
 func (s *disruptionFixture) scale(ctx context.Context, w *World, front, store int) error {
 	s.invariants.requireReady(frontApp, 0)
 	s.invariants.requireReady(storeApp, 0)
@@ -97,33 +97,33 @@ func (s *disruptionFixture) awaitPods(ctx context.Context, w *World) error {
 	return errors.Join(awaitPodsRunning(ctx, w, frontApp, s.front), awaitPodsRunning(ctx, w, storeApp, s.store))
 }
 
-// fill is the step that makes as many nodes as wanted; pods that come in many batches make some more.
+// fill is the step that launches at least that many nodes. Pods that arrive in several batches may take more.
 func (s *disruptionFixture) fill(nodes, front, store int) Step {
 	return Step{
-		Name: fmt.Sprintf("%d pods: all run, on %d nodes or more", front+store, nodes), Timeout: 5 * time.Minute,
+		Name: fmt.Sprintf("scale to %d pods: all run, on at least %d nodes", front+store, nodes), Timeout: 5 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			if err := s.scale(ctx, w, front, store); err != nil {
 				return err
 			}
 			if n := len(w.Running()); n < nodes {
-				return fmt.Errorf("there are %d nodes, want %d", n, nodes)
+				return fmt.Errorf("the cluster has %d nodes, want at least %d", n, nodes)
 			}
 			return noteCost(ctx, w)
 		},
 	}
 }
 
-// awaitHealthy checks what must hold when all has come to rest.
+// awaitHealthy waits until all pods run and instances and NodeClaims match, and checks the invariants.
 func (s *disruptionFixture) awaitHealthy(ctx context.Context, w *World) error {
 	return errors.Join(s.awaitPods(ctx, w), awaitPaired(ctx, w), s.invariants.check(w))
 }
 
-// tearDown is the last step.
+// tearDown is the last step. It deletes everything.
 func (s *disruptionFixture) tearDown() Step {
 	return Step{
-		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: 2 * time.Minute, PauseKills: true,
+		Name: "delete the workload, NodePool and EC2NodeClass: no node, instance or other resource is left", Timeout: 2 * time.Minute, PauseKills: true,
 		Run: func(ctx context.Context, w *World) error {
-			verdict := s.invariants.check(w)
+			violations := s.invariants.check(w)
 			s.invariants.lift()
 			workload, err := render(w, manifests.DisruptionWorkload, s.replicas())
 			if err != nil {
@@ -139,12 +139,12 @@ func (s *disruptionFixture) tearDown() Step {
 			if err := w.Delete(ctx, pool); err != nil {
 				return err
 			}
-			return errors.Join(awaitNothingLeft(ctx, w), awaitEmpty(ctx, w, frontApp), verdict)
+			return errors.Join(awaitNothingLeft(ctx, w), awaitEmpty(ctx, w, frontApp), violations)
 		},
 	}
 }
 
-// nodeClaimNames names the NodeClaims that there are.
+// nodeClaimNames returns the names of all NodeClaims.
 func nodeClaimNames(ctx context.Context, w *World) ([]string, error) {
 	var claims karpv1.NodeClaimList
 	if err := list(ctx, w, &claims); err != nil {
@@ -157,7 +157,7 @@ func nodeClaimNames(ctx context.Context, w *World) ([]string, error) {
 	return names, nil
 }
 
-// runningPodUIDs are the pods of an app that run.
+// runningPodUIDs returns the pods of an app that run.
 func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bool, error) {
 	all, err := pods(ctx, w, app)
 	if err != nil {
@@ -172,7 +172,7 @@ func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bo
 	return out, nil
 }
 
-// awaitEventMessage waits for an event on an object of a kind; any name if none is given.
+// awaitEventMessage waits for an event on an object of a kind and returns its message. An empty name matches any object.
 func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string) (string, error) {
 	message := ""
 	err := world.Until(ctx, func() error {
@@ -186,7 +186,7 @@ func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string)
 				return nil
 			}
 		}
-		return fmt.Errorf("there is no event %s on %s %s", reason, kind, name)
+		return fmt.Errorf("no event %s on %s %s", reason, kind, name)
 	})
 	return message, err
 }

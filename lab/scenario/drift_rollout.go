@@ -16,14 +16,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// driftRollout is a new image for all nodes.
+// driftRollout changes the AMI of all nodes.
 func driftRollout() Scenario {
 	const nodes = 50
 	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
 	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
-		Step{Name: "a new image: each node is replaced", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "change the AMI: each node is replaced", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
 				return err
@@ -31,27 +31,27 @@ func driftRollout() Scenario {
 			if err := awaitImage(ctx, w, newImage, nodes); err != nil {
 				return err
 			}
-			w.Note("all nodes have the new image after %.0f s", time.Since(begin).Seconds())
+			w.Note("all nodes have the new AMI after %.0f s", time.Since(begin).Seconds())
 			return nil
 		}},
-		Step{Name: "nothing further happens; all pods run; each node was replaced once, a tenth at a time", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "the cluster settles; all pods run; each node was replaced once, at most a tenth at a time", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := s.invariants.awaitSettled(ctx, w, 20*time.Second); err != nil {
 				return err
 			}
 			if n := len(w.Instances()); n != 2*nodes {
-				return fmt.Errorf("%d instances were launched over all, want %d", n, 2*nodes)
+				return fmt.Errorf("%d instances were launched in total, want %d", n, 2*nodes)
 			}
 			return s.awaitHealthy(ctx, w)
 		}},
 		s.tearDown(),
 	)
-	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("a new image over %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
+	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("AMI drift replaces %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
 }
 
-// aliasRelease is the part of an image's alias that its name ends in.
+// aliasRelease returns the release of an AMI alias, which is the suffix of the AMI's name.
 func aliasRelease(alias string) string { return alias[strings.LastIndexByte(alias, 'v'):] }
 
-// awaitImage waits until so many instances are there, all of an image, and each has its NodeClaim.
+// awaitImage waits until exactly nodes instances run, all with this AMI and with a NodeClaim.
 func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
 	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(alias))
 	if err != nil {
@@ -61,7 +61,7 @@ func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
 		live := w.Running()
 		others := slices.IndexFunc(live, func(i awsim.Instance) bool { return i.ImageID != id })
 		if others >= 0 || len(live) != nodes {
-			return fmt.Errorf("%d instances, not all of %s", len(live), alias)
+			return fmt.Errorf("%d instances run, not all with %s", len(live), alias)
 		}
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -71,7 +71,7 @@ func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
 	})
 }
 
-// badAMI is a new image with which no node comes up.
+// badAMI changes the AMI to one that does not boot.
 func badAMI() Scenario {
 	const nodes = 20
 	s := newDisruptionFixture()
@@ -79,7 +79,7 @@ func badAMI() Scenario {
 	var before []string
 	steps := append(s.setUp(),
 		s.fill(nodes, nodes, 0),
-		Step{Name: "a new image that does not boot: the rollout is stopped, and the NodePool says so", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "change to an AMI that does not boot: the rollout pauses, and a condition of the NodePool reports it", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			var err error
 			if before, err = nodeClaimNames(ctx, w); err != nil {
 				return err
@@ -89,7 +89,7 @@ func badAMI() Scenario {
 				return err
 			}
 			w.BreakImage(id)
-			s.invariants.requireReady(frontApp, nodes) // no pod has to move before its new node is up
+			s.invariants.requireReady(frontApp, nodes) // no pod may be evicted before its new node is ready
 			begin := time.Now()
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
 				return err
@@ -97,19 +97,19 @@ func badAMI() Scenario {
 			if err := s.awaitPaused(ctx, w, true); err != nil {
 				return err
 			}
-			w.Note("after %.0f s, and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
+			w.Note("paused after %.0f s and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
 			return nil
 		}},
-		Step{Name: "nothing further is launched; the old nodes stay, and all pods run", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "no other instance is launched; the old nodes stay, and all pods run", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			if n := len(w.Instances()) - nodes; n > nodes/2 {
-				return fmt.Errorf("%d instances were launched with the image", n)
+				return fmt.Errorf("%d instances were launched with the new AMI", n)
 			}
 			if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
 				return err
 			}
 			return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))
 		}},
-		Step{Name: "the old image again: nothing is left to do, and the rollout is not paused any more", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "change back to the old AMI: nothing is drifted, and the rollout is no longer paused", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": oldImage}); err != nil {
 				return err
 			}
@@ -120,10 +120,10 @@ func badAMI() Scenario {
 		}},
 		s.tearDown(),
 	)
-	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("a new image with which no node joins: %d old nodes stay", nodes), Long: true, Steps: steps}
+	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("no node joins with a new AMI: the rollout pauses, and %d old nodes stay", nodes), Long: true, Steps: steps}
 }
 
-// claimsKept checks that each of the NodeClaims is still there.
+// claimsKept checks that each of the NodeClaims still exists.
 func claimsKept(ctx context.Context, w *World, before []string) error {
 	now, err := nodeClaimNames(ctx, w)
 	if err != nil {
@@ -131,13 +131,13 @@ func claimsKept(ctx context.Context, w *World, before []string) error {
 	}
 	for _, name := range before {
 		if !slices.Contains(now, name) {
-			return fmt.Errorf("NodeClaim %s has gone", name)
+			return fmt.Errorf("NodeClaim %s no longer exists", name)
 		}
 	}
 	return nil
 }
 
-// awaitPaused waits until the pool says that a reason for disruption is paused, or no longer.
+// awaitPaused waits until the NodePool's condition DisruptionPaused is, or is no longer, True.
 func (s *disruptionFixture) awaitPaused(ctx context.Context, w *World, want bool) error {
 	return world.Until(ctx, func() error {
 		pool := &karpv1.NodePool{}
@@ -147,7 +147,7 @@ func (s *disruptionFixture) awaitPaused(ctx context.Context, w *World, want bool
 		c := meta.FindStatusCondition(pool.Status.Conditions, karpv1.ConditionDisruptionPaused)
 		is := c != nil && c.Status == "True"
 		if is != want {
-			return fmt.Errorf("the condition %s of the pool is %+v", karpv1.ConditionDisruptionPaused, c)
+			return fmt.Errorf("the condition %s of the NodePool is %+v", karpv1.ConditionDisruptionPaused, c)
 		}
 		if is {
 			w.Note("%s: %s", c.Reason, c.Message)

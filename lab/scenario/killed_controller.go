@@ -70,7 +70,7 @@ func launchKillPoints() []killPoint {
 	}
 }
 
-// terminationKillPoints are moments from an empty node to none.
+// terminationKillPoints are the points between an empty node and its terminated instance.
 func terminationKillPoints() []killPoint {
 	return []killPoint{
 		{name: "a Node is tainted to be drained", nth: 1, object: nodeTainted},

@@ -12,7 +12,7 @@ import (
 const theScenarioFails = "the story notices"
 
 // runNaive tells the story of a naive controller, expects all to pass but the last step, which notices it, and returns what that says.
-func runNaive(t *testing.T, story Scenario) (said string) {
+func runNaive(t *testing.T, story Scenario) (message string) {
 	t.Helper()
 	binary := labtest.Binary(t)
 	result := Run(t.Context(), story, world.Config{
@@ -25,12 +25,12 @@ func runNaive(t *testing.T, story Scenario) (said string) {
 			t.Errorf("step %q: passed = %v: %s", step.Name, step.Passed, step.Error)
 		}
 		if noticed {
-			said = step.Error
+			message = step.Error
 		}
 	}
 	// Besides its own steps, a world is booted and ended.
 	if want := len(story.Steps) + 2; len(result.Steps) != want {
 		t.Errorf("%d steps were told, want %d: %+v", len(result.Steps), want, result.Steps)
 	}
-	return said
+	return message
 }

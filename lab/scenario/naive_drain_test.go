@@ -59,7 +59,7 @@ func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 	story.Steps = []Step{
 		startController(),
 		installPool(manifests.MediumInstances, nil),
-		installStorage("does not tolerate the taint of ending nodes", toleratesNone),
+		installStorage("without a toleration for karpenter.sh/disrupted", toleratesNone),
 		runDatabase(replicas, "gp3"),
 		{Name: "drain a node naively: its volumes stay", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			node, _, err := busiest(ctx, w)
@@ -78,7 +78,7 @@ func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: noMultiAttach},
 	}
-	if said := runNaive(t, story); !strings.Contains(said, "Multi-Attach error") {
-		t.Errorf("it says only: %s", said)
+	if message := runNaive(t, story); !strings.Contains(message, "Multi-Attach error") {
+		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -119,7 +119,7 @@ func TestNaiveLauncherKeepsBuying(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return launchedAtMost(w, 2) }},
 	}
-	if said := runNaive(t, story); !strings.Contains(said, "4 instances were launched, want at most 2") {
-		t.Errorf("it says only: %s", said)
+	if message := runNaive(t, story); !strings.Contains(message, "4 instances were launched, want at most 2") {
+		t.Errorf("the error is only: %s", message)
 	}
 }

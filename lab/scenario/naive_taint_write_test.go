@@ -68,7 +68,7 @@ func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: back.none},
 	}
-	if said := runNaive(t, story); !strings.Contains(said, "was back on node") {
-		t.Errorf("it says only: %s", said)
+	if message := runNaive(t, story); !strings.Contains(message, "was added again to Node") {
+		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -85,7 +85,7 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 	story.Steps = []Step{
 		startController(),
 		installPool(manifests.MediumInstances, nil),
-		installStorage("tolerates everything", toleratesAll),
+		installStorage("with a toleration for every taint", toleratesAll),
 		{Name: "the controller has no NodePool to buy from", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 			if err := w.Client.Delete(ctx, pool); err != nil {
@@ -116,7 +116,7 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: 10 * time.Second, Run: oneNodeInZone},
 	}
-	if said := runNaive(t, story); !strings.Contains(said, "2 NodeClaims were created and 2 instances launched") {
-		t.Errorf("it says only: %s", said)
+	if message := runNaive(t, story); !strings.Contains(message, "2 NodeClaims were created and 2 instances launched") {
+		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -14,20 +14,20 @@ import (
 
 const (
 	neverReady = "NodeNeverReady"
-	// noCNI is what kubelet reports while the network plugin has not come up.
+	// noCNI is what kubelet reports until the network plugin works.
 	noCNI = "cni plugin not initialized"
 )
 
-// nodeNeverReady is a cluster with a network plugin that does not come up on new nodes, and then does.
+// nodeNeverReady breaks the network plugin of new nodes, and repairs it later.
 func nodeNeverReady() Scenario {
 	const app = "sample"
 	return Scenario{
 		Name: "node-never-ready",
-		Summary: "nodes register and never become Ready: named with kubelet's reason, replaced once, then held back; " +
+		Summary: "nodes register and never become Ready: reported with kubelet's reason, replaced once, then launches stop; " +
 			"once the network plugin works, pods run",
 		Steps: []Step{
 			{
-				Name: "start the controller, to name a node that is not Ready after 10 s", Timeout: 30 * time.Second,
+				Name: "start the controller, which reports a node that is not Ready after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
 					return w.StartController(ctx)
@@ -35,7 +35,7 @@ func nodeNeverReady() Scenario {
 			},
 			installPool(manifests.Default, nil),
 			{
-				Name: "the network plugin does not come up on the node of a pod: the NodeClaim says what its kubelet reports", Timeout: time.Minute,
+				Name: "break the network plugin and create a pod: the NodeClaim has kubelet's reason", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.BlockNetworkPlugin()
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
@@ -45,14 +45,14 @@ func nodeNeverReady() Scenario {
 				},
 			},
 			{
-				Name: "the doctor names it, too", Timeout: 20 * time.Second,
+				Name: "dovetail doctor reports the node", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					_, err := awaitRemedy(ctx, w, "nodes-never-ready", "Node ", noCNI)
 					return err
 				},
 			},
 			{
-				Name: "another node is launched once for the pod, and no third: the NodePool and the pod say why", Timeout: time.Minute,
+				Name: "the pod gets one other node and no third: NodePool and pod have the reason", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := awaitPoolReason(ctx, w, neverReady); err != nil {
 						return err
@@ -67,7 +67,7 @@ func nodeNeverReady() Scenario {
 				},
 			},
 			{
-				Name: "the network plugin comes up: the pod runs, without a restart, and the NodePool is Ready", Timeout: time.Minute,
+				Name: "repair the network plugin: the pod runs, without a controller restart, and the NodePool is Ready", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.UnblockNetworkPlugin()
 					if err := awaitPodsRunning(ctx, w, app, 1); err != nil {
@@ -81,7 +81,7 @@ func nodeNeverReady() Scenario {
 	}
 }
 
-// awaitNeverReady waits until a NodeClaim says that its node does not become Ready, and an event does.
+// awaitNeverReady waits until a condition of a NodeClaim and an event report that its node does not become Ready.
 func awaitNeverReady(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
@@ -101,8 +101,8 @@ func awaitNeverReady(ctx context.Context, w *World) error {
 	})
 }
 
-// awaitPoolReason waits until each NodePool is not Ready for that cause; until it is Ready, if there is none.
-func awaitPoolReason(ctx context.Context, w *World, cause string) error {
+// awaitPoolReason waits until each NodePool is not Ready with this reason, or Ready if the reason is empty.
+func awaitPoolReason(ctx context.Context, w *World, reason string) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		if err := list(ctx, w, &pools); err != nil {
@@ -110,8 +110,8 @@ func awaitPoolReason(ctx context.Context, w *World, cause string) error {
 		}
 		for _, p := range pools.Items {
 			ready := findCondition(p.Status.Conditions, karpv1.ConditionReady)
-			if held := ready.Status != "True"; held != (cause != "") || held && ready.Reason != cause {
-				return fmt.Errorf("NodePool %s: Ready=%s %s %s, want the reason %q", p.Name, ready.Status, ready.Reason, ready.Message, cause)
+			if notReady := ready.Status != "True"; notReady != (reason != "") || notReady && ready.Reason != reason {
+				return fmt.Errorf("NodePool %s: Ready=%s %s %s, want the reason %q", p.Name, ready.Status, ready.Reason, ready.Message, reason)
 			}
 		}
 		return nil

@@ -14,23 +14,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// reservedCapacity is a workload that is a little larger than what is reserved for it.
+// reservedCapacity runs a workload that is larger than its capacity reservation.
 func reservedCapacity() Scenario {
 	const (
-		app    = "training"
-		seats  = 3
-		bought = 2
+		app      = "training"
+		reserved = 3
+		onDemand = 2
 	)
 	var id string
 	return Scenario{
 		Name:    "reserved-capacity",
-		Summary: fmt.Sprintf("%d pods, a machine each, of which %d are reserved; then the reservation ends", seats+bought, seats),
+		Summary: fmt.Sprintf("%d pods with one instance each, %d of them reserved; then the reservation is cancelled", reserved+onDemand, reserved),
 		Steps: []Step{
 			{
-				Name: fmt.Sprintf("reserve %d machines in EC2", seats), Timeout: 10 * time.Second,
+				Name: fmt.Sprintf("create a capacity reservation for %d instances", reserved), Timeout: 10 * time.Second,
 				Run: func(_ context.Context, w *World) (err error) {
 					id, err = w.AWS.AddCapacityReservation(awsim.CapacityReservation{
-						InstanceType: "m5.large", Zone: w.AWS.EC2().Zones()[0].Name, Total: seats, Targeted: true,
+						InstanceType: "m5.large", Zone: w.AWS.EC2().Zones()[0].Name, Total: reserved, Targeted: true,
 						Tags: map[string]string{"karpenter.sh/discovery": w.Name},
 					})
 					w.Note("reservation %s", id)
@@ -40,32 +40,32 @@ func reservedCapacity() Scenario {
 			startController(),
 			installPool(manifests.Reserved, nil),
 			{
-				Name: "create the pods: all run at once, on what is reserved and on what is bought", Timeout: time.Minute,
+				Name: "create the pods: all run, on reserved and on-demand instances", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.ReservedWorkload, nil); err != nil {
 						return err
 					}
-					if err := w.Scale(ctx, app, seats+bought); err != nil {
+					if err := w.Scale(ctx, app, reserved+onDemand); err != nil {
 						return err
 					}
-					return awaitPodsRunning(ctx, w, app, seats+bought)
+					return awaitPodsRunning(ctx, w, app, reserved+onDemand)
 				},
 			},
 			{
-				Name: "instances, claims and Nodes say the same of who is in the reservation", Timeout: 10 * time.Second,
-				Run: func(ctx context.Context, w *World) error { return checkReservation(ctx, w, id, seats, bought) },
+				Name: "instances, NodeClaims and Nodes agree on which are reserved", Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error { return checkReservation(ctx, w, id, reserved, onDemand) },
 			},
 			{
-				Name: "the reservation is cancelled: its nodes stay, and are on-demand", Timeout: 100 * time.Second,
+				Name: "cancel the reservation: its nodes stay and become on-demand", Timeout: 100 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.AWS.CancelCapacityReservation(id); err != nil {
 						return err
 					}
-					return world.Until(ctx, func() error { return checkReservation(ctx, w, id, 0, seats+bought) })
+					return world.Until(ctx, func() error { return checkReservation(ctx, w, id, 0, reserved+onDemand) })
 				},
 			},
 			{
-				Name: "scale to 0: all nodes and instances go", Timeout: time.Minute,
+				Name: "scale to 0: all nodes and instances terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Scale(ctx, app, 0); err != nil {
 						return err
@@ -78,7 +78,7 @@ func reservedCapacity() Scenario {
 	}
 }
 
-// checkReservation checks that so many nodes are in the reservation, and so many are not, by EC2, claims and Nodes alike.
+// checkReservation checks how many nodes are in the reservation and how many are not, by EC2, NodeClaims and Nodes alike.
 func checkReservation(ctx context.Context, w *World, id string, inside, outside int) error {
 	var claims karpv1.NodeClaimList
 	var nodes corev1.NodeList
@@ -92,7 +92,7 @@ func checkReservation(ctx context.Context, w *World, id string, inside, outside 
 		}
 	}
 	if n := len(w.Running()); len(in) != inside || n != inside+outside {
-		return fmt.Errorf("%d of %d instances are in the reservation, %d of %d should be", len(in), n, inside, inside+outside)
+		return fmt.Errorf("%d of %d instances are in the reservation, want %d of %d", len(in), n, inside, inside+outside)
 	}
 	for _, c := range claims.Items {
 		if err := checkReservationLabels("claim "+c.Name, c.Labels, in[world.InstanceID(c.Status.ProviderID)], id); err != nil {
@@ -104,11 +104,11 @@ func checkReservation(ctx context.Context, w *World, id string, inside, outside 
 			return err
 		}
 	}
-	w.Note("%d nodes in the reservation, %d beside it", inside, outside)
+	w.Note("%d nodes are in the reservation, %d are not", inside, outside)
 	return nil
 }
 
-// checkReservationLabels compares labels with whether an instance is in the reservation.
+// checkReservationLabels checks the labels of a NodeClaim or Node, given whether its instance is in the reservation.
 func checkReservationLabels(what string, labels map[string]string, in bool, id string) error {
 	want := map[string]string{karpv1.LabelCapacityType: "on-demand", awsv1.LabelReservationID: "", awsv1.LabelReservationType: "", awsv1.LabelReservationInterruptible: ""}
 	if in {
@@ -118,7 +118,7 @@ func checkReservationLabels(what string, labels map[string]string, in bool, id s
 	}
 	for key, value := range want {
 		if labels[key] != value {
-			return fmt.Errorf("%s has the label %s=%q, not %q", what, key, labels[key], value)
+			return fmt.Errorf("%s has the label %s=%q, want %q", what, key, labels[key], value)
 		}
 	}
 	return nil

@@ -20,13 +20,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// reportWithin is how soon a fault has to be named.
+// reportWithin is how soon after a launch the controller must report why its node does not join.
 const reportWithin = time.Minute
 
-// remedyAndRun does what a condition says, and has all pods of an app run under the controller that was there before.
+// remedyAndRun applies the remedy of a condition, and waits until all pods of an app run, without a controller restart.
 func remedyAndRun(app string, pods int, remedy *string) Step {
 	return Step{
-		Name: fmt.Sprintf("do what the condition says: %d pods run, without a restart", pods), Timeout: reportWithin,
+		Name: fmt.Sprintf("apply the condition's remedy: %d pods run, without a controller restart", pods), Timeout: reportWithin,
 		Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := applyRemedy(ctx, w, *remedy); err != nil {
@@ -44,31 +44,30 @@ func remedyAndRun(app string, pods int, remedy *string) Step {
 	}
 }
 
-// roleNotMapped is the story of a cluster that does not know the role of its nodes: before the first launch, and
-// then after nodes of the class have joined.
+// roleNotMapped removes the mapping of the node role: before the first launch, and again after nodes of the class joined.
 func roleNotMapped() Scenario {
 	const app = "sample"
 	const cause = "NodeRoleNotMapped"
 	var remedy string
 	return Scenario{
 		Name:    "role-not-mapped",
-		Summary: "nodes whose role the cluster does not know: named before the first launch, and within a minute of a launch; once mapped, pods run",
+		Summary: "the node role is not mapped: reported before the first launch, and within a minute of a later one; after the mapping, pods run",
 		Steps: []Step{
-			{Name: "the node role loses its access entry", Timeout: 10 * time.Second, Run: unmapNodeRole},
+			{Name: "delete the node role's access entry", Timeout: 10 * time.Second, Run: unmapNodeRole},
 			startController(),
 			{
-				Name: "create NodePool and EC2NodeClass: Ready=False names the cause, and how to mend it", Timeout: reportWithin,
+				Name: "create NodePool and EC2NodeClass: Ready=False has the cause and the remedy", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
 					}
-					said, err := awaitClassReason(ctx, w, cause)
-					remedy = said
+					message, err := awaitClassReason(ctx, w, cause)
+					remedy = message
 					return err
 				},
 			},
 			{
-				Name: "create pods: they are told the cause, and no instance is launched", Timeout: 30 * time.Second,
+				Name: "create pods: their events have the cause, and no instance is launched", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
@@ -84,7 +83,7 @@ func roleNotMapped() Scenario {
 			},
 			remedyAndRun(app, 1, &remedy),
 			{
-				Name: "the mapping goes again, and more pods come: the one instance launched for them is late, and the cause is named", Timeout: 2 * time.Minute,
+				Name: "delete the mapping again and create more pods: the one new instance does not join, and its NodeClaim has the cause", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := unmapNodeRole(ctx, w); err != nil {
 						return err
@@ -96,13 +95,13 @@ func roleNotMapped() Scenario {
 				},
 			},
 			{
-				Name: "still more pods: no further instance is launched", Timeout: 40 * time.Second,
+				Name: "create still more pods: no other instance is launched", Timeout: 40 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					said, err := awaitClassReason(ctx, w, cause)
+					message, err := awaitClassReason(ctx, w, cause)
 					if err != nil {
 						return err
 					}
-					remedy = said
+					remedy = message
 					if err := w.Scale(ctx, app, 60); err != nil {
 						return err
 					}
@@ -118,17 +117,17 @@ func roleNotMapped() Scenario {
 	}
 }
 
-// controllerRoleMapped is the story of the wrong one of two roles.
+// controllerRoleMapped maps the controller's role where the nodes' role belongs.
 func controllerRoleMapped() Scenario {
 	const app = "sample"
 	const cause = "ControllerRoleMappedInstead"
 	var remedy string
 	return Scenario{
 		Name:    "controller-role-mapped-instead",
-		Summary: "the controller's role is mapped where that of the nodes should be: both are named, and no instance is launched",
+		Summary: "the controller's role is mapped in place of the node role: the condition names both, and no instance is launched",
 		Steps: []Step{
 			{
-				Name: "the access entry for nodes is the controller's role's", Timeout: 10 * time.Second,
+				Name: "replace the node role's access entry by one for the controller's role", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := unmapNodeRole(ctx, w); err != nil {
 						return err
@@ -141,7 +140,7 @@ func controllerRoleMapped() Scenario {
 			},
 			startController(),
 			{
-				Name: "create NodePool, EC2NodeClass and pods: all are told the cause, and no instance is launched", Timeout: reportWithin,
+				Name: "create NodePool, EC2NodeClass and pods: conditions and events have the cause, and no instance is launched", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
@@ -149,14 +148,14 @@ func controllerRoleMapped() Scenario {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "2"}); err != nil {
 						return err
 					}
-					said, err := awaitClassReason(ctx, w, cause)
+					message, err := awaitClassReason(ctx, w, cause)
 					if err != nil {
 						return err
 					}
-					remedy = said
+					remedy = message
 					for _, role := range []string{awsim.ControllerRole(w.Name), awsim.NodeRole(w.Name)} {
-						if !strings.Contains(said, role) {
-							return fmt.Errorf("role %s is not named: %s", role, said)
+						if !strings.Contains(message, role) {
+							return fmt.Errorf("the condition does not name role %s: %s", role, message)
 						}
 					}
 					if err := awaitPodEvents(ctx, w, app, cause, 2); err != nil {
@@ -169,7 +168,7 @@ func controllerRoleMapped() Scenario {
 				},
 			},
 			{
-				Name: "do what the condition says: the pods run", Timeout: reportWithin,
+				Name: "apply the condition's remedy: the pods run", Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := applyRemedy(ctx, w, remedy); err != nil {
 						return err
@@ -182,18 +181,18 @@ func controllerRoleMapped() Scenario {
 	}
 }
 
-// labAccount is the account of every world.
+// labAccount is the AWS account ID of every world.
 const labAccount = "111122223333"
 
 func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/" + name }
 
-// unmapNodeRole takes the access entry of the node role away.
+// unmapNodeRole deletes the access entry of the node role.
 func unmapNodeRole(ctx context.Context, w *World) error {
 	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
 	return err
 }
 
-// launchedAtMost checks how many instances there ever were.
+// launchedAtMost checks how many instances were ever launched.
 func launchedAtMost(w *World, most int) error {
 	if n := len(w.Instances()); n > most {
 		return fmt.Errorf("%d instances were launched, want at most %d", n, most)
@@ -201,8 +200,8 @@ func launchedAtMost(w *World, most int) error {
 	return nil
 }
 
-// awaitClassReason waits until every EC2NodeClass is not ready for that cause, and returns what the last says.
-func awaitClassReason(ctx context.Context, w *World, cause string) (said string, err error) {
+// awaitClassReason waits until every EC2NodeClass has Ready=False with this reason, and returns the message of the last.
+func awaitClassReason(ctx context.Context, w *World, cause string) (message string, err error) {
 	err = world.Until(ctx, func() error {
 		var classes awsv1.EC2NodeClassList
 		if err := list(ctx, w, &classes); err != nil {
@@ -216,22 +215,22 @@ func awaitClassReason(ctx context.Context, w *World, cause string) (said string,
 			if ready.Status != metav1.ConditionFalse || ready.Reason != cause {
 				return fmt.Errorf("EC2NodeClass %s: Ready=%s %s %s, want False for %s", c.Name, ready.Status, ready.Reason, ready.Message, cause)
 			}
-			said = ready.Message
+			message = ready.Message
 		}
 		return nil
 	})
-	return said, err
+	return message, err
 }
 
-// awaitClaimReason waits until a NodeClaim says that it has not joined for that cause, and notes how long after its launch
-// that was.
+// awaitClaimReason waits until a NodeClaim has Registered=Unknown with this reason, and notes how long after its launch that
+// was.
 func awaitClaimReason(ctx context.Context, w *World, cause string) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
 			return err
 		}
-		last := errors.New("there is no NodeClaim that has not joined")
+		last := errors.New("no NodeClaim is unregistered")
 		for _, c := range claims.Items {
 			registered, launched := findCondition(c.Status.Conditions, karpv1.ConditionRegistered), findCondition(c.Status.Conditions, karpv1.ConditionLaunched)
 			if registered.Status == metav1.ConditionTrue {
@@ -242,9 +241,9 @@ func awaitClaimReason(ctx context.Context, w *World, cause string) error {
 				continue
 			}
 			after := time.Since(launched.LastTransitionTime.Time)
-			w.Note("named %.0f s after the launch", after.Seconds())
+			w.Note("reported %.0f s after the launch", after.Seconds())
 			if after > reportWithin {
-				return fmt.Errorf("NodeClaim %s: named only %v after its launch", c.Name, after)
+				return fmt.Errorf("NodeClaim %s: the cause was reported %v after the launch, which is late", c.Name, after)
 			}
 			return nil
 		}
@@ -261,7 +260,7 @@ func findCondition(conditions []metav1.Condition, typ string) metav1.Condition {
 	return metav1.Condition{Status: "absent"}
 }
 
-// awaitPodEvents waits until an app has want pods without a node, or more, and each has an event that names the cause.
+// awaitPodEvents waits until at least want pods of an app have no node, and each has an event that contains the cause.
 func awaitPodEvents(ctx context.Context, w *World, app, cause string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
@@ -281,20 +280,20 @@ func awaitPodEvents(ctx context.Context, w *World, app, cause string, want int) 
 			if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 				return e.InvolvedObject.UID == p.UID && strings.Contains(e.Message, cause)
 			}) {
-				return fmt.Errorf("no event of pod %s names %s", p.Name, cause)
+				return fmt.Errorf("no event of pod %s contains %s", p.Name, cause)
 			}
 		}
 		if waiting < want {
-			return fmt.Errorf("%d pods of %s are without a node, want %d", waiting, app, want)
+			return fmt.Errorf("%d pods of %s have no node, want %d", waiting, app, want)
 		}
 		return nil
 	})
 }
 
-// applyRemedy runs the commands of a remedy that begin with aws eks, as the account's administrator would in a shell.
-func applyRemedy(ctx context.Context, w *World, said string) error {
+// applyRemedy runs the `aws eks` commands of a remedy as the account's administrator.
+func applyRemedy(ctx context.Context, w *World, remedy string) error {
 	ran := 0
-	for _, part := range strings.Split(said, "aws eks ")[1:] {
+	for _, part := range strings.Split(remedy, "aws eks ")[1:] {
 		part, _, _ = strings.Cut(part, "&&")
 		words := strings.Fields(part)
 		flags := map[string]string{}
@@ -303,7 +302,7 @@ func applyRemedy(ctx context.Context, w *World, said string) error {
 		}
 		cluster, principal := flags["--cluster-name"], flags["--principal-arn"]
 		if flags["--region"] != w.Region() {
-			return fmt.Errorf("aws eks %s: not for region %s", part, w.Region())
+			return fmt.Errorf("aws eks %s: the region is not %s", part, w.Region())
 		}
 		var err error
 		switch words[0] {
@@ -312,15 +311,15 @@ func applyRemedy(ctx context.Context, w *World, said string) error {
 		case "delete-access-entry":
 			_, err = w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal})
 		default:
-			err = fmt.Errorf("nobody knows aws eks %s", words[0])
+			err = fmt.Errorf("the scenario does not know the command aws eks %s", words[0])
 		}
 		if err != nil {
-			return fmt.Errorf("do what was said (%s): %w", part, err)
+			return fmt.Errorf("run the remedy (%s): %w", part, err)
 		}
 		ran++
 	}
 	if ran == 0 {
-		return fmt.Errorf("no command of aws eks is in: %s", said)
+		return fmt.Errorf("the remedy has no aws eks command: %s", remedy)
 	}
 	return nil
 }

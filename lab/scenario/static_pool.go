@@ -27,14 +27,14 @@ const (
 	staticPoolLimit = 3
 )
 
-// staticPool is a pool of a fixed size, with nobody to use its nodes but a buffer.
+// staticPool scales a NodePool with replicas, with only a CapacityBuffer on its nodes.
 func staticPool() Scenario {
 	return Scenario{
 		Name:    "static-pool",
-		Summary: "a NodePool with replicas: 2 -> 4, of which its limit allows 3 -> 1; an overlay and a buffer on its nodes",
+		Summary: "a NodePool with replicas: 2 -> 4 (its limit allows 3) -> 1; with a NodeOverlay and a CapacityBuffer",
 		Steps: []Step{
 			{
-				Name: "start the controller with its optional features", Timeout: 30 * time.Second,
+				Name: "start the controller with the feature gates StaticCapacity, NodeOverlay and CapacityBuffer", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					w.SetFeatureGates("StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true")
 					return w.StartController(ctx)
@@ -42,25 +42,25 @@ func staticPool() Scenario {
 			},
 			installPool(manifests.Static, nil),
 			{
-				Name: "without any pod, two nodes come up", Timeout: time.Minute,
+				Name: "without any pod, two nodes are launched", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					return errors.Join(awaitStaticNodes(ctx, w, 2), awaitPaired(ctx, w))
 				},
 			},
 			{
-				Name: "the overlay holds: each node promises the device", Timeout: 10 * time.Second,
+				Name: "the NodeOverlay applies: each NodeClaim has the extended resource", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					return world.Until(ctx, func() error { return overlayDevices(ctx, w) })
 				},
 			},
 			{
-				Name: "the buffer has its room on them: nothing is bought for it", Timeout: time.Minute,
+				Name: "the CapacityBuffer fits on them: no node is launched for it", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					return world.Until(ctx, func() error { return bufferFits(ctx, w) })
 				},
 			},
 			{
-				Name: "a buffer for a Deployment that is not there says so", Timeout: 20 * time.Second,
+				Name: "create a CapacityBuffer for a missing Deployment: a condition reports it", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Client.Create(ctx, lateBuffer()); err != nil {
 						return err
@@ -71,8 +71,8 @@ func staticPool() Scenario {
 				},
 			},
 			{
-				// The timer alone would take up to half a minute.
-				Name: "the Deployment appears: the buffer has its room within 20 seconds", Timeout: 20 * time.Second,
+				// Periodic reconciliation alone would take up to half a minute.
+				Name: "create the Deployment: the CapacityBuffer fits within 20 seconds", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Client.Create(ctx, lateDeployment()); err != nil {
 						return err
@@ -83,7 +83,7 @@ func staticPool() Scenario {
 				},
 			},
 			{
-				Name: "remove that buffer", Timeout: 10 * time.Second,
+				Name: "delete that CapacityBuffer", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					return errors.Join(w.Client.Delete(ctx, lateBuffer()), w.Client.Delete(ctx, lateDeployment()))
 				},
@@ -98,7 +98,7 @@ func staticPool() Scenario {
 				},
 			},
 			{
-				Name: "scale to 1: the others go", Timeout: time.Minute,
+				Name: "scale to 1: the other nodes terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.ScalePool(ctx, staticPoolName, 1); err != nil {
 						return err
@@ -107,10 +107,10 @@ func staticPool() Scenario {
 				},
 			},
 			{
-				Name: "there were never more nodes than the limit allows", Timeout: 10 * time.Second,
+				Name: "the limit was never exceeded", Timeout: 10 * time.Second,
 				Run: func(_ context.Context, w *World) error {
 					if n := len(w.History.Claims()); n != staticPoolLimit {
-						return fmt.Errorf("%d NodeClaims were created over all, want %d", n, staticPoolLimit)
+						return fmt.Errorf("%d NodeClaims were created in total, want %d", n, staticPoolLimit)
 					}
 					return oneInstancePerClaim(w)
 				},
@@ -120,7 +120,7 @@ func staticPool() Scenario {
 	}
 }
 
-// awaitStaticNodes waits until the pool has as many initialized nodes as wanted, and says so, and nothing else is there.
+// awaitStaticNodes waits until the NodePool has exactly want nodes, all initialized, and status.nodes agrees.
 func awaitStaticNodes(ctx context.Context, w *World, want int) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
@@ -138,18 +138,18 @@ func awaitStaticNodes(ctx context.Context, w *World, want int) error {
 		if err := w.Client.Get(ctx, client.ObjectKey{Name: staticPoolName}, pool); err != nil {
 			return err
 		}
-		said := int64(-1)
+		reported := int64(-1)
 		if pool.Status.Nodes != nil {
-			said = *pool.Status.Nodes
+			reported = *pool.Status.Nodes
 		}
-		if up != want || len(claims.Items) != want || len(nodes.Items) != want || said != int64(want) {
-			return fmt.Errorf("%d NodeClaims of which %d are initialized, %d Nodes, status.nodes %d; want %d", len(claims.Items), up, len(nodes.Items), said, want)
+		if up != want || len(claims.Items) != want || len(nodes.Items) != want || reported != int64(want) {
+			return fmt.Errorf("%d NodeClaims (%d initialized), %d Nodes, status.nodes %d; want %d", len(claims.Items), up, len(nodes.Items), reported, want)
 		}
 		return nil
 	})
 }
 
-// overlayDevices checks that the NodeOverlay is found valid, and that what it adds is on every claim.
+// overlayDevices checks that the NodeOverlay is Ready, and that every NodeClaim has the extended resource that it adds.
 func overlayDevices(ctx context.Context, w *World) error {
 	o := &v1alpha1.NodeOverlay{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: "devices"}, o); err != nil {
@@ -164,13 +164,13 @@ func overlayDevices(ctx context.Context, w *World) error {
 	}
 	for _, c := range claims.Items {
 		if q := c.Status.Allocatable["example.com/device"]; q.Value() != 2 {
-			return fmt.Errorf("NodeClaim %s promises %s of example.com/device, want 2", c.Name, q.String())
+			return fmt.Errorf("NodeClaim %s has %s of example.com/device, want 2", c.Name, q.String())
 		}
 	}
 	return nil
 }
 
-// lateBuffer is a buffer for one pod like those of a Deployment that comes later.
+// lateBuffer is a CapacityBuffer for one pod of a Deployment that is created later.
 func lateBuffer() *bufferv1.CapacityBuffer {
 	b := &bufferv1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "late"}}
 	b.Spec.Replicas = new(int32(1))
@@ -192,7 +192,7 @@ func lateDeployment() *appsv1.Deployment {
 	return d
 }
 
-// bufferCondition checks a condition of the late buffer.
+// bufferCondition checks a condition of lateBuffer.
 func bufferCondition(ctx context.Context, w *World, typ string, status metav1.ConditionStatus, reason string) error {
 	b := lateBuffer()
 	if err := w.Client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
@@ -204,7 +204,7 @@ func bufferCondition(ctx context.Context, w *World, typ string, status metav1.Co
 	return nil
 }
 
-// bufferFits checks that the CapacityBuffer is resolved and has its room on nodes that exist.
+// bufferFits checks that the CapacityBuffer is resolved and fits on existing nodes.
 func bufferFits(ctx context.Context, w *World) error {
 	b := &bufferv1.CapacityBuffer{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "room"}, b); err != nil {

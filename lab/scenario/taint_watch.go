@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// returnedTaints watches, as long as a story lasts, for the taint of uninitialized nodes to come back to a node that had lost it.
+// returnedTaints records, during a whole scenario, every Node that gets the uninitialized taint again after its removal.
 type returnedTaints struct {
 	mu       sync.Mutex
 	had      map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it
 	returned []string
 }
 
-// watchTaint is the step that begins to watch.
+// watchTaint is the step that starts the watch.
 func watchTaint(r *returnedTaints) Step {
-	return Step{Name: "watch for the taint to come back to a node that has lost it", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+	return Step{Name: "watch for Nodes that get the taint again after its removal", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
 		w.History.Watch(func(o client.Object, _ bool) {
 			if n, ok := o.(*corev1.Node); ok {
 				r.observe(n)
@@ -42,14 +42,14 @@ func (r *returnedTaints) observe(n *corev1.Node) {
 	has := hasTaint(n, uninitialized)
 	had, known := r.had[n.UID]
 	if has && known && !had {
-		r.returned = append(r.returned, fmt.Sprintf("taint %s was back on node %s, at version %s", uninitialized, n.Name, n.ResourceVersion))
+		r.returned = append(r.returned, fmt.Sprintf("taint %s was added again to Node %s, at resource version %s", uninitialized, n.Name, n.ResourceVersion))
 	}
 	if has || known {
 		r.had[n.UID] = has
 	}
 }
 
-// none is nil as long as the taint has not come back to any node.
+// none returns an error if any Node got the taint again.
 func (r *returnedTaints) none(context.Context, *World) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

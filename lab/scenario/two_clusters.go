@@ -25,45 +25,45 @@ const (
 	// nodesPerCluster and expiringNodes are how many nodes each of the clusters has, and how many of them expire soon.
 	nodesPerCluster, expiringNodes = 100, 5
 	// clockSpeed is how fast the account's clock runs, clockLag how far it is behind that of the controllers at first: whatever
-	// is launched is older for them than any grace that they give.
+	// that is launched is older for the controllers than any grace period.
 	clockSpeed, clockLag = 10, time.Hour
-	// sharedDuration is for how long, on the account's clock, the clusters live side by side.
+	// sharedDuration is how long, on the account's clock, the clusters run side by side.
 	sharedDuration = 10 * time.Minute
 	// conflictWithin is when the clash must be named, and exitWithin when a controller of the wrong name must have ended.
 	conflictWithin, exitWithin = 10 * time.Second, 5 * time.Second
 )
 
-// sharedNameWorld are two clusters of one name in one account whose clock runs fast.
+// sharedNameWorld configures two clusters with one name in one account with a fast clock.
 func sharedNameWorld(cfg *world.Config) {
 	cfg.Clusters, cfg.OneName = 2, true
 	cfg.Clock = clock.NewFast(time.Now().Add(-clockLag), clockSpeed)
 }
 
-// clusterImages are the families of the two clusters' images. A cluster whose autoscaler may not ask EKS has to use one that
-// does without the service CIDR.
+// clusterImages are the AMI aliases of the two clusters. The second controller may not call eks:DescribeCluster, so its
+// nodes need an image family that works without the service CIDR.
 var clusterImages = []string{"al2023@latest", "bottlerocket@latest"}
 
-// twoClustersOneName has two clusters of one name live side by side.
+// twoClustersOneName runs two clusters with one name side by side.
 func twoClustersOneName() Scenario {
 	return Scenario{
 		Name:      "two-clusters-one-name",
-		Summary:   fmt.Sprintf("two clusters of one name in one account, %d nodes each: neither touches what is the other's", nodesPerCluster),
+		Summary:   fmt.Sprintf("two clusters with one name in one account, %d nodes each: neither changes the other's resources", nodesPerCluster),
 		Long:      true,
 		Configure: sharedNameWorld,
 		Steps: []Step{
 			{Name: "start the first cluster's controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 				for _, c := range w.Clusters {
-					c.RestartControllerOnExit() // a lease that is lost on a busy machine ends it
+					c.RestartControllerOnExit() // on a busy host it may lose its lease, and exits
 				}
 				return w.StartController(ctx)
 			}},
-			{Name: "the second one's controller finds that the name is another cluster's, and ends within 5 s", Timeout: 30 * time.Second, Run: secondControllerExits},
-			{Name: "where it may not ask EKS, it starts", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+			{Name: "the second cluster's controller detects that EKS has the name for another cluster, and exits within 5 s", Timeout: 30 * time.Second, Run: secondControllerExits},
+			{Name: "without eks:DescribeCluster the second controller starts", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 				w.Clusters[1].DenyDescribeCluster()
 				return w.Clusters[1].StartController(ctx)
 			}},
-			{Name: "a node in each: the clash is named on both sides within 10 s", Timeout: 2 * time.Minute, Run: conflictReported},
-			{Name: "the doctor names it, too", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+			{Name: "launch a node in each cluster: both report the name conflict within 10 s", Timeout: 2 * time.Minute, Run: conflictReported},
+			{Name: "dovetail doctor reports the conflict", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 				uids, err := clusterUIDs(ctx, w)
 				if err != nil {
 					return err
@@ -71,23 +71,23 @@ func twoClustersOneName() Scenario {
 				_, err = awaitRemedy(ctx, w, "identity-foreign-instance", "cluster "+w.Name, uids[1])
 				return err
 			}},
-			{Name: fmt.Sprintf("scale to %d nodes in each: all run", nodesPerCluster), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
+			{Name: fmt.Sprintf("scale to %d nodes in each cluster: all pods run", nodesPerCluster), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
 				return scaleBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes)
 			}},
-			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and collection: neither touches the other's", Timeout: 4 * time.Minute, Run: runSideBySide},
-			{Name: "all pods run; each cluster has its NodeClaims' instances and no others", Timeout: 2 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
+			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and garbage collection: neither changes the other's resources", Timeout: 4 * time.Minute, Run: runSideBySide},
+			{Name: "all pods run; each cluster has one instance per NodeClaim and no other", Timeout: 2 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
 				if err := awaitPodsInBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes); err != nil {
 					return err
 				}
 				return awaitPairedInBoth(ctx, w)
 			}},
-			{Name: "scale to 0 in both: all goes", Timeout: 4 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
+			{Name: "scale to 0 in both: all nodes and instances terminate", Timeout: 4 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
 				if err := scaleBoth(ctx, w, 0, 0); err != nil {
 					return err
 				}
 				return errors.Join(awaitEmpty(ctx, w, steadyApp), foreignChanges(w.AWS.Calls(), w.Clusters))
 			}},
-			{Name: "delete NodePools and EC2NodeClasses: nothing is left", Timeout: time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
+			{Name: "delete NodePools and EC2NodeClasses: no resource is left", Timeout: time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
 				for n := range w.Clusters {
 					text, err := clusterManifest(w, n, manifests.TwoClustersPools)
 					if err != nil {
@@ -110,8 +110,7 @@ func clusterManifest(w *World, n int, name string) ([]byte, error) {
 	return render(w.at(n), name, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "1", "DRIFT_BUDGET": "0"})
 }
 
-// driftBoth has the steady pools of both clusters be of the second generation, for which so many of their nodes may be replaced
-// at a time.
+// driftBoth changes the template of both clusters' steady NodePools to the second generation, with this drift budget.
 func driftBoth(ctx context.Context, w *World, budget string) error {
 	for n, c := range w.Clusters {
 		text, err := render(w.at(n), manifests.TwoClustersPools, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget})
@@ -125,33 +124,33 @@ func driftBoth(ctx context.Context, w *World, budget string) error {
 	return nil
 }
 
-// secondControllerExits starts the second controller, which must end and say why, without having changed anything.
+// secondControllerExits starts the second controller, which must exit with the reason and without any change.
 func secondControllerExits(ctx context.Context, w *World) error {
 	second := w.Clusters[1]
 	begin := time.Now()
-	said, err := second.RunController(ctx)
+	output, err := second.RunController(ctx)
 	if err != nil {
 		return err
 	}
 	took := time.Since(begin)
-	w.Note("after %.1f s: %s", took.Seconds(), said)
+	w.Note("after %.1f s: %s", took.Seconds(), output)
 	for _, part := range []string{"IdentityMismatch: this API server is " + second.Endpoint(), "settings.clusterName names", w.Endpoint()} {
-		if !strings.Contains(said, part) {
-			return fmt.Errorf("it does not say %q", part)
+		if !strings.Contains(output, part) {
+			return fmt.Errorf("the controller's output does not contain %q", part)
 		}
 	}
 	for _, c := range w.AWS.Calls() {
 		if strings.HasSuffix(c.Principal, "/"+second.ID) && len(c.Resources) > 0 {
-			return fmt.Errorf("it called %s on %s", c.Action, strings.Join(c.Resources, ", "))
+			return fmt.Errorf("the controller called %s on %s", c.Action, strings.Join(c.Resources, ", "))
 		}
 	}
 	if took > exitWithin {
-		return fmt.Errorf("it took %v to end", took)
+		return fmt.Errorf("the controller took %v to exit", took)
 	}
 	return nil
 }
 
-// conflictReported gives each cluster a pool and one pod, and waits until each names the other.
+// conflictReported creates a NodePool and one pod in each cluster, and waits until each reports the other.
 func conflictReported(ctx context.Context, w *World) error {
 	for n, c := range w.Clusters {
 		for _, name := range []string{manifests.TwoClustersPools, manifests.TwoClustersWorkload} {
@@ -189,15 +188,15 @@ func conflictReported(ctx context.Context, w *World) error {
 		if late, err = conflictDelay(ctx, w, n); err != nil {
 			return err
 		}
-		w.Note("%s named the clash %.1f s after the other's first instance", w.Clusters[n].ID, late.Seconds())
+		w.Note("%s reported the conflict %.1f s after the other's first instance", w.Clusters[n].ID, late.Seconds())
 		if late > conflictWithin {
-			return fmt.Errorf("cluster %s: the clash was named %v after the other's first instance", w.Clusters[n].ID, late)
+			return fmt.Errorf("cluster %s: the conflict was reported %v after the other's first instance", w.Clusters[n].ID, late)
 		}
 	}
 	return nil
 }
 
-// clusterUIDs are the UIDs by which the clusters are told apart.
+// clusterUIDs returns the UIDs of the clusters' kube-system namespaces, which identify them.
 func clusterUIDs(ctx context.Context, w *World) ([]string, error) {
 	var out []string
 	for _, c := range w.Clusters {
@@ -210,7 +209,7 @@ func clusterUIDs(ctx context.Context, w *World) ([]string, error) {
 	return out, nil
 }
 
-// conflictVisible looks for condition and event on every pool, and for the metric.
+// conflictVisible checks the condition and event on every NodePool, and the metric.
 func conflictVisible(ctx context.Context, w *World, other string) error {
 	var pools karpv1.NodePoolList
 	var events corev1.EventList
@@ -221,7 +220,7 @@ func conflictVisible(ctx context.Context, w *World, other string) error {
 		pool := &pools.Items[i]
 		c, ok := condition.Get(pool, karpv1.ConditionClusterNameShared)
 		if !ok || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, other) {
-			return fmt.Errorf("NodePool %s does not say ClusterNameShared", pool.Name)
+			return fmt.Errorf("NodePool %s does not have ClusterNameShared=True with the other's UID", pool.Name)
 		}
 		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.InvolvedObject.UID == pool.UID && e.Reason == karpv1.ConditionClusterNameShared
@@ -239,8 +238,8 @@ func conflictVisible(ctx context.Context, w *World, other string) error {
 	return nil
 }
 
-// conflictDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch is dated by
-// the account's clock, which is put right by how far it is behind.
+// conflictDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch time is on
+// the account's clock and is converted to the controllers'.
 func conflictDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
 	var pools karpv1.NodePoolList
 	if err := list(ctx, w.at(n), &pools); err != nil {
@@ -288,7 +287,7 @@ func awaitPodsInBoth(ctx context.Context, w *World, steady, brief int) error {
 	return nil
 }
 
-// runSideBySide lets time pass, and starts both controllers anew halfway: it is after a start that garbage is collected most.
+// runSideBySide lets time pass, and restarts both controllers halfway: garbage collection does most after a start.
 func runSideBySide(ctx context.Context, w *World) error {
 	begin := w.AWS.Now()
 	pass := func(until time.Duration) error {
@@ -318,7 +317,7 @@ func runSideBySide(ctx context.Context, w *World) error {
 			return fmt.Errorf("cluster %s: %w", w.Clusters[n].ID, err)
 		}
 	}
-	if err := driftBoth(ctx, w, "0"); err != nil { // what has begun goes on, and the rest stays
+	if err := driftBoth(ctx, w, "0"); err != nil { // started replacements complete, no others start
 		return err
 	}
 	for n, c := range w.Clusters {
@@ -329,10 +328,10 @@ func runSideBySide(ctx context.Context, w *World) error {
 				ended++
 			}
 		}
-		w.Note("%s: %d instances launched, %d ended, %d tagged; %d listings of instances, %d NodeClaims expired", c.ID,
+		w.Note("%s: %d CreateFleet, %d TerminateInstances, %d CreateTags, %d DescribeInstances calls; %d NodeClaims deleted", c.ID,
 			own["CreateFleet"], own["TerminateInstances"], own["CreateTags"], own["DescribeInstances"], ended)
 		if ended == 0 || own["TerminateInstances"] == 0 {
-			return fmt.Errorf("cluster %s: no node has expired: nothing was proven", w.Clusters[n].ID)
+			return fmt.Errorf("cluster %s: no node has expired, so the step proves nothing", w.Clusters[n].ID)
 		}
 	}
 	return foreignChanges(w.AWS.Calls(), w.Clusters)
@@ -351,13 +350,13 @@ func replacedForDrift(ctx context.Context, w *World) error {
 		}
 	}
 	if n == 0 {
-		return errors.New("no node was replaced for drift: nothing was proven")
+		return errors.New("no node was replaced for drift, so the step proves nothing")
 	}
 	w.Note("%d nodes were replaced for drift", n)
 	return nil
 }
 
-// callsOf counts the calls of a cluster's autoscaler that succeeded, by action.
+// callsOf counts the successful calls of a cluster's autoscaler by action.
 func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
 	out := map[string]int{}
 	for _, call := range calls {
@@ -368,7 +367,7 @@ func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
 	return out
 }
 
-// foreignChanges names every call by which one cluster's autoscaler changed what another's has made; nil if there is none.
+// foreignChanges returns an error for each call by which one cluster's autoscaler changed a resource that another's created.
 func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 	madeBy := map[string]string{}
 	var errs []error
@@ -387,7 +386,7 @@ func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 		}
 		for _, resource := range call.Resources {
 			if maker, known := madeBy[resource]; known && maker != caller {
-				errs = append(errs, fmt.Errorf("%s: %s on %s, which is of %s", caller, call.Action, resource, maker))
+				errs = append(errs, fmt.Errorf("%s: %s on %s, which belongs to %s", caller, call.Action, resource, maker))
 			} else if !known {
 				madeBy[resource] = caller
 			}
@@ -396,7 +395,7 @@ func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// awaitPairedInBoth waits until each cluster's NodeClaims and the instances that its autoscaler has launched belong together.
+// awaitPairedInBoth waits until each cluster's NodeClaims match the instances that its autoscaler launched.
 func awaitPairedInBoth(ctx context.Context, w *World) error {
 	for n, c := range w.Clusters {
 		err := world.Until(ctx, func() error {

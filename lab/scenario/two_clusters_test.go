@@ -92,8 +92,8 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return foreignChanges(w.AWS.Calls(), w.Clusters) }},
 	}
-	if said := runNaive(t, story); strings.Count(said, "lab-2: TerminateInstances on i-") < nodes {
-		t.Errorf("it says only: %s", said)
+	if message := runNaive(t, story); strings.Count(message, "lab-2: TerminateInstances on i-") < nodes {
+		t.Errorf("the error is only: %s", message)
 	}
 }
 
@@ -118,9 +118,9 @@ func TestTrespass(t *testing.T) {
 		want  string
 	}{
 		{"each its own", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "CreateFleet", "", "i-2"), call("lab-1", "TerminateInstances", "", "i-1")}, ""},
-		{"the other's instance", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "", "i-1")}, "lab-2: TerminateInstances on i-1, which is of lab-1"},
-		{"tags on the other's instance", []awsim.Call{call("lab-2", "CreateFleet", "", "i-1"), call("lab-1", "CreateTags", "", "i-1")}, "lab-1: CreateTags on i-1, which is of lab-2"},
-		{"the other's launch template", []awsim.Call{call("lab-1", "CreateLaunchTemplate", "", "lt-1"), call("lab-2", "DeleteLaunchTemplate", "", "lt-1")}, "lab-2: DeleteLaunchTemplate on lt-1, which is of lab-1"},
+		{"the other's instance", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "", "i-1")}, "lab-2: TerminateInstances on i-1, which belongs to lab-1"},
+		{"tags on the other's instance", []awsim.Call{call("lab-2", "CreateFleet", "", "i-1"), call("lab-1", "CreateTags", "", "i-1")}, "lab-1: CreateTags on i-1, which belongs to lab-2"},
+		{"the other's launch template", []awsim.Call{call("lab-1", "CreateLaunchTemplate", "", "lt-1"), call("lab-2", "DeleteLaunchTemplate", "", "lt-1")}, "lab-2: DeleteLaunchTemplate on lt-1, which belongs to lab-1"},
 		{"a call that was refused", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "UnauthorizedOperation", "i-1")}, ""},
 		{"somebody else's calls", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("i-1", "CreateTags", "", "i-1")}, ""},
 	} {

@@ -16,25 +16,25 @@ import (
 
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// uninitializedTaint is the story of a cloud controller manager that does not work, and of its taint, which no stale write
-// puts back once it has gone.
+// uninitializedTaint stops the cloud controller manager, restarts it, and slows it down. No stale write may add its taint
+// again after the removal.
 func uninitializedTaint() Scenario {
 	const app = "sample"
-	back := &returnedTaints{}
+	returned := &returnedTaints{}
 	return Scenario{
 		Name: "uninitialized-taint",
-		Summary: "nodes wait for a cloud controller manager that is absent: named within a minute, and no endless launching; " +
-			"back again, pods run; slow, they only wait",
+		Summary: "nodes wait for a stopped cloud controller manager: reported within a minute, and launches stop; " +
+			"after its restart, pods run; while it is slow, nodes only wait",
 		Steps: []Step{
-			watchTaint(back),
-			{Name: "the cloud controller manager stops", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {
+			watchTaint(returned),
+			{Name: "stop the cloud controller manager", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {
 				w.StopCloudController()
 				return nil
 			}},
 			startController(),
 			installPool(manifests.Default, nil),
 			{
-				Name: "create a pod: its node joins, and the taint that stays is named with its owner", Timeout: 2 * time.Minute,
+				Name: "create a pod: its node registers, and a condition reports the stuck taint with its owner", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
@@ -43,22 +43,22 @@ func uninitializedTaint() Scenario {
 				},
 			},
 			{
-				Name: "the doctor names it, too", Timeout: 20 * time.Second,
+				Name: "dovetail doctor reports the taint", Timeout: 20 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					_, err := awaitRemedy(ctx, w, "nodes-stuck-taint", "Node ", "cloud controller manager")
 					return err
 				},
 			},
 			{
-				// What follows holds for any time; to wait twice for the default one proves no more.
-				Name: "start the controller anew, to name a taint that stays after 10 s", Timeout: 30 * time.Second,
+				// The next checks hold for any grace period. A short one saves waiting for the default.
+				Name: "restart the controller, which reports a stuck taint after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
 					return errors.Join(w.StopController(ctx), w.StartController(ctx))
 				},
 			},
 			{
-				Name: "another node is bought once for the pod, and no third", Timeout: 2 * time.Minute,
+				Name: "the pod gets one other node, and no third", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if _, err := awaitClassReason(ctx, w, "TaintStuck"); err != nil {
 						return err
@@ -70,24 +70,24 @@ func uninitializedTaint() Scenario {
 				},
 			},
 			{
-				Name: "the cloud controller manager is back: the pod runs, without a restart", Timeout: time.Minute,
+				Name: "restart the cloud controller manager: the pod runs, without a controller restart", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.StartCloudController()
 					return awaitPodsRunning(ctx, w, app, 1)
 				},
 			},
 			slowCloudController(),
-			{Name: "the taint came back to no node", Timeout: time.Second, Run: back.none},
+			{Name: "no Node got the taint again", Timeout: time.Second, Run: returned.none},
 			deleteAll(app, manifests.Default),
 		},
 	}
 }
 
-// slowCloudController is a cloud controller manager that works, and takes longer over a crowd of nodes than a taint may stay.
+// slowCloudController slows the cloud controller manager down, so that ten nodes exceed the taint's grace period.
 func slowCloudController() Step {
 	const nodes, rate = 10, 0.5
 	return Step{
-		Name:    "the cloud controller manager is slow, and ten nodes join at once: they are late, say so, and no other is launched",
+		Name:    "slow down the cloud controller manager and launch ten nodes: events report the delay, and no other node is launched",
 		Timeout: 90 * time.Second,
 		Run: func(ctx context.Context, w *World) error {
 			w.SlowCloudController(rate)
@@ -96,7 +96,7 @@ func slowCloudController() Step {
 			if err := apply(ctx, w, manifests.OnePerNode, map[string]string{"REPLICAS": fmt.Sprint(nodes)}); err != nil {
 				return err
 			}
-			if err := awaitPodsRunning(ctx, w, "lonely", nodes); err != nil {
+			if err := awaitPodsRunning(ctx, w, "one-per-node", nodes); err != nil {
 				return err
 			}
 			if n := len(w.Instances()) - before; n > nodes {
@@ -105,12 +105,12 @@ func slowCloudController() Step {
 			if err := awaitEvent(ctx, w, "", "TaintLate"); err != nil {
 				return err
 			}
-			return w.Scale(ctx, "lonely", 0)
+			return w.Scale(ctx, "one-per-node", 0)
 		},
 	}
 }
 
-// awaitEvent waits for an event with a reason on an object, any object if it has no name.
+// awaitEvent waits for an event with a reason. An empty object name matches any object.
 func awaitEvent(ctx context.Context, w *World, object, reason string) error {
 	return world.Until(ctx, func() error {
 		var events corev1.EventList
@@ -126,7 +126,7 @@ func awaitEvent(ctx context.Context, w *World, object, reason string) error {
 	})
 }
 
-// awaitStuckTaint waits until a NodeClaim says which taint its node waits for, and whose it is.
+// awaitStuckTaint waits until a NodeClaim's condition names the taint that its node waits for, and the owner of the taint.
 func awaitStuckTaint(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
@@ -141,9 +141,9 @@ func awaitStuckTaint(ctx context.Context, w *World) error {
 				continue
 			}
 			after := time.Since(registered.LastTransitionTime.Time)
-			w.Note("named %.0f s after the node joined", after.Seconds())
-			if after > reportWithin+2*time.Second { // the condition's time is in whole seconds, and the claim is seen a moment later
-				return fmt.Errorf("NodeClaim %s: named %v after its node joined", c.Name, after)
+			w.Note("reported %.0f s after the node registered", after.Seconds())
+			if after > reportWithin+2*time.Second { // condition times have whole seconds, and the watch has a delay
+				return fmt.Errorf("NodeClaim %s: the taint was reported %v after the node registered, which is late", c.Name, after)
 			}
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// zonalShift is a cluster that is told to keep away from one of its zones for a while.
+// zonalShift shifts a cluster away from one of its zones, and back.
 func zonalShift() Scenario {
 	const (
 		app    = "training" // of manifests.ReservedWorkload
@@ -24,10 +24,10 @@ func zonalShift() Scenario {
 	var shift zoneShift
 	return Scenario{
 		Name:    "zonal-shift",
-		Summary: "a cluster is shifted away from a zone, where nothing is launched then, and back",
+		Summary: "a zonal shift moves the cluster away from a zone: nothing is launched there until the shift is cancelled",
 		Steps: []Step{
 			{
-				Name: "start the controller while ARC fails: it runs all the same, to follow zonal shifts later", Timeout: 45 * time.Second,
+				Name: "start the controller while ARC fails: it becomes ready, and follows zonal shifts later", Timeout: 45 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.AWS.InjectSpec("arc-zonal-shift.GetManagedResource=InternalError"); err != nil {
 						return err
@@ -39,7 +39,7 @@ func zonalShift() Scenario {
 			},
 			installPool(manifests.Reserved, nil),
 			{
-				Name: "the cluster is shifted away from a zone: the NodePool is told", Timeout: time.Minute,
+				Name: "start a zonal shift: an event on the NodePool reports it", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := shift.start(w); err != nil {
 						return err
@@ -49,7 +49,7 @@ func zonalShift() Scenario {
 				},
 			},
 			{
-				Name: "pods get their nodes elsewhere; one that has to be in the zone waits", Timeout: 90 * time.Second,
+				Name: "create pods: they get nodes in other zones; a pod that requires the zone stays pending", Timeout: 90 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Client.Create(ctx, podInZone(pinned, shift.zone)); err != nil {
 						return err
@@ -70,7 +70,7 @@ func zonalShift() Scenario {
 				},
 			},
 			{
-				Name: "the shift is cancelled: the NodePool is told, and the pod gets its node in the zone", Timeout: 2 * time.Minute,
+				Name: "cancel the shift: an event on the NodePool reports it, and the pod gets its node in the zone", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					w.AWS.ZonalShifts().Cancel(shift.cluster)
 					if err := shift.awaitEvent(ctx, w, "ZonalShiftCleared"); err != nil {
@@ -86,7 +86,7 @@ func zonalShift() Scenario {
 				},
 			},
 			{
-				Name: "all nodes and instances go", Timeout: time.Minute,
+				Name: "delete the workloads: all nodes and instances terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Client.Delete(ctx, podInZone(pinned, shift.zone)); err != nil {
 						return err
@@ -131,7 +131,7 @@ func (s *zoneShift) awaitEvent(ctx context.Context, w *World, reason string) err
 	})
 }
 
-// launched is how many instances have ever been launched in the zone.
+// launched is how many instances were ever launched in the zone.
 func (s *zoneShift) launched(w *World) (n int) {
 	for _, i := range w.Instances() {
 		if i.Zone == s.zone {
@@ -141,7 +141,7 @@ func (s *zoneShift) launched(w *World) (n int) {
 	return n
 }
 
-// podInZone is a pod of an app of its own that has to be in a zone, and takes a machine of 2 CPUs.
+// podInZone returns a pod, an app of its own, that requires a zone and takes an instance of 2 CPUs.
 func podInZone(name, zone string) *corev1.Pod {
 	none := int64(0)
 	return &corev1.Pod{

@@ -20,12 +20,12 @@ func noEnvironment(string) string { return "" }
 func TestStepsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		told := &execution{listener: NewReport(screen.NewPainter(&out, noEnvironment))}
+		run := &execution{listener: NewReport(screen.NewPainter(&out, noEnvironment))}
 		steps := []struct {
 			step Step
 			want bool
 		}{
-			{Step{Name: "buy a node", Timeout: time.Minute, Run: func(_ context.Context, w *World) error {
+			{Step{Name: "launch a node", Timeout: time.Minute, Run: func(_ context.Context, w *World) error {
 				time.Sleep(2500 * time.Millisecond)
 				w.Note("%d node", 1)
 				return nil
@@ -38,12 +38,12 @@ func TestStepsAreReported(t *testing.T) {
 			}}, false},
 		}
 		for _, s := range steps {
-			if got := told.step(t.Context(), s.step); got != s.want {
+			if got := run.step(t.Context(), s.step); got != s.want {
 				t.Errorf("step %q: got %v", s.step.Name, got)
 			}
 		}
 		want := `
-  ✓    2.5 s  buy a node
+  ✓    2.5 s  launch a node
               1 node
   ✗    0.0 s  run a pod
               1 of 2 pods run
@@ -58,11 +58,11 @@ func TestStepsAreReported(t *testing.T) {
 }
 
 func TestWorldThatDoesNotBoot(t *testing.T) {
-	story := Scenario{Name: "s", Steps: []Step{{Name: "never", Run: func(context.Context, *World) error {
+	s := Scenario{Name: "s", Steps: []Step{{Name: "never", Run: func(context.Context, *World) error {
 		t.Error("a step ran without a world")
 		return nil
 	}}}}
-	result := Run(t.Context(), story, world.Config{Dir: t.TempDir(), Executable: "/nowhere/dovetail-lab"}, Silent{})
+	result := Run(t.Context(), s, world.Config{Dir: t.TempDir(), Executable: "/nowhere/dovetail-lab"}, Silent{})
 	if result.Passed || len(result.Steps) != 1 || !strings.Contains(result.Steps[0].Error, "/nowhere/dovetail-lab") {
 		t.Errorf("got %+v", result)
 	}
@@ -80,24 +80,24 @@ func TestResultOfAFailure(t *testing.T) {
       Launched=False
     b
 
-first-node: FAILED after 12.3 s; logs are kept in /tmp/x
+first-node: FAILED after 12.3 s; logs: /tmp/x
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A story is a value: each has a name, a line about it, and steps that end.
+// Each scenario has a unique name, a summary, and steps with timeouts.
 func TestAllAreComplete(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range All(DefaultSeeds, DefaultNodes) {
 		if s.Name == "" || s.Summary == "" || names[s.Name] {
-			t.Errorf("story %q (%q): no name, no summary, or not the only one", s.Name, s.Summary)
+			t.Errorf("scenario %q (%q): no name, no summary, or not unique", s.Name, s.Summary)
 		}
 		names[s.Name] = true
 		for _, step := range s.Steps {
 			if step.Name == "" || step.Timeout <= 0 || step.Run == nil {
-				t.Errorf("story %s, step %q: not complete", s.Name, step.Name)
+				t.Errorf("scenario %s, step %q: not complete", s.Name, step.Name)
 			}
 		}
 	}

@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// bootTimeout and runTimeout are far above what is usual, for machines that do other things as well.
+	// The timeouts are far above the usual durations, for hosts under load.
 	bootTimeout = 2 * time.Minute
 	runTimeout  = 2 * time.Minute
 	exitTimeout = 30 * time.Second
 )
 
-// components are the processes of a world of one cluster: those of the control plane and the controller.
+// components is the number of processes of a world with one cluster: four of the control plane, and the controller.
 const components = 5
 
 func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
@@ -41,7 +41,7 @@ func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
 	s.Await(t, "Why ", runTimeout) // several nodes are launched for five pods
 	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
-		t.Errorf("the screen tells why nodes that were just launched are not consolidated:\n%s", out)
+		t.Errorf("the screen shows Unconsolidatable events of new nodes:\n%s", out)
 	}
 	children := s.Children(t)
 	if len(children) != components {
@@ -50,13 +50,13 @@ func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	s.InterruptAndCheck(t, exitTimeout)
 }
 
-func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
+func TestSecondInterruptKillsUp(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
-	s.Await(t, "ending", exitTimeout)
+	s.Await(t, "stopping", exitTimeout)
 	s.Signal(t, syscall.SIGINT)
 	s.Wait(t, exitTimeout) // the components were killed, which may count as a failure
 	s.CheckCleanedUp(t, children)
@@ -82,7 +82,7 @@ func TestUpKilledLeavesNoProcess(t *testing.T) {
 	labtest.AwaitExit(t, children, exitTimeout)
 }
 
-func TestUpSaysWhichPartDied(t *testing.T) {
+func TestUpReportsTheFailedComponent(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootTimeout)
@@ -94,13 +94,13 @@ func TestUpSaysWhichPartDied(t *testing.T) {
 	if code := s.Wait(t, exitTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if out := s.Output(); !strings.Contains(out, "etcd ended (signal: killed)") {
-		t.Errorf("it does not say that etcd was killed:\n%s", out)
+	if out := s.Output(); !strings.Contains(out, "etcd exited (signal: killed)") {
+		t.Errorf("the output does not report that etcd was killed:\n%s", out)
 	}
 	s.CheckCleanedUp(t, children)
 }
 
-// Another controller finds a cluster and an AWS by what is printed for it.
+// The printed environment suffices for another controller.
 func TestUpWithoutControllerServesBoth(t *testing.T) {
 	s := labtest.Start(t, "up", "--no-controller", "--clusters", "2")
 	s.Await(t, "lab-2  pods:", bootTimeout)
@@ -163,7 +163,7 @@ func TestAWSAlone(t *testing.T) {
 	s.InterruptAndCheck(t, exitTimeout)
 }
 
-// The account alone, with a fault and in a file: it is there again when it is served again.
+// The account persists over a restart. The fault applies once.
 func TestAWSKept(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "account.jsonl")
 	create := func(c *ec2.Client) error {
@@ -176,7 +176,7 @@ func TestAWSKept(t *testing.T) {
 	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	c := ec2.NewFromConfig(sdk(t, s.Exports()))
 	if err := create(c); err == nil || !strings.Contains(err.Error(), "Unsupported") {
-		t.Errorf("the first call meets the fault that was asked for: %v", err)
+		t.Errorf("the first call does not get the injected fault: %v", err)
 	}
 	if err := create(c); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestAWSKept(t *testing.T) {
 	s = labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam")
 	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	if err := create(ec2.NewFromConfig(sdk(t, s.Exports()))); err == nil || !strings.Contains(err.Error(), "already in use") {
-		t.Errorf("the launch template is not there again: %v", err)
+		t.Errorf("the launch template does not exist after the restart: %v", err)
 	}
 	s.InterruptAndCheck(t, exitTimeout)
 }
@@ -197,7 +197,7 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		{"run", 2, "first-node"},
-		{"run no-such-story", 2, "first-node"},
+		{"run no-such-scenario", 2, "first-node"},
 		{"run first-node first-node", 2, "twice"},
 		{"run --all first-node", 2, "--all"},
 		{"run first-node -o xml", 2, "xml"},
@@ -228,7 +228,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestInterruptedStoryLeavesNothing(t *testing.T) {
+func TestInterruptedScenarioLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "run", "first-node")
 	s.Await(t, "start the controller", bootTimeout)
@@ -238,15 +238,15 @@ func TestInterruptedStoryLeavesNothing(t *testing.T) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if out := s.Output(); !strings.Contains(out, "interrupted after") {
-		t.Errorf("it does not say that it was interrupted:\n%s", out)
+		t.Errorf("the output does not report the interrupt:\n%s", out)
 	}
 	s.CheckCleanedUp(t, children)
 }
 
-func TestFailedStoryIsToldAndKept(t *testing.T) {
+func TestFailedScenarioIsReportedAndItsLogsKept(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "dovetail")
-	// The lab asks for the policy of the controller's role before it starts the controller.
+	// The lab runs dovetail iam-policy before it starts the controller.
 	whole := cmp.Or(os.Getenv("DOVETAIL"), filepath.Join(filepath.Dir(labtest.Binary(t)), "dovetail"))
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = iam-policy ]; then exec %q \"$@\"; fi\necho no such region >&2\nexit 3\n", whole)
 	if err := os.WriteFile(broken, []byte(script), 0o700); err != nil {
@@ -256,7 +256,7 @@ func TestFailedStoryIsToldAndKept(t *testing.T) {
 	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
+	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs: " + s.Temp} {
 		if out := s.Output(); !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
@@ -284,8 +284,7 @@ func sdk(t *testing.T, exports map[string]string) aws.Config {
 	return config
 }
 
-// Nodes that cannot reach the API server: the story says what is pending, what was bought, and what the
-// machine itself had to say.
+// Nodes cannot reach the API server: the evidence has the pending pod, its NodeClaim and instance, and the console output.
 func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	product := os.Getenv("DOVETAIL")
@@ -302,7 +301,7 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{
-		"0 of 1 pods run, 1 are wanted", "karpenter: Nominated:", "Registered=Unknown", "running c", "127.0.0.1:1: connect: connection refused",
+		"0 of 1 pods run, want 1", "karpenter: Nominated:", "Registered=Unknown", "running c", "127.0.0.1:1: connect: connection refused",
 		"launched nodeclaim",
 	} {
 		if out := s.Output(); !strings.Contains(out, want) {
@@ -311,7 +310,7 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	}
 }
 
-func TestUpStartsAControllerAgainThatDied(t *testing.T) {
+func TestUpRestartsAControllerThatExited(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
 	s.Await(t, "ready after", bootTimeout)
@@ -319,15 +318,15 @@ func TestUpStartsAControllerAgainThatDied(t *testing.T) {
 	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
 		t.Fatal(err)
 	}
-	s.Await(t, "The controller ended by itself 1 time(s)", exitTimeout)
+	s.Await(t, "The controller exited 1 time(s)", exitTimeout)
 	if now := s.Children(t); len(now) < components-1 {
 		t.Errorf("%d processes are left of %d", len(now), components)
 	}
 	s.InterruptAndCheck(t, exitTimeout)
 }
 
-// A second terminal finds the lab that runs.
-func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
+// A second terminal finds the running lab.
+func TestEnvPrintsTheEnvironmentOfTheRunningLab(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "pods:", bootTimeout)

@@ -40,12 +40,12 @@ func dovetailBinary(asked string) (string, error) {
 		err = errors.New("it is a directory")
 	}
 	if err != nil {
-		return "", fmt.Errorf("the binary of dovetail is missing: %w (run `make build`, or name it with --dovetail)", err)
+		return "", fmt.Errorf("the dovetail binary is missing: %w (run `make build`, or pass its path with --dovetail)", err)
 	}
 	return filepath.Abs(path)
 }
 
-// invocation is how to call this program from the working directory.
+// invocation returns the path of this program, relative to the working directory if it is below it.
 func invocation() string {
 	self := os.Args[0]
 	here, err := os.Getwd()

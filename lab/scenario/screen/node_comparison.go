@@ -17,13 +17,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Comparison answers why a cluster has several nodes: it compares them with the cheapest single node on which all their pods
-// fit. It looks only when the nodes have settled, and once for each set of them; it is for one cluster and one goroutine.
+// Comparison explains why a cluster has several nodes: it compares them with the cheapest single node that fits all their
+// pods. It compares only settled nodes, and each set of them once. It is for one cluster and one goroutine.
 type Comparison struct {
 	key, why string
 }
 
-// Explain sets the Why of a status. What keeps it from comparing is shown instead.
+// Explain sets the Why of a status, or the reason why it cannot compare.
 func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) {
 	key := settledKey(s)
 	if key == "" {
@@ -33,14 +33,14 @@ func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) 
 		why, err := compareNodes(ctx, cl, s)
 		if err != nil {
 			first, _, _ := strings.Cut(err.Error(), "\n")
-			why = "The nodes cannot be compared with one node for all pods: " + first
+			why = "Cannot compare the nodes with a single node for all pods: " + first
 		}
 		c.key, c.why = key, why
 	}
 	s.Why = c.why
 }
 
-// settledKey names the nodes and pods of a status in which nothing moves and several nodes run, else nothing.
+// settledKey identifies the nodes and pods of a status with several nodes, all ready, and no pending pods; else it is empty.
 func settledKey(s *Status) string {
 	if s.Pending > 0 || s.Running == 0 || len(s.Nodes) < 2 {
 		return ""
@@ -55,7 +55,7 @@ func settledKey(s *Status) string {
 	return strings.Join(names, " ")
 }
 
-// compareNodes reads what the pods request and words the comparison. It is empty if the nodes are not those of one NodePool.
+// compareNodes returns the comparison. It is empty if the nodes do not all belong to one NodePool.
 func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, error) {
 	var pods corev1.PodList
 	var nodes corev1.NodeList
@@ -79,7 +79,7 @@ func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, er
 	return comparisonText(s, &node), nil
 }
 
-// totalRequests is what the pods request on one node: all of the workload, and of each DaemonSet one pod.
+// totalRequests sums the requests of all pods on a single node, with one pod of each DaemonSet.
 func totalRequests(pods []corev1.Pod) corev1.ResourceList {
 	total := corev1.ResourceList{}
 	daemons := map[string]bool{}
@@ -102,17 +102,17 @@ func totalRequests(pods []corev1.Pod) corev1.ResourceList {
 	return total
 }
 
-// comparisonText words the comparison; node is nil if no type is large enough.
+// comparisonText returns the comparison as text; node is nil if no instance type is large enough.
 func comparisonText(s *Status, node *world.SingleNode) string {
 	begin := fmt.Sprintf("Why %d nodes for %d pods? Together they cost $%.3f/h; ", len(s.Nodes), s.Running, s.PerHour)
 	if node == nil {
-		return begin + "no instance type of the NodePool holds all pods."
+		return begin + "no instance type of the NodePool fits all pods."
 	}
 	price := fmt.Sprintf("$%.3f/h", node.PerHour)
 	end := "the cheapest single node for all of them costs " + price
 	switch cmp.Compare(node.PerHour, s.PerHour) {
 	case -1:
-		end = "one node for all of them would cost " + price + ", which consolidation weighs against moving their pods"
+		end = "one node for all of them would cost " + price + ", but consolidation would have to move the pods"
 	case 0:
 		end = "one node for all of them costs as much"
 	}

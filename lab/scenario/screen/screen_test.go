@@ -175,9 +175,9 @@ func TestWhySoManyNodes(t *testing.T) {
 		{
 			"one node is cheaper", &world.SingleNode{Type: "c7i.2xlarge", CapacityType: "spot", Zone: "us-east-1b", PerHour: 0.1},
 			"Why 3 nodes for 5 pods? Together they cost $0.104/h; one node for all of them would cost $0.100/h, " +
-				"which consolidation weighs against moving their pods (c7i.2xlarge, spot, us-east-1b).",
+				"but consolidation would have to move the pods (c7i.2xlarge, spot, us-east-1b).",
 		},
-		{"no type is that large", nil, "Why 3 nodes for 5 pods? Together they cost $0.104/h; no instance type of the NodePool holds all pods."},
+		{"no type is large enough", nil, "Why 3 nodes for 5 pods? Together they cost $0.104/h; no instance type of the NodePool fits all pods."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := comparisonText(&s, tt.node); got != tt.want {
@@ -198,9 +198,9 @@ func TestWhySoManyNodes(t *testing.T) {
 	}
 }
 
-func TestTheScreenNamesAControllerThatDied(t *testing.T) {
+func TestStatusReportsControllerExits(t *testing.T) {
 	s := Status{Cluster: "lab", ControllerLog: "/tmp/controller.log", Exits: world.ControllerExits{Times: 2, Last: "exit status 2", At: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local)}}
-	const want = "The controller ended by itself 2 time(s), last at 12:30:01 (exit status 2), and is started again. Its log: /tmp/controller.log"
+	const want = "The controller exited 2 time(s), last at 12:30:01 (exit status 2), and restarts. Its log: /tmp/controller.log"
 	if got := s.Note(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -115,7 +115,7 @@ func New(o Options) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ec2.OnNotice(s.send)
+	s.ec2.OnEvent(s.send)
 	s.shifts = zonalshift.New(zonalshift.Config{Managed: s.managed, Zones: s.zoneIDs, Now: o.Clock.Now})
 	s.server.Register(append(s.wired(), s.ec2.Service(), s.shifts.Service())...)
 	return s, nil

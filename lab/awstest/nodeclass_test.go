@@ -22,7 +22,7 @@ func conditionOf(r cloudprovider.Resolution, typ string) cloudprovider.Condition
 	return cloudprovider.Condition{Type: typ, Status: "unchanged"}
 }
 
-func TestWhatANodeClassComesTo(t *testing.T) {
+func TestStatusOfANodeClass(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
@@ -59,7 +59,7 @@ func TestConditionsOfANodeClass(t *testing.T) {
 		{"no subnet", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0123456789abcdef0"}}
 		}, "SubnetsReady", "False", "SubnetsNotFound"},
-		{"aws row 173: a dependency is False: no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
+		{"a dependency is False: no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"no": "such"}}}
 		}, "ValidationSucceeded", "False", "DependenciesNotReady"},
 		{"no security group", func(c *awsv1.EC2NodeClass) {
@@ -135,7 +135,7 @@ func TestSelectorsThatMatchNothingSayWhatKarpenterSays(t *testing.T) {
 }
 
 func TestDependencyIsUnknown(t *testing.T) {
-	t.Run("aws row 173: of a dependency nothing is known yet", func(t *testing.T) {
+	t.Run("of a dependency nothing is known yet", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")

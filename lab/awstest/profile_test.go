@@ -87,7 +87,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 	class.Spec.Role = awsim.ControllerRole(clusterName)
 	resolve(t, c, class)
 	after := class.Status.InstanceProfile
-	t.Run("aws row 181: a new profile is made, and the one before is kept for an hour", func(t *testing.T) {
+	t.Run("a new profile is made, and the one before is kept for an hour", func(t *testing.T) {
 		if after == before || !slices.Equal(w.profiles(), sorted(before, after)) {
 			t.Fatalf("%s, then %s of %v", before, after, w.profiles())
 		}
@@ -105,7 +105,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 			}
 		})
 	})
-	t.Run("aws row 182: what was made before the status could be written is found again, by any process", func(t *testing.T) {
+	t.Run("what was made before the status could be written is found again, by any process", func(t *testing.T) {
 		lost := nodeClass("other")
 		resolve(t, c, lost)
 		made := lost.Status.InstanceProfile
@@ -122,7 +122,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 func sorted(all ...string) []string { return slices.Sorted(slices.Values(all)) }
 
 func TestRoleIsMissing(t *testing.T) {
-	t.Run("aws row 183: the profile is removed, and IAM not called for a minute", func(t *testing.T) {
+	t.Run("the profile is removed, and IAM not called for a minute", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		calls := w.iamCalls()
@@ -156,7 +156,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 	create := func(w *world, name, path string, tags ...iamtypes.Tag) {
 		awsimtest.OK(iam.NewFromConfig(w.Config).CreateInstanceProfile(context.Background(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags}))(w.t)
 	}
-	t.Run("aws row 184: the user's profile stays when the class goes", func(t *testing.T) {
+	t.Run("the user's profile stays when the class goes", func(t *testing.T) {
 		w := newWorld(t)
 		create(w, "mine", "/")
 		c := w.start(w.config("uid-1"))
@@ -170,7 +170,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Errorf("%d calls that delete", n)
 		}
 	})
-	t.Run("aws row 185: a launch template that cannot be deleted keeps the class, and the next attempt lets it go", func(t *testing.T) {
+	t.Run("a launch template that cannot be deleted keeps the class, and the next attempt lets it go", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")
@@ -186,7 +186,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("aws row 186: nothing is asked of IAM from an isolated VPC", func(t *testing.T) {
+	t.Run("nothing is asked of IAM from an isolated VPC", func(t *testing.T) {
 		w := newWorld(t)
 		cfg := w.config("uid-1")
 		cfg.IsolatedVPC = true
@@ -202,7 +202,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Errorf("%d calls of IAM", n)
 		}
 	})
-	t.Run("aws row 187: profiles are never sought by a name made of the cluster's", func(t *testing.T) {
+	t.Run("profiles are never sought by a name made of the cluster's", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		if err := c.DeleteNodeClassResources(t.Context(), nodeClass("default")); err != nil {

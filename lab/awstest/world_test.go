@@ -152,8 +152,8 @@ func in(key string, values ...string) karpv1.Requirement {
 
 var onDemand = in(karpv1.LabelCapacityType, "on-demand")
 
-// living are the instances that cost money.
-func (w *world) living() []awsim.Instance {
+// runningInstances are the instances that cost money.
+func (w *world) runningInstances() []awsim.Instance {
 	var out []awsim.Instance
 	for _, i := range w.Sim.Instances() {
 		if i.State == string(cloudprovider.Pending) || i.State == string(cloudprovider.Running) {
@@ -174,5 +174,5 @@ func (w *world) called(action string) int {
 	return n
 }
 
-// settle lets everything in EC2 that takes a while happen.
-func (w *world) settle() { w.Clock.Advance(10 * time.Second) }
+// advancePastDelays lets everything in EC2 that takes a while happen.
+func (w *world) advancePastDelays() { w.Clock.Advance(10 * time.Second) }

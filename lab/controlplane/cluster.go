@@ -220,7 +220,7 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	}
 	c.processes[component], c.stopped[component] = p, false
 	c.mu.Unlock()
-	go c.watch(component, p)
+	go c.watchProcess(component, p)
 	if err := awaitHealthy(ctx, component, p, healthy); err != nil {
 		return err
 	}
@@ -239,8 +239,8 @@ func environment() []string {
 	return env
 }
 
-// watch reports the end of a process that was not asked to end.
-func (c *Cluster) watch(component string, p *process.Process) {
+// watchProcess reports the end of a process that was not asked to end.
+func (c *Cluster) watchProcess(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
 	unasked := !c.stopping && c.err == nil && !c.stopped[component] && c.processes[component] == p

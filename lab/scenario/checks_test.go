@@ -81,16 +81,16 @@ func TestLimitEvent(t *testing.T) {
 		}
 		return []corev1.Event{e}
 	}
-	const told = `Failed to schedule pod, nodepool "article": its limit of 4 cpu: 4 in use`
+	const message = `Failed to schedule pod, nodepool "limited": its limit of 4 cpu: 4 in use`
 	for _, tt := range []struct {
 		name   string
 		events []corev1.Event
 		want   string
 	}{
-		{"told", event("", "FailedScheduling", told), told},
-		{"another pod is told", event("other", "FailedScheduling", told), ""},
-		{"told by the scheduler, which knows no limit", event("", "FailedScheduling", "0/2 nodes are available"), ""},
-		{"another reason", event("", "Nominated", told), ""},
+		{"event of the pod", event("", "FailedScheduling", message), message},
+		{"event of another pod", event("other", "FailedScheduling", message), ""},
+		{"event of kube-scheduler", event("", "FailedScheduling", "0/2 nodes are available"), ""},
+		{"another reason", event("", "Nominated", message), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := limitEvent(tt.events, pod); got != tt.want {

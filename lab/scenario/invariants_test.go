@@ -73,7 +73,7 @@ func TestGuardCountsReadyPods(t *testing.T) {
 		t.Fatalf("two of three ready pods: %v", g.violations)
 	}
 	g.observePod(pod("b", corev1.ConditionFalse), false)
-	if len(g.violations) != 1 || !strings.Contains(g.violations[0], "web has 1 ready pods, its disruption budget leaves it 2") {
+	if len(g.violations) != 1 || !strings.Contains(g.violations[0], "web has 1 ready pods, its PodDisruptionBudget requires 2") {
 		t.Errorf("one of three ready pods: %v", g.violations)
 	}
 }

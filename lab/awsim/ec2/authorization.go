@@ -82,7 +82,7 @@ func put(keys policy.Keys, pairs []string) {
 
 func (e *EC2) onTemplate(t *template) protocol.RequiredPermission { return e.on("launch-template", t.id, t.tags) }
 
-func (e *EC2) onInstance(r *record) protocol.RequiredPermission {
+func (e *EC2) onInstance(r *instanceRecord) protocol.RequiredPermission {
 	return e.on("instance", r.ID, r.Tags, "ec2:InstanceType", r.Type, "ec2:AvailabilityZone", r.Zone, "ec2:InstanceProfile", r.InstanceProfileARN,
 		"ec2:InstanceID", r.ID, "ec2:RootDeviceType", "ebs")
 }
@@ -93,7 +93,7 @@ func (e *EC2) onVolume(v *volume) protocol.RequiredPermission {
 
 // launching are the needs of a launch by RunInstances, or by a fleet that calls it in its caller's name. The lock must be
 // held.
-func (e *EC2) launching(o *order, q request) []protocol.RequiredPermission {
+func (e *EC2) launching(o *launchPlan, q launchRequest) []protocol.RequiredPermission {
 	const action = "RunInstances"
 	var needs []protocol.RequiredPermission
 	for _, n := range e.ingredients(o, q) {
@@ -112,7 +112,7 @@ func (e *EC2) launching(o *order, q request) []protocol.RequiredPermission {
 	for _, kind := range slices.Sorted(maps.Keys(makes)) {
 		more := []string{"ec2:AvailabilityZone", o.subnet.Zone, "ec2:IsLaunchTemplateResource", viaTemplate}
 		if kind == "instance" {
-			more = append(more, "ec2:InstanceType", o.machine.Name, "ec2:InstanceProfile", profile, "ec2:InstanceMarketType", market,
+			more = append(more, "ec2:InstanceType", o.instanceType.Name, "ec2:InstanceProfile", profile, "ec2:InstanceMarketType", market,
 				"ec2:MetadataHttpTokens", showMetadata(o.data.Metadata, Running).Tokens, "ec2:RootDeviceType", "ebs")
 		}
 		needs = append(needs, e.making(action, kind, makes[kind], more...)...)
@@ -124,7 +124,7 @@ func (e *EC2) launching(o *order, q request) []protocol.RequiredPermission {
 }
 
 // makes are the kinds of resources that a launch makes, with their tags.
-func (o *order) makes() map[string]map[string]string {
+func (o *launchPlan) makes() map[string]map[string]string {
 	out := map[string]map[string]string{"instance": o.tags.instance, "volume": o.tags.volume, "network-interface": o.tags.nic}
 	if o.lifecycle == spotLifecycle {
 		out["spot-instances-request"] = o.tags.spot
@@ -133,7 +133,7 @@ func (o *order) makes() map[string]map[string]string {
 }
 
 // ingredients are the existing resources that a launch uses.
-func (e *EC2) ingredients(o *order, q request) []protocol.RequiredPermission {
+func (e *EC2) ingredients(o *launchPlan, q launchRequest) []protocol.RequiredPermission {
 	vpc := e.resource("vpc", o.subnet.VPCID)
 	needs := []protocol.RequiredPermission{
 		e.on("image", o.image.ID, o.image.tags, "ec2:ImageID", o.image.ID, "ec2:ImageType", "machine", "ec2:RootDeviceType", "ebs"),
@@ -152,7 +152,7 @@ func (e *EC2) ingredients(o *order, q request) []protocol.RequiredPermission {
 			needs = append(needs, e.on("snapshot", d.EBS.Snapshot, nil))
 		}
 	}
-	if _, id := o.wish(); id != "" {
+	if _, id := o.reservationPreference(); id != "" {
 		if r := e.reservation(id); r != nil {
 			needs = append(needs, e.on("capacity-reservation", r.ID, r.Tags))
 		}
@@ -164,7 +164,7 @@ func (e *EC2) ingredients(o *order, q request) []protocol.RequiredPermission {
 }
 
 // templateOf is the launch template that a request names, nil without one.
-func (e *EC2) templateOf(q request) *template {
+func (e *EC2) templateOf(q launchRequest) *template {
 	return e.templates.byID[q.systemTags["aws:ec2launchtemplate:id"]]
 }
 

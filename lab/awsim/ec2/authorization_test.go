@@ -7,7 +7,7 @@ import (
 )
 
 // What changes something asks for the right to each resource; an action that is added without fails here.
-func TestActionsThatChangeSomethingAsk(t *testing.T) {
+func TestMutationsCheckPermissions(t *testing.T) {
 	service := open(t).Sim.EC2().Service()
 	for action := range service.Handlers {
 		if !strings.HasPrefix(action, "Describe") && !slices.Contains(service.Authorizes, action) {

@@ -31,7 +31,7 @@ type consoleOutput struct {
 }
 
 func (e *EC2) getConsoleOutput(r *protocol.Request, in *consoleInput) (*consoleOutput, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	if err := instanceIDs().check(in.ID); err != nil {
 		return nil, err
 	}

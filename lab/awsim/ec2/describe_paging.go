@@ -18,8 +18,8 @@ type listInput struct {
 	NextToken  string   `query:"NextToken"`
 }
 
-// noun is a kind of thing that a Describe call lists.
-type noun[T any] struct {
+// resourceKind is a kind of thing that a Describe call lists.
+type resourceKind[T any] struct {
 	// id is the unique identifier of a thing, for the parameter that lists IDs.
 	id func(T) string
 	// order gives the text by which the list is sorted and paged; nil = id.
@@ -77,7 +77,7 @@ type page[T any] struct {
 }
 
 // list picks from all what the call asks for. Each ID must exist.
-func (n noun[T]) list(in listInput, ids []string, all []T) (page[T], error) {
+func (n resourceKind[T]) list(in listInput, ids []string, all []T) (page[T], error) {
 	match, err := compileFilters(in.Filters, n.properties, n.tags)
 	if err != nil {
 		return page[T]{}, err
@@ -96,7 +96,7 @@ func (n noun[T]) list(in listInput, ids []string, all []T) (page[T], error) {
 	return n.cut(in, ids, all, match)
 }
 
-func (n noun[T]) checkPaging(in listInput, ids []string) error {
+func (n resourceKind[T]) checkPaging(in listInput, ids []string) error {
 	if in.MaxResults == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (n noun[T]) checkPaging(in listInput, ids []string) error {
 }
 
 // pick returns the things with these IDs in the order of all.
-func (n noun[T]) pick(ids []string, all []T) ([]T, error) {
+func (n resourceKind[T]) pick(ids []string, all []T) ([]T, error) {
 	wanted := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		if err := n.ids.check(id); err != nil {
@@ -143,7 +143,7 @@ func (n noun[T]) pick(ids []string, all []T) ([]T, error) {
 
 // cut returns the page of the matching things that follows the token. The token holds the place of the last thing of
 // the page before, so that things that come and go meanwhile shift nothing.
-func (n noun[T]) cut(in listInput, ids []string, all []T, match func(T) bool) (page[T], error) {
+func (n resourceKind[T]) cut(in listInput, ids []string, all []T, match func(T) bool) (page[T], error) {
 	order := n.order
 	if order == nil {
 		order = n.id

@@ -12,8 +12,8 @@ const SpotNotice = 2 * time.Minute
 // spotTermination is the state reason of an instance that was taken back.
 const spotTermination = "Server.SpotInstanceTermination"
 
-// Notice is an event about instances that AWS puts on the account's event bus.
-type Notice struct {
+// Event is an event about instances that AWS puts on the account's event bus.
+type Event struct {
 	Source     string // aws.ec2
 	DetailType string
 	At         time.Time
@@ -21,22 +21,22 @@ type Notice struct {
 	Detail     map[string]any
 }
 
-// OnNotice has f told of every event from now on. It is called under a lock: it must not call back.
-func (e *EC2) OnNotice(f func(Notice)) {
+// OnEvent has f told of every event from now on. It is called under a lock: it must not call back.
+func (e *EC2) OnEvent(f func(Event)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fleet.announce = f
+	e.fleet.publish = f
 }
 
-// announce sends an event. The lock must be held.
-func (e *EC2) announce(n Notice) {
-	if e.fleet.announce != nil {
-		e.fleet.announce(n)
+// publish sends an event. The lock must be held.
+func (e *EC2) publish(n Event) {
+	if e.fleet.publish != nil {
+		e.fleet.publish(n)
 	}
 }
 
-func stateChanged(r *record, at time.Time) Notice {
-	return Notice{
+func stateChanged(r *instanceRecord, at time.Time) Event {
+	return Event{
 		Source: "aws.ec2", DetailType: "EC2 Instance State-change Notification", At: at, Resources: []string{r.ID},
 		Detail: map[string]any{"instance-id": r.ID, "state": r.State},
 	}
@@ -44,13 +44,13 @@ func stateChanged(r *record, at time.Time) Notice {
 
 // Reclaim warns that a running spot instance is taken back, and does so after the time SpotNotice.
 func (e *EC2) Reclaim(id string) error {
-	return e.warn(id, func(r *record, now time.Time) (Notice, error) {
+	return e.warn(id, func(r *instanceRecord, now time.Time) (Event, error) {
 		if r.Lifecycle != spotLifecycle || r.State != Running {
-			return Notice{}, fmt.Errorf("reclaim %s: it is %s and no running spot instance", id, r.State)
+			return Event{}, fmt.Errorf("reclaim %s: it is %s and no running spot instance", id, r.State)
 		}
-		e.plan(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
-		e.arm()
-		return Notice{
+		e.scheduleTransition(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
+		e.setTimer()
+		return Event{
 			Source: "aws.ec2", DetailType: "EC2 Spot Instance Interruption Warning",
 			Detail: map[string]any{"instance-id": id, "instance-action": "terminate"},
 		}, nil
@@ -59,21 +59,21 @@ func (e *EC2) Reclaim(id string) error {
 
 // RecommendRebalance says that a running spot instance is more likely than others to be taken back.
 func (e *EC2) RecommendRebalance(id string) error {
-	return e.warn(id, func(*record, time.Time) (Notice, error) {
-		return Notice{Source: "aws.ec2", DetailType: "EC2 Instance Rebalance Recommendation", Detail: map[string]any{"instance-id": id}}, nil
+	return e.warn(id, func(*instanceRecord, time.Time) (Event, error) {
+		return Event{Source: "aws.ec2", DetailType: "EC2 Instance Rebalance Recommendation", Detail: map[string]any{"instance-id": id}}, nil
 	})
 }
 
 // ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance after
 // the time SpotNotice.
 func (e *EC2) ReclaimReservation(id string) error {
-	return e.warn(id, func(r *record, now time.Time) (Notice, error) {
+	return e.warn(id, func(r *instanceRecord, now time.Time) (Event, error) {
 		if r.CapacityReservationID == "" || r.State != Running {
-			return Notice{}, fmt.Errorf("reclaim the reservation of %s: it is %s and runs in none", id, r.State)
+			return Event{}, fmt.Errorf("reclaim the reservation of %s: it is %s and runs in none", id, r.State)
 		}
-		e.plan(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
-		e.arm()
-		return Notice{
+		e.scheduleTransition(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
+		e.setTimer()
+		return Event{
 			Source: "aws.ec2", DetailType: "EC2 Capacity Reservation Instance Interruption Warning",
 			Detail: map[string]any{
 				"instance-id": id, "instance-action": "terminate", "instance-termination-time": now.Add(SpotNotice).UTC().Format(time.RFC3339), "azId": r.ZoneID,
@@ -92,7 +92,7 @@ func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
 		affected = append(affected, map[string]any{"entityValue": id, "lastUpdatedTime": now.UTC().Format(time.RFC1123), "status": "PENDING"})
 		text := stamp(at)
 		planned := scheduledEvent{ID: derivedID("instance-event", id+code), Code: code, Description: description, NotBefore: &text}
-		if err := e.edit(id, func(r *record) { r.planned = append(r.planned[:len(r.planned):len(r.planned)], planned) }); err != nil {
+		if err := e.edit(id, func(r *instanceRecord) { r.planned = append(r.planned[:len(r.planned):len(r.planned)], planned) }); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
 	communication := derivedID(code, strings.Join(ids, " "))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.announce(Notice{
+	e.publish(Event{
 		Source: "aws.health", DetailType: "AWS Health Event", At: now, Resources: ids,
 		Detail: map[string]any{
 			"eventArn": "arn:aws:health:" + e.cfg.Region + "::event/EC2/" + kind + "/" + kind + "_" + communication,
@@ -115,7 +115,7 @@ func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
 
 // EndEvents marks the events of an instance as completed; EC2 lists them on.
 func (e *EC2) EndEvents(id string) error {
-	return e.edit(id, func(r *record) {
+	return e.edit(id, func(r *instanceRecord) {
 		var done []scheduledEvent
 		for _, p := range r.planned {
 			p.Description = "[Completed] " + p.Description
@@ -127,12 +127,12 @@ func (e *EC2) EndEvents(id string) error {
 
 // Impair has a check of an instance fail since a time; the zero time ends that.
 func (e *EC2) Impair(id string, c Check, since time.Time) error {
-	return e.edit(id, func(r *record) { r.failing[c] = since })
+	return e.edit(id, func(r *instanceRecord) { r.failing[c] = since })
 }
 
 // edit replaces the record of an instance.
-func (e *EC2) edit(id string, change func(*record)) error {
-	e.settle()
+func (e *EC2) edit(id string, change func(*instanceRecord)) error {
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.fleet.get(id)
@@ -144,8 +144,8 @@ func (e *EC2) edit(id string, change func(*record)) error {
 }
 
 // warn sends what make returns about an instance.
-func (e *EC2) warn(id string, about func(r *record, now time.Time) (Notice, error)) error {
-	now := e.settle()
+func (e *EC2) warn(id string, about func(r *instanceRecord, now time.Time) (Event, error)) error {
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.fleet.get(id)
@@ -157,6 +157,6 @@ func (e *EC2) warn(id string, about func(r *record, now time.Time) (Notice, erro
 		return err
 	}
 	n.At, n.Resources = now, []string{id}
-	e.announce(n)
+	e.publish(n)
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// TestWordGoesRoundLate: what was just made is unknown to some calls for a while, and known to them afterwards.
-func TestWordGoesRoundLate(t *testing.T) {
+// TestEventualConsistency: what was just made is unknown to some calls for a while, and known to them afterwards.
+func TestEventualConsistency(t *testing.T) {
 	a := open(t)
 	timing := awsim.DefaultTiming()
 	timing.TemplateVisible, timing.ProfileVisible = time.Second, 10*time.Second

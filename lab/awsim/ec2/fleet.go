@@ -220,7 +220,7 @@ func (e *EC2) createFleet(r *protocol.Request, in *createFleetInput) (*createFle
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	candidates, err := e.candidates(in)
@@ -255,7 +255,7 @@ func (e *EC2) createFleet(r *protocol.Request, in *createFleetInput) (*createFle
 		}
 		f.fill(onDemandLifecycle, onDemand, candidates)
 		f.fill(spotLifecycle, spot, candidates)
-		e.arm()
+		e.setTimer()
 		r.Touch(append([]string{f.out.ID}, f.launched...)...)
 		return f.out, nil
 	})
@@ -263,10 +263,10 @@ func (e *EC2) createFleet(r *protocol.Request, in *createFleetInput) (*createFle
 
 // candidate is one override of a fleet with its launch template.
 type candidate struct {
-	request request
+	request launchRequest
 	choice  fleetChoice
 	weight  float64
-	order   *order // looked up when first tried
+	order   *launchPlan // looked up when first tried
 }
 
 // candidates lists the overrides of a fleet with their launch templates; a template without overrides is one itself.
@@ -318,7 +318,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 		copied.Placement, data = o.Placement, &copied
 	}
 	c := &candidate{
-		request: request{
+		request: launchRequest{
 			data: data, typ: cmp.Or(o.InstanceType, v.data.InstanceType), imageID: cmp.Or(o.ImageID, v.data.ImageID), subnetID: o.SubnetID, zone: o.Zone,
 		},
 		weight: 1,
@@ -383,7 +383,7 @@ func (f *fleetLaunch) fill(lifecycle string, target float64, candidates []*candi
 	}
 }
 
-func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
+func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, error) {
 	if c.order == nil || c.order.lifecycle != lifecycle {
 		q := c.request
 		q.spot = lifecycle == spotLifecycle
@@ -413,7 +413,7 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 }
 
 // matchesMarket refuses a template that is paid for in another way than the fleet.
-func matchesMarket(o *order, lifecycle string) error {
+func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
 	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {
 		return combination("The market type %q of the launch template does not go with the target capacity type of the fleet", market)
@@ -421,7 +421,7 @@ func matchesMarket(o *order, lifecycle string) error {
 	return nil
 }
 
-func (f *fleetLaunch) group(c *candidate, i *record) fleetInstance {
+func (f *fleetLaunch) group(c *candidate, i *instanceRecord) fleetInstance {
 	choice := c.choice
 	choice.Overrides.InstanceType, choice.Overrides.SubnetID, choice.Overrides.ImageID = i.Type, i.SubnetID, i.ImageID
 	choice.Overrides.Zone, choice.Overrides.ZoneID = i.Zone, i.ZoneID

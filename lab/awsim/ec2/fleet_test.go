@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-func TestFleetTakesTheCheapestOnDemand(t *testing.T) {
+func TestFleetLaunchesTheCheapestOnDemand(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	out := must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, "m5.4xlarge", "m5.large", "m5.xlarge")))(t)

@@ -146,7 +146,7 @@ func (e *EC2) DeprecateImage(id string) {
 }
 
 func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*describeImagesOutput, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	all := locked(e, func() []*ami {
 		list := make([]*ami, 0, len(e.images))
 		for _, a := range e.images {
@@ -195,7 +195,7 @@ func executableBy(a *ami, users []string, own string) bool {
 	})
 }
 
-func (e *EC2) imageNoun() noun[*ami] {
+func (e *EC2) imageNoun() resourceKind[*ami] {
 	text := func(get func(imageInfo) string) func(*ami) []string {
 		return one(func(a *ami) string { return get(showImage(a)) })
 	}
@@ -207,7 +207,7 @@ func (e *EC2) imageNoun() noun[*ami] {
 			return values
 		}
 	}
-	return noun[*ami]{
+	return resourceKind[*ami]{
 		id: func(a *ami) string { return a.ID }, tags: func(a *ami) map[string]string { return a.tags },
 		ids: imageIDs(), minResults: 1, maxResults: 1000,
 		properties: properties[*ami]{

@@ -45,7 +45,7 @@ func (e *EC2) copyImage(r *protocol.Request, in *copyImageInput) (*copyImageOutp
 	if err := checkSpecifications(in.Tags, "image", "snapshot"); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	source, err := e.imageFor(in.SourceID)

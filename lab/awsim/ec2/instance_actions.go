@@ -27,14 +27,14 @@ type stateChange struct {
 const userShutdown = "Client.UserInitiatedShutdown"
 
 func (e *EC2) terminateInstances(r *protocol.Request, in *terminateInput) (*changesOutput, error) {
-	check := func(i *record) error {
+	check := func(i *instanceRecord) error {
 		if no := i.order.data.NoTermination; no != nil && *no && i.State != Terminated {
 			return protocol.Errorf("OperationNotPermitted",
 				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State == ShuttingDown || i.State == Terminated {
 			return i
 		}
@@ -51,7 +51,7 @@ type stopInput struct {
 }
 
 func (e *EC2) stopInstances(r *protocol.Request, in *stopInput) (*changesOutput, error) {
-	check := func(i *record) error {
+	check := func(i *instanceRecord) error {
 		switch {
 		case i.Lifecycle == spotLifecycle:
 			return protocol.Errorf("UnsupportedOperation", "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. "+
@@ -61,7 +61,7 @@ func (e *EC2) stopInstances(r *protocol.Request, in *stopInput) (*changesOutput,
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State != Running {
 			return i
 		}
@@ -76,18 +76,18 @@ type startInput struct {
 }
 
 func (e *EC2) startInstances(r *protocol.Request, in *startInput) (*changesOutput, error) {
-	check := func(i *record) error {
+	check := func(i *instanceRecord) error {
 		if i.State != Stopped && i.State != Running && i.State != Pending {
 			return protocol.Errorf("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", i.ID)
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *record, now time.Time) *record {
+	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State != Stopped {
 			return i
 		}
-		i = e.fleet.put(i, func(i *record) { i.endedBy, i.endedAt, i.LaunchedAt = "", time.Time{}, now })
-		return e.enter(i, Pending, now)
+		i = e.fleet.put(i, func(i *instanceRecord) { i.endedBy, i.endedAt, i.LaunchedAt = "", time.Time{}, now })
+		return e.enterState(i, Pending, now)
 	})
 }
 
@@ -98,36 +98,36 @@ type rebootInput struct {
 
 // rebootInstances has no effect that the API would show.
 func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, error) {
-	check := func(i *record) error {
+	check := func(i *instanceRecord) error {
 		if i.State != Running && i.State != Pending {
 			return protocol.Errorf("IncorrectState", "The instance %s is not in a state from which it can be rebooted.", i.ID)
 		}
 		return nil
 	}
-	_, err := e.change(r, in.DryRun, in.IDs, check, func(i *record, _ time.Time) *record { return i })
+	_, err := e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, _ time.Time) *instanceRecord { return i })
 	return nil, err
 }
 
 // end begins to stop or terminate an instance. The lock must be held.
-func (e *EC2) end(i *record, state string, now time.Time) *record {
-	i = e.fleet.put(i, func(i *record) { i.endedBy, i.endedAt = userShutdown, now })
+func (e *EC2) end(i *instanceRecord, state string, now time.Time) *instanceRecord {
+	i = e.fleet.put(i, func(i *instanceRecord) { i.endedBy, i.endedAt = userShutdown, now })
 	if state == ShuttingDown && i.State == Stopped {
 		// There is nothing to shut down any more.
-		return e.enter(i, Terminated, now)
+		return e.enterState(i, Terminated, now)
 	}
-	return e.enter(i, state, now)
+	return e.enterState(i, state, now)
 }
 
 // change applies a change to all of the instances, or to none when one is unknown or may not be changed so.
 func (e *EC2) change(
-	r *protocol.Request, dry bool, ids []string, check func(*record) error, apply func(*record, time.Time) *record,
+	r *protocol.Request, dry bool, ids []string, check func(*instanceRecord) error, apply func(*instanceRecord, time.Time) *instanceRecord,
 ) (*changesOutput, error) {
 	for _, id := range ids {
 		if err := instanceIDs().check(id); err != nil {
 			return nil, err
 		}
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.changeable(r, ids, now, check); err != nil {
@@ -147,14 +147,14 @@ func (e *EC2) change(
 		after := apply(before, now)
 		out.Changes = append(out.Changes, stateChange{ID: id, Current: stateOf(after.State), Previous: stateOf(before.State)})
 	}
-	e.arm()
+	e.setTimer()
 	r.Touch(ids...)
 	return out, nil
 }
 
 // changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist, or
 // are too new to be known, are named before anything is asked.
-func (e *EC2) changeable(r *protocol.Request, ids []string, now time.Time, check func(*record) error) error {
+func (e *EC2) changeable(r *protocol.Request, ids []string, now time.Time, check func(*instanceRecord) error) error {
 	var absent []string
 	for _, id := range ids {
 		if e.fleet.known(id, now) == nil {

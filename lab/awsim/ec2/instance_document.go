@@ -189,7 +189,7 @@ type privateIP struct {
 }
 
 // xml returns the instance as an element's content.
-func (e *EC2) xml(r *record) (encoded, error) {
+func (e *EC2) xml(r *instanceRecord) (encoded, error) {
 	d := r.document
 	d.once.Do(func() {
 		var b bytes.Buffer
@@ -200,7 +200,7 @@ func (e *EC2) xml(r *record) (encoded, error) {
 }
 
 // show describes an instance. What a terminated one no longer has is left out.
-func (e *EC2) show(r *record) instanceInfo {
+func (e *EC2) show(r *instanceRecord) instanceInfo {
 	o := r.order
 	i := instanceInfo{
 		ID: r.ID, ImageID: r.ImageID, State: stateOf(r.State), KeyName: o.data.KeyName, LaunchIndex: r.index, Type: r.Type,
@@ -209,9 +209,9 @@ func (e *EC2) show(r *record) instanceInfo {
 		Monitoring:   pick(o.data.Monitoring != nil && o.data.Monitoring.Enabled, "enabled", "disabled"),
 		Architecture: r.Architecture, RootDeviceType: "ebs", RootDevice: o.image.RootDevice, Virtualization: "hvm",
 		Lifecycle: r.Lifecycle, SpotRequest: r.spotRequest, ClientToken: r.token, Tags: tagList(r.Tags), Hypervisor: "xen",
-		EBSOptimized: o.data.EBSOptimized != nil && *o.data.EBSOptimized || o.machine.EBSOptimized == "default", ENA: true,
+		EBSOptimized: o.data.EBSOptimized != nil && *o.data.EBSOptimized || o.instanceType.EBSOptimized == "default", ENA: true,
 		CPU: showCPU(o), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
-		BootMode:    pick(o.machine.Hypervisor == "nitro", "uefi", "legacy-bios"),
+		BootMode:    pick(o.instanceType.Hypervisor == "nitro", "uefi", "legacy-bios"),
 		Maintenance: maintenanceSpec{AutoRecovery: "default"}, Bandwidth: bandwidthSpec{Weighting: "default"},
 		DNS: &dnsSpec{HostnameType: ipName},
 	}
@@ -241,10 +241,10 @@ func (e *EC2) show(r *record) instanceInfo {
 }
 
 // launchTime is shown in whole seconds.
-func launchTime(r *record) string { return stamp(r.LaunchedAt.Truncate(time.Second)) }
+func launchTime(r *instanceRecord) string { return stamp(r.LaunchedAt.Truncate(time.Second)) }
 
 // showOptions copies what the launch asked for over what EC2 does by default.
-func (e *EC2) showOptions(i *instanceInfo, o *order) {
+func (e *EC2) showOptions(i *instanceInfo, o *launchPlan) {
 	if p := o.data.Placement; p != nil && p.Tenancy != "" {
 		i.Placement.Tenancy = p.Tenancy
 	}
@@ -272,7 +272,7 @@ func (e *EC2) showOptions(i *instanceInfo, o *order) {
 }
 
 // showAttachments adds network and volumes.
-func (e *EC2) showAttachments(i *instanceInfo, r *record) {
+func (e *EC2) showAttachments(i *instanceInfo, r *instanceRecord) {
 	check := true
 	i.SubnetID, i.VPCID, i.SourceDestCheck = r.SubnetID, r.VPCID, &check
 	i.PrivateIP, i.PrivateDNSName = r.PrivateIP, r.PrivateDNSName
@@ -295,7 +295,7 @@ func (e *EC2) showAttachments(i *instanceInfo, r *record) {
 	}
 }
 
-func (e *EC2) showNIC(r *record, n nic) attachedInterface {
+func (e *EC2) showNIC(r *instanceRecord, n nic) attachedInterface {
 	a := attachedInterface{
 		ID: n.id, SubnetID: r.SubnetID, VPCID: r.VPCID, Description: n.description, Owner: e.cfg.AccountID, Status: "in-use",
 		MAC: macAddress(n.id), SourceDestCheck: true, Groups: groupRefs(n.groups), Type: n.kind, Tracking: n.tracking,
@@ -341,8 +341,8 @@ func groupRefs(groups []*SecurityGroup) []groupRef {
 	return refs
 }
 
-func showCPU(o *order) cpuInfo {
-	c := cpuInfo{Cores: max(1, o.machine.Cores), Threads: threadsPerCore(o.machine.Type)}
+func showCPU(o *launchPlan) cpuInfo {
+	c := cpuInfo{Cores: max(1, o.instanceType.Cores), Threads: threadsPerCore(o.instanceType.Type)}
 	if asked := o.data.CPU; asked != nil {
 		if asked.Cores != nil {
 			c.Cores = *asked.Cores

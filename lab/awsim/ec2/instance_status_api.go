@@ -53,9 +53,9 @@ type scheduledEvent struct {
 const settling = 5 * time.Second
 
 func (e *EC2) describeInstanceStatus(_ *protocol.Request, in *describeStatusInput) (*describeStatusOutput, error) {
-	now := e.settle()
-	status := func(c Check) func(*record) string {
-		return func(r *record) string {
+	now := e.applyDueTransitions()
+	status := func(c Check) func(*instanceRecord) string {
+		return func(r *instanceRecord) string {
 			switch {
 			case r.State != Running:
 				return "not-applicable"
@@ -67,12 +67,12 @@ func (e *EC2) describeInstanceStatus(_ *protocol.Request, in *describeStatusInpu
 			return "ok"
 		}
 	}
-	reachability := func(c Check) func(*record) []string {
-		return one(func(r *record) string { return reachable(status(c)(r)) })
+	reachability := func(c Check) func(*instanceRecord) []string {
+		return one(func(r *instanceRecord) string { return reachable(status(c)(r)) })
 	}
 	n := e.instanceNoun()
 	all := e.visible()
-	n.properties = properties[*record]{
+	n.properties = properties[*instanceRecord]{
 		"availability-zone":            n.properties["availability-zone"],
 		"availability-zone-id":         n.properties["availability-zone-id"],
 		"instance-state-code":          n.properties["instance-state-code"],
@@ -88,7 +88,7 @@ func (e *EC2) describeInstanceStatus(_ *protocol.Request, in *describeStatusInpu
 		"event.instance-event-id":      eventsOf(func(e scheduledEvent) string { return e.ID }),
 	}
 	if !in.All {
-		all = slices.DeleteFunc(all, func(r *record) bool { return r.State != Running && !slices.Contains(in.IDs, r.ID) })
+		all = slices.DeleteFunc(all, func(r *instanceRecord) bool { return r.State != Running && !slices.Contains(in.IDs, r.ID) })
 	}
 	p, err := n.list(in.listInput, in.IDs, all)
 	if err != nil {
@@ -119,7 +119,7 @@ func reachable(status string) string {
 	return status
 }
 
-func (r *record) sum(c Check, status string) statusSum {
+func (r *instanceRecord) sum(c Check, status string) statusSum {
 	out := statusSum{Status: status}
 	if status == "not-applicable" {
 		return out
@@ -133,8 +133,8 @@ func (r *record) sum(c Check, status string) statusSum {
 	return out
 }
 
-func eventsOf(get func(scheduledEvent) string) func(*record) []string {
-	return func(r *record) (values []string) {
+func eventsOf(get func(scheduledEvent) string) func(*instanceRecord) []string {
+	return func(r *instanceRecord) (values []string) {
 		for _, e := range r.planned {
 			values = append(values, get(e))
 		}

@@ -147,7 +147,7 @@ type placementSupport struct {
 }
 
 // infoOf works out what the catalog implies: what EC2 says of all types of a hypervisor or generation alike.
-func infoOf(m *machine) *typeInfo {
+func infoOf(m *instanceType) *typeInfo {
 	nitro := m.Hypervisor == "nitro" || m.BareMetal
 	i := &typeInfo{
 		Name: m.Name, Current: m.CurrentGeneration, FreeTier: m.Name == "t2.micro" || m.Name == "t3.micro",
@@ -234,7 +234,7 @@ func networkOf(t offline.Type) networkInfo {
 	return n
 }
 
-func bootModes(m *machine) []string {
+func bootModes(m *instanceType) []string {
 	if slices.Contains(m.Architectures, "arm64") {
 		return []string{"uefi"}
 	}

@@ -26,7 +26,7 @@ func (e *EC2) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTyp
 	if in.IncludeUnsupportedInRegion {
 		return nil, protocol.Errorf("UnsupportedOperation", "The simulator does not know types that the region does not sell")
 	}
-	machines := e.market.machines
+	machines := e.market.types
 	if len(in.InstanceTypes) > 0 {
 		switch {
 		case in.MaxResults != nil:
@@ -51,7 +51,7 @@ func (e *EC2) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTyp
 }
 
 // named returns the machines with these names, each once, in the order of names.
-func (m *market) named(names []string) ([]*machine, error) {
+func (m *market) named(names []string) ([]*instanceType, error) {
 	wanted := map[string]bool{}
 	var unknown []string
 	for _, name := range names {
@@ -63,8 +63,8 @@ func (m *market) named(names []string) ([]*machine, error) {
 	if len(unknown) > 0 {
 		return nil, protocol.Errorf("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", strings.Join(unknown, ", "))
 	}
-	var found []*machine
-	for _, t := range m.machines {
+	var found []*instanceType
+	for _, t := range m.types {
 		if wanted[t.Name] {
 			found = append(found, t)
 		}
@@ -73,70 +73,70 @@ func (m *market) named(names []string) ([]*machine, error) {
 }
 
 // typeNoun knows the filters of DescribeInstanceTypes on the data that the catalog has.
-func typeNoun() noun[*machine] {
-	number := func(get func(*machine) int64) func(*machine) []string {
-		return func(m *machine) []string { return []string{strconv.FormatInt(get(m), 10)} }
+func typeNoun() resourceKind[*instanceType] {
+	number := func(get func(*instanceType) int64) func(*instanceType) []string {
+		return func(m *instanceType) []string { return []string{strconv.FormatInt(get(m), 10)} }
 	}
-	info := func(get func(*typeInfo) []string) func(*machine) []string {
-		return func(m *machine) []string { return get(infoOf(m)) }
+	info := func(get func(*typeInfo) []string) func(*instanceType) []string {
+		return func(m *instanceType) []string { return get(infoOf(m)) }
 	}
-	return noun[*machine]{
-		id: func(m *machine) string { return m.Name }, minResults: 5, maxResults: 100,
-		properties: properties[*machine]{
-			"auto-recovery-supported":                               flag(func(m *machine) bool { return infoOf(m).AutoRecovery }),
-			"bare-metal":                                            flag(func(m *machine) bool { return m.BareMetal }),
-			"burstable-performance-supported":                       flag(func(m *machine) bool { return m.Burstable }),
-			"current-generation":                                    flag(func(m *machine) bool { return m.CurrentGeneration }),
-			"dedicated-hosts-supported":                             flag(func(m *machine) bool { return infoOf(m).DedicatedHosts }),
-			"ebs-info.ebs-optimized-support":                        one(func(m *machine) string { return m.EBSOptimized }),
-			"ebs-info.ebs-optimized-info.maximum-bandwidth-in-mbps": number(func(m *machine) int64 { return int64(m.EBSMaxMbps) }),
-			"ebs-info.encryption-support":                           one(func(m *machine) string { return infoOf(m).EBS.Encryption }),
-			"ebs-info.nvme-support":                                 one(func(m *machine) string { return infoOf(m).EBS.NVMe }),
-			"free-tier-eligible":                                    flag(func(m *machine) bool { return infoOf(m).FreeTier }),
-			"instance-storage-info.encryption-support": one(func(m *machine) string {
+	return resourceKind[*instanceType]{
+		id: func(m *instanceType) string { return m.Name }, minResults: 5, maxResults: 100,
+		properties: properties[*instanceType]{
+			"auto-recovery-supported":                               flag(func(m *instanceType) bool { return infoOf(m).AutoRecovery }),
+			"bare-metal":                                            flag(func(m *instanceType) bool { return m.BareMetal }),
+			"burstable-performance-supported":                       flag(func(m *instanceType) bool { return m.Burstable }),
+			"current-generation":                                    flag(func(m *instanceType) bool { return m.CurrentGeneration }),
+			"dedicated-hosts-supported":                             flag(func(m *instanceType) bool { return infoOf(m).DedicatedHosts }),
+			"ebs-info.ebs-optimized-support":                        one(func(m *instanceType) string { return m.EBSOptimized }),
+			"ebs-info.ebs-optimized-info.maximum-bandwidth-in-mbps": number(func(m *instanceType) int64 { return int64(m.EBSMaxMbps) }),
+			"ebs-info.encryption-support":                           one(func(m *instanceType) string { return infoOf(m).EBS.Encryption }),
+			"ebs-info.nvme-support":                                 one(func(m *instanceType) string { return infoOf(m).EBS.NVMe }),
+			"free-tier-eligible":                                    flag(func(m *instanceType) bool { return infoOf(m).FreeTier }),
+			"instance-storage-info.encryption-support": one(func(m *instanceType) string {
 				if s := infoOf(m).Storage; s != nil {
 					return s.Encryption
 				}
 				return ""
 			}),
-			"nitro-tpm-support":                            one(func(m *machine) string { return infoOf(m).NitroTPM }),
+			"nitro-tpm-support":                            one(func(m *instanceType) string { return infoOf(m).NitroTPM }),
 			"placement-group-info.supported-strategies":    info(func(i *typeInfo) []string { return i.PlacementGroups.Strategies }),
-			"processor-info.manufacturer":                  one(func(m *machine) string { return m.Manufacturer }),
-			"hibernation-supported":                        flag(func(m *machine) bool { return infoOf(m).Hibernation }),
-			"hypervisor":                                   one(func(m *machine) string { return m.Hypervisor }),
-			"instance-storage-info.disk.count":             number(func(m *machine) int64 { return m.Disks.Count }),
-			"instance-storage-info.disk.size-in-gb":        number(func(m *machine) int64 { return m.Disks.SizeGB }),
-			"instance-storage-info.disk.type":              one(func(m *machine) string { return m.Disks.Kind }),
-			"instance-storage-info.nvme-support":           one(func(m *machine) string { return m.Disks.NVMe }),
-			"instance-storage-info.total-size-in-gb":       number(func(m *machine) int64 { return m.Disks.TotalGB }),
-			"instance-storage-supported":                   flag(func(m *machine) bool { return m.Disks.Count > 0 }),
-			"instance-type":                                one(func(m *machine) string { return m.Name }),
-			"memory-info.size-in-mib":                      number(func(m *machine) int64 { return m.MemoryMiB }),
-			"network-info.efa-info.maximum-efa-interfaces": number(func(m *machine) int64 { return int64(m.EFAMax) }),
-			"network-info.efa-supported":                   flag(func(m *machine) bool { return m.EFAMax > 0 }),
-			"network-info.ena-support":                     one(func(m *machine) string { return m.ENASupport }),
-			"network-info.encryption-in-transit-supported": flag(func(m *machine) bool { return m.EncryptionInTransit }),
-			"network-info.ipv4-addresses-per-interface":    number(func(m *machine) int64 { return int64(m.IPv4PerENI) }),
-			"network-info.ipv6-addresses-per-interface":    number(func(m *machine) int64 { return int64(m.IPv6PerENI) }),
-			"network-info.ipv6-supported":                  flag(func(m *machine) bool { return m.IPv6PerENI > 0 }),
-			"network-info.maximum-network-cards":           number(func(m *machine) int64 { return int64(len(m.NetworkCards)) }),
-			"network-info.maximum-network-interfaces":      number(func(m *machine) int64 { return int64(interfaceLimit(m.Type)) }),
-			"network-info.network-performance":             one(func(m *machine) string { return m.NetworkPerformance }),
-			"nitro-enclaves-support":                       one(func(m *machine) string { return infoOf(m).NitroEnclaves }),
-			"processor-info.supported-architecture":        func(m *machine) []string { return m.Architectures },
+			"processor-info.manufacturer":                  one(func(m *instanceType) string { return m.Manufacturer }),
+			"hibernation-supported":                        flag(func(m *instanceType) bool { return infoOf(m).Hibernation }),
+			"hypervisor":                                   one(func(m *instanceType) string { return m.Hypervisor }),
+			"instance-storage-info.disk.count":             number(func(m *instanceType) int64 { return m.Disks.Count }),
+			"instance-storage-info.disk.size-in-gb":        number(func(m *instanceType) int64 { return m.Disks.SizeGB }),
+			"instance-storage-info.disk.type":              one(func(m *instanceType) string { return m.Disks.Kind }),
+			"instance-storage-info.nvme-support":           one(func(m *instanceType) string { return m.Disks.NVMe }),
+			"instance-storage-info.total-size-in-gb":       number(func(m *instanceType) int64 { return m.Disks.TotalGB }),
+			"instance-storage-supported":                   flag(func(m *instanceType) bool { return m.Disks.Count > 0 }),
+			"instance-type":                                one(func(m *instanceType) string { return m.Name }),
+			"memory-info.size-in-mib":                      number(func(m *instanceType) int64 { return m.MemoryMiB }),
+			"network-info.efa-info.maximum-efa-interfaces": number(func(m *instanceType) int64 { return int64(m.EFAMax) }),
+			"network-info.efa-supported":                   flag(func(m *instanceType) bool { return m.EFAMax > 0 }),
+			"network-info.ena-support":                     one(func(m *instanceType) string { return m.ENASupport }),
+			"network-info.encryption-in-transit-supported": flag(func(m *instanceType) bool { return m.EncryptionInTransit }),
+			"network-info.ipv4-addresses-per-interface":    number(func(m *instanceType) int64 { return int64(m.IPv4PerENI) }),
+			"network-info.ipv6-addresses-per-interface":    number(func(m *instanceType) int64 { return int64(m.IPv6PerENI) }),
+			"network-info.ipv6-supported":                  flag(func(m *instanceType) bool { return m.IPv6PerENI > 0 }),
+			"network-info.maximum-network-cards":           number(func(m *instanceType) int64 { return int64(len(m.NetworkCards)) }),
+			"network-info.maximum-network-interfaces":      number(func(m *instanceType) int64 { return int64(interfaceLimit(m.Type)) }),
+			"network-info.network-performance":             one(func(m *instanceType) string { return m.NetworkPerformance }),
+			"nitro-enclaves-support":                       one(func(m *instanceType) string { return infoOf(m).NitroEnclaves }),
+			"processor-info.supported-architecture":        func(m *instanceType) []string { return m.Architectures },
 			"processor-info.supported-features":            processorFeatures,
-			"processor-info.sustained-clock-speed-in-ghz": one(func(m *machine) string {
+			"processor-info.sustained-clock-speed-in-ghz": one(func(m *instanceType) string {
 				return strconv.FormatFloat(m.ClockGHz, 'f', -1, 64)
 			}),
 			"supported-boot-mode":           info(func(i *typeInfo) []string { return i.BootModes }),
 			"supported-root-device-type":    info(func(i *typeInfo) []string { return i.RootDevices }),
-			"supported-usage-class":         func(m *machine) []string { return m.UsageClasses },
+			"supported-usage-class":         func(m *instanceType) []string { return m.UsageClasses },
 			"supported-virtualization-type": info(func(i *typeInfo) []string { return i.Virtualization }),
-			"vcpu-info.default-cores":       number(func(m *machine) int64 { return int64(m.Cores) }),
-			"vcpu-info.default-threads-per-core": number(func(m *machine) int64 {
+			"vcpu-info.default-cores":       number(func(m *instanceType) int64 { return int64(m.Cores) }),
+			"vcpu-info.default-threads-per-core": number(func(m *instanceType) int64 {
 				return int64(threadsPerCore(m.Type))
 			}),
-			"vcpu-info.default-vcpus": number(func(m *machine) int64 { return int64(m.VCPUs) }),
+			"vcpu-info.default-vcpus": number(func(m *instanceType) int64 { return int64(m.VCPUs) }),
 		},
 	}
 }

@@ -11,10 +11,10 @@ import (
 const nestedVirtualization = "nested-virtualization"
 
 // processorFeatures are those that a type has besides what all of its kind have.
-func processorFeatures(m *machine) []string { return m.Features }
+func processorFeatures(m *instanceType) []string { return m.Features }
 
 // resolveOptions refuses what the type of an order cannot do, and what names things that the account does not have.
-func (e *EC2) resolveOptions(o *order, q request) error {
+func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
 	if q.data.KeyName != "" {
 		return protocol.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", q.data.KeyName)
 	}
@@ -22,19 +22,19 @@ func (e *EC2) resolveOptions(o *order, q request) error {
 	if c == nil {
 		return nil
 	}
-	if c.Nested == "enabled" && !slices.Contains(processorFeatures(o.machine), nestedVirtualization) {
-		return protocol.Errorf("UnsupportedOperation", "The instance type '%s' does not support nested virtualization.", o.machine.Name)
+	if c.Nested == "enabled" && !slices.Contains(processorFeatures(o.instanceType), nestedVirtualization) {
+		return protocol.Errorf("UnsupportedOperation", "The instance type '%s' does not support nested virtualization.", o.instanceType.Name)
 	}
-	if c.SEVSNP == "enabled" && !slices.Contains(processorFeatures(o.machine), "amd-sev-snp") {
-		return protocol.Errorf("UnsupportedOperation", "The instance type '%s' does not support AMD SEV-SNP.", o.machine.Name)
+	if c.SEVSNP == "enabled" && !slices.Contains(processorFeatures(o.instanceType), "amd-sev-snp") {
+		return protocol.Errorf("UnsupportedOperation", "The instance type '%s' does not support AMD SEV-SNP.", o.instanceType.Name)
 	}
-	return firstError(between("coreCount", c.Cores, 1, max(1, o.machine.Cores)), between("threadsPerCore", c.Threads, 1, threadsPerCore(o.machine.Type)))
+	return firstError(between("coreCount", c.Cores, 1, max(1, o.instanceType.Cores)), between("threadsPerCore", c.Threads, 1, threadsPerCore(o.instanceType.Type)))
 }
 
 // vcpus is how many the instances of an order have.
-func (o *order) vcpus() int {
+func (o *launchPlan) vcpus() int {
 	if c := o.data.CPU; c == nil || c.Cores == nil && c.Threads == nil {
-		return o.machine.VCPUs
+		return o.instanceType.VCPUs
 	}
 	c := showCPU(o)
 	return c.Cores * c.Threads
@@ -61,7 +61,7 @@ func (s *spotMarketSpec) check() error {
 }
 
 // affordable refuses a spot request that offers less than the price.
-func (e *EC2) affordable(o *order) error {
+func (e *EC2) affordable(o *launchPlan) error {
 	m := o.data.Market
 	if o.lifecycle != spotLifecycle || m == nil || m.Spot == nil || m.Spot.MaxPrice == "" {
 		return nil
@@ -74,7 +74,7 @@ func (e *EC2) affordable(o *order) error {
 }
 
 // withinPrice refuses a limit below the spot price of an order.
-func (e *EC2) withinPrice(o *order, limit float64) error {
+func (e *EC2) withinPrice(o *launchPlan, limit float64) error {
 	if price := e.market.price(o.pool()); price > limit {
 		return protocol.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.", limit, price)
 	}

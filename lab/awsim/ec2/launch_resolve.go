@@ -14,9 +14,9 @@ const (
 	onDemandLifecycle = "on-demand"
 )
 
-// request is one way to launch, put together from a launch template, a fleet's override or the parameters of
+// launchRequest is one way to launch, put together from a launch template, a fleet's override or the parameters of
 // RunInstances, before anything in it is looked up.
-type request struct {
+type launchRequest struct {
 	data       *templateData
 	typ        string
 	imageID    string
@@ -28,11 +28,11 @@ type request struct {
 	systemTags map[string]string  // aws:...
 }
 
-// order is a request with everything looked up and found sound: what remains to be seen is capacity. It is immutable.
-type order struct {
+// launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is immutable.
+type launchPlan struct {
 	data      *templateData
 	userData  []byte
-	machine   *machine
+	instanceType   *instanceType
 	image     *ami
 	subnet    *Subnet
 	groups    []*SecurityGroup
@@ -73,14 +73,14 @@ type plannedInterface struct {
 }
 
 // pool is where the order takes its capacity.
-func (o *order) pool() Pool {
-	return Pool{InstanceType: o.machine.Name, Zone: o.subnet.Zone, Lifecycle: o.lifecycle}
+func (o *launchPlan) pool() Pool {
+	return Pool{InstanceType: o.instanceType.Name, Zone: o.subnet.Zone, Lifecycle: o.lifecycle}
 }
 
 // resolve looks up what a request refers to, in the order in which EC2 complains. The lock must be held.
-func (e *EC2) resolve(q request) (*order, error) {
-	o := &order{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
-	steps := []func(*order, request) error{
+func (e *EC2) resolve(q launchRequest) (*launchPlan, error) {
+	o := &launchPlan{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
+	steps := []func(*launchPlan, launchRequest) error{
 		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement, e.resolveDisks,
 		e.resolveInterfaces, e.resolveOptions,
 	}
@@ -103,7 +103,7 @@ func (e *EC2) resolve(q request) (*order, error) {
 	return o, nil
 }
 
-func (e *EC2) resolveImage(o *order, q request) error {
+func (e *EC2) resolveImage(o *launchPlan, q launchRequest) error {
 	if q.imageID == "" {
 		return missing("ImageId")
 	}
@@ -119,19 +119,19 @@ func (e *EC2) resolveImage(o *order, q request) error {
 	case o.image.state != "" && o.image.state != imageAvailable:
 		return protocol.Errorf("InvalidAMIID.Unavailable", "The image ID '%s' is not available", q.imageID)
 	}
-	if o.machine = e.market.byName[q.typ]; o.machine == nil {
+	if o.instanceType = e.market.byName[q.typ]; o.instanceType == nil {
 		return invalidValue("Invalid value '%s' for InstanceType.", q.typ)
 	}
-	if !slices.Contains(o.machine.Architectures, o.image.Architecture) {
+	if !slices.Contains(o.instanceType.Architectures, o.image.Architecture) {
 		return invalidValue("The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. "+
 			"Specify an instance type and an AMI that have matching architectures, and try again. "+
 			"You can use 'describe-instance-types' or 'describe-images' to discover the architecture of the instance type or AMI.",
-			strings.Join(o.machine.Architectures, ","), o.image.Architecture)
+			strings.Join(o.instanceType.Architectures, ","), o.image.Architecture)
 	}
 	return nil
 }
 
-func (e *EC2) resolveSubnet(o *order, q request) error {
+func (e *EC2) resolveSubnet(o *launchPlan, q launchRequest) error {
 	id := q.subnetID
 	if len(q.data.Interfaces) > 0 && q.data.Interfaces[0].SubnetID != "" && id == "" {
 		id = q.data.Interfaces[0].SubnetID
@@ -181,16 +181,16 @@ func (e *EC2) defaultSubnet(zone string) *Subnet {
 }
 
 // resolveMarket refuses what is never sold so.
-func (e *EC2) resolveMarket(o *order, _ request) error {
-	if !e.market.sold(o.machine, o.subnet.Zone) {
+func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
+	if !e.market.sold(o.instanceType, o.subnet.Zone) {
 		var elsewhere []string
 		for i, z := range e.market.zones {
-			if o.machine.zones[i] {
+			if o.instanceType.zones[i] {
 				elsewhere = append(elsewhere, z.Name)
 			}
 		}
 		return protocol.Errorf("Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). "+
-			"Please retry your request by not specifying an Availability Zone or choosing %s.", o.machine.Name, o.subnet.Zone, strings.Join(elsewhere, ", "))
+			"Please retry your request by not specifying an Availability Zone or choosing %s.", o.instanceType.Name, o.subnet.Zone, strings.Join(elsewhere, ", "))
 	}
 	if e.market.price(o.pool()) == 0 {
 		return protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
@@ -198,7 +198,7 @@ func (e *EC2) resolveMarket(o *order, _ request) error {
 	return nil
 }
 
-func (e *EC2) resolveGroups(o *order, q request) error {
+func (e *EC2) resolveGroups(o *launchPlan, q launchRequest) error {
 	if len(q.data.SecurityGroups) > 0 {
 		return combination("The parameter groupName cannot be used with the parameter subnet")
 	}
@@ -229,7 +229,7 @@ func (e *EC2) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
 	return groups, nil
 }
 
-func (e *EC2) resolveProfile(o *order, q request) error {
+func (e *EC2) resolveProfile(o *launchPlan, q launchRequest) error {
 	spec := q.data.Profile
 	if spec == nil || spec.Name == "" && spec.ARN == "" {
 		return nil
@@ -255,21 +255,21 @@ func (e *EC2) resolveProfile(o *order, q request) error {
 	return nil
 }
 
-func (e *EC2) resolvePlacement(o *order, q request) error {
+func (e *EC2) resolvePlacement(o *launchPlan, q launchRequest) error {
 	p := q.data.Placement
 	switch {
 	case p == nil:
 		return nil
 	case p.Tenancy == "host":
 		return protocol.Errorf("UnsupportedOperation", "The simulator has no dedicated hosts")
-	case p.Tenancy == "dedicated" && o.machine.Burstable && strings.HasPrefix(o.machine.Name, "t2."):
+	case p.Tenancy == "dedicated" && o.instanceType.Burstable && strings.HasPrefix(o.instanceType.Name, "t2."):
 		return protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
 	}
 	return e.resolveGroup(o, p)
 }
 
 // resolveDisks lays the requested block devices over those of the image.
-func (e *EC2) resolveDisks(o *order, q request) error {
+func (e *EC2) resolveDisks(o *launchPlan, q launchRequest) error {
 	for _, d := range o.image.Disks {
 		o.disks = append(o.disks, plannedDisk{device: d.Device, snapshot: d.SnapshotID, kind: "gp3", sizeGiB: d.SizeGiB, deletes: true, encrypted: o.image.encrypted})
 	}

@@ -162,7 +162,7 @@ func (e *EC2) createLaunchTemplate(r *protocol.Request, in *createTemplateInput)
 	if in.DryRun {
 		return nil, dryRun()
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return once(e, r, in.ClientToken, func() (*templateOutput, error) {
@@ -228,7 +228,7 @@ func (e *EC2) createLaunchTemplateVersion(r *protocol.Request, in *createVersion
 	if err := in.Data.check(); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old, err := e.templates.find(in.templateRef)

@@ -28,7 +28,7 @@ func (e *EC2) describeLaunchTemplates(_ *protocol.Request, in *describeTemplates
 	if err != nil {
 		return nil, err
 	}
-	n := noun[*template]{
+	n := resourceKind[*template]{
 		id: func(t *template) string { return t.id }, tags: func(t *template) map[string]string { return t.tags },
 		minResults: 1, maxResults: 200,
 		properties: properties[*template]{
@@ -100,7 +100,7 @@ func (e *EC2) describeLaunchTemplateVersions(_ *protocol.Request, in *describeVe
 	if err != nil {
 		return nil, err
 	}
-	n := noun[versionInfo]{
+	n := resourceKind[versionInfo]{
 		// Newest first, as the API lists them, also when templates are mixed.
 		id:         func(v versionInfo) string { return v.TemplateID + " " + strconv.Itoa(1e9-v.Number) },
 		minResults: 1, maxResults: 200,

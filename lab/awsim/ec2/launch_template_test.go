@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// TestTemplateComesBackAsItWent writes a full template and reads it again.
-func TestTemplateComesBackAsItWent(t *testing.T) {
+// TestLaunchTemplateRoundTrip writes a full template and reads it again.
+func TestLaunchTemplateRoundTrip(t *testing.T) {
 	a := open(t)
 	created := a.template(t, "karpenter.k8s.aws/123", func(d *types.RequestLaunchTemplateData) {
 		d.Monitoring = &types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(true)}

@@ -129,7 +129,7 @@ func dashed(ip string) string {
 	return string(out)
 }
 
-func TestWatchTellsEveryStateOnce(t *testing.T) {
+func TestWatchReportsEveryStateOnce(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	first := launchedIDs(must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, types.InstanceTypeM5Large)))(t))[0]

@@ -47,7 +47,7 @@ type vpcInfo struct {
 }
 
 func (e *EC2) describeVpcs(_ *protocol.Request, in *describeVpcsInput) (*describeVpcsOutput, error) {
-	n := noun[*VPC]{
+	n := resourceKind[*VPC]{
 		id: func(v *VPC) string { return v.ID }, tags: func(v *VPC) map[string]string { return v.Tags },
 		ids: vpcIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[*VPC]{
@@ -115,10 +115,10 @@ func (s subnetInfo) ipv6() []string {
 }
 
 func (e *EC2) describeSubnets(_ *protocol.Request, in *describeSubnetsInput) (*describeSubnetsOutput, error) {
-	e.settle()
+	e.applyDueTransitions()
 	zoneID := one(func(s subnetInfo) string { return s.ZoneID })
 	zone := one(func(s subnetInfo) string { return s.Zone })
-	n := noun[subnetInfo]{
+	n := resourceKind[subnetInfo]{
 		id: func(s subnetInfo) string { return s.ID }, tags: func(s subnetInfo) map[string]string { return s.tags },
 		ids: subnetIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[subnetInfo]{
@@ -202,7 +202,7 @@ type permittedGroup struct {
 }
 
 func (e *EC2) describeSecurityGroups(_ *protocol.Request, in *describeGroupsInput) (*describeGroupsOutput, error) {
-	n := noun[*SecurityGroup]{
+	n := resourceKind[*SecurityGroup]{
 		id: func(g *SecurityGroup) string { return g.ID }, tags: func(g *SecurityGroup) map[string]string { return g.Tags },
 		ids: groupIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[*SecurityGroup]{
@@ -305,7 +305,7 @@ func (e *EC2) describeRouteTables(_ *protocol.Request, in *describeTablesInput) 
 			return values
 		}
 	}
-	n := noun[*RouteTable]{
+	n := resourceKind[*RouteTable]{
 		id: func(t *RouteTable) string { return t.ID }, tags: func(t *RouteTable) map[string]string { return t.Tags },
 		ids: tableIDs(), minResults: 5, maxResults: 100,
 		properties: properties[*RouteTable]{

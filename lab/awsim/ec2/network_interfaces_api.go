@@ -16,7 +16,7 @@ func interfaceIDs() idRules {
 // attachedNIC is a network interface with the instance that has it.
 type attachedNIC struct {
 	nic
-	instance *record
+	instance *instanceRecord
 }
 
 type describeInterfacesInput struct {
@@ -57,7 +57,7 @@ func (e *EC2) describeNetworkInterfaces(_ *protocol.Request, in *describeInterfa
 		}
 	}
 	text := func(get func(attachedNIC) string) func(attachedNIC) []string { return one(get) }
-	n := noun[attachedNIC]{
+	n := resourceKind[attachedNIC]{
 		id: func(a attachedNIC) string { return a.id }, tags: func(a attachedNIC) map[string]string { return a.tags },
 		ids: interfaceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: properties[attachedNIC]{

@@ -20,7 +20,7 @@ type nic struct {
 }
 
 // addressesNeeded is how many addresses of its subnet one instance of the order takes.
-func (o *order) addressesNeeded() int {
+func (o *launchPlan) addressesNeeded() int {
 	need := 0
 	for _, p := range o.nics {
 		need += p.prefixes*prefixSize + p.secondaries
@@ -32,7 +32,7 @@ func (o *order) addressesNeeded() int {
 }
 
 // prefixesNeeded is how many IPv4 prefixes one instance of the order takes.
-func (o *order) prefixesNeeded() int {
+func (o *launchPlan) prefixesNeeded() int {
 	need := 0
 	for _, p := range o.nics {
 		need += p.prefixes
@@ -40,13 +40,13 @@ func (o *order) prefixesNeeded() int {
 	return need
 }
 
-func (e *EC2) noAddresses(o *order) error {
+func (e *EC2) noAddresses(o *launchPlan) error {
 	return protocol.Errorf("InsufficientFreeAddressesInSubnet",
 		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", o.subnet.ID)
 }
 
 // attach makes the network interfaces of an order, or takes nothing at all.
-func (e *EC2) attach(o *order) ([]nic, error) {
+func (e *EC2) attach(o *launchPlan) ([]nic, error) {
 	addrs := e.network.addrs[o.subnet.ID]
 	if addrs.available() < o.addressesNeeded() {
 		return nil, e.noAddresses(o)
@@ -69,7 +69,7 @@ func (e *EC2) attach(o *order) ([]nic, error) {
 			nics[i].more = append(nics[i].more, ip)
 		}
 		if !nics[i].fill(addrs, e.network.addrs6[o.subnet.ID]) {
-			e.giveBack(addrs, nics)
+			e.releaseAddresses(addrs, nics)
 			return nil, noBlocks()
 		}
 	}
@@ -103,9 +103,9 @@ func (n *nic) fill(addrs *addresses, addrs6 *addresses6) bool {
 }
 
 // detach gives back the addresses of an instance. The lock must be held.
-func (e *EC2) detach(r *record) { e.giveBack(e.network.addrs[r.SubnetID], r.nics) }
+func (e *EC2) detach(r *instanceRecord) { e.releaseAddresses(e.network.addrs[r.SubnetID], r.nics) }
 
-func (e *EC2) giveBack(addrs *addresses, nics []nic) {
+func (e *EC2) releaseAddresses(addrs *addresses, nics []nic) {
 	for _, n := range nics {
 		if n.ip.IsValid() {
 			addrs.release(n.ip)

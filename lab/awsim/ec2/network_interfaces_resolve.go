@@ -2,15 +2,15 @@ package ec2
 
 import "github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 
-func (e *EC2) resolveInterfaces(o *order, q request) error {
+func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
 	if len(q.data.Interfaces) == 0 {
 		nic := plannedInterface{kind: "interface", groups: o.groups, public: o.subnet.MapPublicIP}
 		err := e.planIPv6(&nic, o, interfaceSpec{})
 		o.nics = []plannedInterface{nic}
 		return err
 	}
-	if limit := interfaceLimit(o.machine.Type); len(q.data.Interfaces) > limit {
-		return protocol.Errorf("AttachmentLimitExceeded", "Interface count %d exceeds the limit for %s", len(q.data.Interfaces), o.machine.Name)
+	if limit := interfaceLimit(o.instanceType.Type); len(q.data.Interfaces) > limit {
+		return protocol.Errorf("AttachmentLimitExceeded", "Interface count %d exceeds the limit for %s", len(q.data.Interfaces), o.instanceType.Name)
 	}
 	efas := 0
 	for i, spec := range q.data.Interfaces {
@@ -26,14 +26,14 @@ func (e *EC2) resolveInterfaces(o *order, q request) error {
 		}
 		o.nics = append(o.nics, nic)
 	}
-	if efas > o.machine.EFAMax {
-		return protocol.Errorf("AttachmentLimitExceeded", "%s supports %d EFA interfaces, %d were requested", o.machine.Name, o.machine.EFAMax, efas)
+	if efas > o.instanceType.EFAMax {
+		return protocol.Errorf("AttachmentLimitExceeded", "%s supports %d EFA interfaces, %d were requested", o.instanceType.Name, o.instanceType.EFAMax, efas)
 	}
 	o.groups = o.nics[0].groups
 	return nil
 }
 
-func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, error) {
+func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface, error) {
 	nic := plannedInterface{device: *spec.DeviceIndex, kind: "interface", description: spec.Description}
 	if spec.Type != "" {
 		nic.kind = spec.Type
@@ -41,8 +41,8 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 	if spec.CardIndex != nil {
 		nic.card = *spec.CardIndex
 	}
-	if nic.card < 0 || nic.card >= len(o.machine.NetworkCards) {
-		return nic, invalidValue("The network card index %d is invalid for %s", nic.card, o.machine.Name)
+	if nic.card < 0 || nic.card >= len(o.instanceType.NetworkCards) {
+		return nic, invalidValue("The network card index %d is invalid for %s", nic.card, o.instanceType.Name)
 	}
 	if spec.SubnetID != "" && spec.SubnetID != o.subnet.ID {
 		return nic, combination("A launch template's network interface names the subnet %s, the request %s", spec.SubnetID, o.subnet.ID)
@@ -55,8 +55,8 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 		return nic, err
 	}
 	// The interfaces of EFA have the index 1 on all cards but the first, also where a card has but one.
-	if further := nic.card > 0 && nic.device == 1; nic.device < 0 || nic.device >= o.machine.NetworkCards[nic.card].MaxENIs && !further {
-		return nic, invalidValue("The device index %d is invalid for network card %d of %s", nic.device, nic.card, o.machine.Name)
+	if further := nic.card > 0 && nic.device == 1; nic.device < 0 || nic.device >= o.instanceType.NetworkCards[nic.card].MaxENIs && !further {
+		return nic, invalidValue("The device index %d is invalid for network card %d of %s", nic.device, nic.card, o.instanceType.Name)
 	}
 	if spec.IPv4Prefixes != nil {
 		nic.prefixes = *spec.IPv4Prefixes
@@ -64,7 +64,7 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 	if spec.SecondaryIPs != nil {
 		nic.secondaries = *spec.SecondaryIPs
 	}
-	if nic.prefixes < 0 || nic.secondaries < 0 || 1+nic.prefixes+nic.secondaries > o.machine.IPv4PerENI {
+	if nic.prefixes < 0 || nic.secondaries < 0 || 1+nic.prefixes+nic.secondaries > o.instanceType.IPv4PerENI {
 		return nic, protocol.Errorf("PrivateIpAddressLimitExceeded", "Number of private addresses will exceed limit.")
 	}
 	nic.public = o.subnet.MapPublicIP && nic.device == 0
@@ -80,7 +80,7 @@ func (e *EC2) planInterface(o *order, spec interfaceSpec) (plannedInterface, err
 }
 
 // planAddress takes the address that the nth interface asks for.
-func (o *order) planAddress(n int, spec interfaceSpec) (err error) {
+func (o *launchPlan) planAddress(n int, spec interfaceSpec) (err error) {
 	switch {
 	case spec.PrivateIP == "":
 		return nil
@@ -94,7 +94,7 @@ func (o *order) planAddress(n int, spec interfaceSpec) (err error) {
 }
 
 // planIPv6 plans the addresses of that family.
-func (e *EC2) planIPv6(nic *plannedInterface, o *order, spec interfaceSpec) error {
+func (e *EC2) planIPv6(nic *plannedInterface, o *launchPlan, spec interfaceSpec) error {
 	if spec.IPv6Prefixes != nil {
 		nic.prefixes6 = *spec.IPv6Prefixes
 	}
@@ -106,7 +106,7 @@ func (e *EC2) planIPv6(nic *plannedInterface, o *order, spec interfaceSpec) erro
 		nic.ipv6 = 1
 	}
 	switch {
-	case nic.ipv6 < 0 || nic.prefixes6 < 0 || nic.ipv6+nic.prefixes6 > o.machine.IPv6PerENI:
+	case nic.ipv6 < 0 || nic.prefixes6 < 0 || nic.ipv6+nic.prefixes6 > o.instanceType.IPv6PerENI:
 		return protocol.Errorf("PrivateIpAddressLimitExceeded", "Number of IPv6 addresses will exceed limit.")
 	case nic.ipv6+nic.prefixes6 > 0 && !o.subnet.IPv6CIDR.IsValid():
 		return invalidValue("The subnet '%s' does not have an IPv6 CIDR block associated with it", o.subnet.ID)

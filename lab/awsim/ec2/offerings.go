@@ -29,7 +29,7 @@ func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOff
 	if err := oneOf("LocationType", in.LocationType, "region", "availability-zone", "availability-zone-id"); err != nil {
 		return nil, err
 	}
-	n := noun[offering]{
+	n := resourceKind[offering]{
 		id: func(o offering) string { return o.InstanceType + " " + o.Location }, minResults: 5, maxResults: 1000,
 		properties: properties[offering]{
 			"instance-type": one(func(o offering) string { return o.InstanceType }),
@@ -45,7 +45,7 @@ func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOff
 
 func (m *market) offerings(locationType string) []offering {
 	var all []offering
-	for _, t := range m.machines {
+	for _, t := range m.types {
 		if locationType == "" || locationType == "region" {
 			all = append(all, offering{t.Name, "region", m.region})
 			continue
@@ -86,7 +86,7 @@ type spotQuote struct {
 }
 
 // spotProducts are the product descriptions, and what they cost beside Linux. The types that run Windows pay its license as spot, too.
-func spotProducts(t *machine) map[string]float64 {
+func spotProducts(t *instanceType) map[string]float64 {
 	products := map[string]float64{"Linux/UNIX": 0, "Linux/UNIX (Amazon VPC)": 0}
 	if t.license > 0 {
 		products["Windows"], products["Windows (Amazon VPC)"] = t.license, t.license
@@ -108,7 +108,7 @@ func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPric
 	if in.Zone != "" && e.market.zoneIndex(in.Zone) < 0 {
 		return nil, invalidValue("Invalid availability zone: [%s]", in.Zone)
 	}
-	n := noun[spotQuote]{
+	n := resourceKind[spotQuote]{
 		id:         func(q spotQuote) string { return q.InstanceType + " " + q.Zone + " " + q.Product },
 		minResults: 1, maxResults: 2000,
 		properties: properties[spotQuote]{
@@ -130,7 +130,7 @@ func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPric
 func (e *EC2) quotes(in *describeSpotPricesInput) []spotQuote {
 	since := stamp(e.opened.Add(-time.Hour).Truncate(time.Second))
 	var quotes []spotQuote
-	for _, t := range e.market.machines {
+	for _, t := range e.market.types {
 		if len(in.Types) > 0 && !slices.Contains(in.Types, t.Name) {
 			continue
 		}

@@ -57,7 +57,7 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 		return "", fmt.Errorf("placement group with the strategy %s and %d partitions", g.Strategy, g.Partitions)
 	}
 	g.Tags = maps.Clone(g.Tags)
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.placementGroup(now, g.Name) != nil {
@@ -70,14 +70,14 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 
 // DeletePlacementGroup begins the deletion of a placement group; for as long as an instance takes to shut down it is there, and of no use.
 func (e *EC2) DeletePlacementGroup(name string) error {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g := e.placementGroup(now, name)
 	if g == nil || !g.deleted.IsZero() {
 		return groupUnknown(name)
 	}
-	if slices.ContainsFunc(e.members(g), func(r *record) bool { return r.State != Terminated }) {
+	if slices.ContainsFunc(e.members(g), func(r *instanceRecord) bool { return r.State != Terminated }) {
 		return protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
 	}
 	deleted := *g
@@ -104,14 +104,14 @@ func (e *EC2) exists(g *placementGroup, now time.Time) bool {
 }
 
 // members are the instances of a group that are not terminated. The lock must be held.
-func (e *EC2) members(g *placementGroup) []*record {
-	return slices.DeleteFunc(e.fleet.list(), func(r *record) bool {
+func (e *EC2) members(g *placementGroup) []*instanceRecord {
+	return slices.DeleteFunc(e.fleet.list(), func(r *instanceRecord) bool {
 		return r.State == Terminated || r.order.placed == nil || r.order.placed.ID != g.ID
 	})
 }
 
 // resolveGroup looks up the placement group that a launch is to go into, if it names one.
-func (e *EC2) resolveGroup(o *order, p *placementSpec) error {
+func (e *EC2) resolveGroup(o *launchPlan, p *placementSpec) error {
 	named := p.GroupID
 	switch {
 	case p.GroupID != "" && p.GroupName != "":
@@ -131,8 +131,8 @@ func (e *EC2) resolveGroup(o *order, p *placementSpec) error {
 	switch {
 	case g == nil || !g.deleted.IsZero():
 		return groupUnknown(named)
-	case !slices.Contains(infoOf(o.machine).PlacementGroups.Strategies, g.Strategy):
-		return combination("The instance type '%s' cannot be launched into a placement group with the strategy '%s'", o.machine.Name, g.Strategy)
+	case !slices.Contains(infoOf(o.instanceType).PlacementGroups.Strategies, g.Strategy):
+		return combination("The instance type '%s' cannot be launched into a placement group with the strategy '%s'", o.instanceType.Name, g.Strategy)
 	case p.Partition != nil && g.Strategy != groupPartition:
 		return combination("The parameter partitionNumber is for placement groups with the strategy partition")
 	case p.Partition != nil && (*p.Partition < 1 || *p.Partition > g.Partitions):
@@ -159,7 +159,7 @@ func checkGroupID(id string) error {
 }
 
 // spreadFull says that a spread group holds no n more instances in the zone of an order. The lock must be held.
-func (e *EC2) spreadFull(o *order, n int) error {
+func (e *EC2) spreadFull(o *launchPlan, n int) error {
 	if o.placed == nil || o.placed.Strategy != groupSpread {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (e *EC2) spreadFull(o *order, n int) error {
 }
 
 // partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock must be held.
-func (e *EC2) partition(o *order) int {
+func (e *EC2) partition(o *launchPlan) int {
 	if o.placed == nil || o.placed.Strategy != groupPartition {
 		return 0
 	}
@@ -249,7 +249,7 @@ func (e *EC2) describePlacementGroups(_ *protocol.Request, in *describePlacement
 			return nil, err
 		}
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	wanted := slices.Concat(in.IDs, in.Names)

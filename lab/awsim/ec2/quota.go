@@ -53,13 +53,13 @@ func (e *EC2) SetQuota(lifecycle, class string, vcpus int) error {
 }
 
 // withinQuota says why n more instances of an order would be too many. The lock must be held.
-func (e *EC2) withinQuota(o *order, n int) error {
-	q := quota{o.lifecycle, quotaClass(o.machine.Name)}
+func (e *EC2) withinQuota(o *launchPlan, n int) error {
+	q := quota{o.lifecycle, quotaClass(o.instanceType.Name)}
 	limit, limited := e.quotas[q]
 	if !limited {
 		return nil
 	}
-	used := n * o.machine.VCPUs
+	used := n * o.instanceType.VCPUs
 	for _, r := range e.fleet.list() {
 		if (r.State == Pending || r.State == Running) && (quota{r.order.lifecycle, quotaClass(r.Type)}) == q {
 			used += r.VCPUs

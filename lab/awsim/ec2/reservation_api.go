@@ -69,9 +69,9 @@ func (e *EC2) showReservation(r *reservation, now time.Time) capacityReservation
 }
 
 func (e *EC2) describeCapacityReservations(_ *protocol.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	none := func(capacityReservationInfo) []string { return nil }
-	n := noun[capacityReservationInfo]{
+	n := resourceKind[capacityReservationInfo]{
 		id:   func(r capacityReservationInfo) string { return r.ID },
 		tags: func(r capacityReservationInfo) map[string]string { return r.tags },
 		ids:  reservationIDs(), minResults: 1, maxResults: 1000, idsExcludePages: true,

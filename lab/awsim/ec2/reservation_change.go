@@ -58,7 +58,7 @@ func checkEnd(kind string, end *time.Time, now time.Time) error {
 
 // createCapacityReservation reserves capacity that the account uses from now on.
 func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservationInput) (*createReservationOutput, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	err := firstError(
 		checkEnd(in.EndType, in.End, now),
 		oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted"),
@@ -100,7 +100,7 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 			made.End = *in.End
 		}
 		e.reservations = append(e.reservations, made)
-		e.arm()
+		e.setTimer()
 		r.Touch(made.ID)
 		return &createReservationOutput{Reservation: e.showReservation(made, now)}, nil
 	})
@@ -126,7 +126,7 @@ type cancelReservationInput struct {
 
 // cancelCapacityReservation gives reserved capacity back. Instances in it run on as any others.
 func (e *EC2) cancelCapacityReservation(r *protocol.Request, in *cancelReservationInput) (*changed, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	res, err := e.reservationToChange(r, in.ID, now)
@@ -156,7 +156,7 @@ type modifyReservationInput struct {
 
 // modifyCapacityReservation changes how many instances a reservation holds, when it ends, and which instances match it.
 func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservationInput) (*changed, error) {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	err := oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted")
 	if err == nil && (in.EndType != "" || in.End != nil) {
 		err = checkEnd(in.EndType, in.End, now)
@@ -189,7 +189,7 @@ func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservati
 	if in.Criteria != "" {
 		res.Targeted = in.Criteria == "targeted"
 	}
-	e.arm()
+	e.setTimer()
 	r.Touch(res.ID)
 	return &changed{Return: true}, nil
 }

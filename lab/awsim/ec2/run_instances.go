@@ -51,7 +51,7 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 	if err := in.templateData.check(); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.runRequest(in)
@@ -80,9 +80,9 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 }
 
 // runRequest lays the parameters over the launch template that they name. The lock must be held.
-func (e *EC2) runRequest(in *runInstancesInput) (request, error) {
+func (e *EC2) runRequest(in *runInstancesInput) (launchRequest, error) {
 	data := in.templateData
-	q := request{data: &data, subnetID: in.SubnetID, privateIP: in.PrivateIP}
+	q := launchRequest{data: &data, subnetID: in.SubnetID, privateIP: in.PrivateIP}
 	if in.Template != nil {
 		t, err := e.templates.find(in.Template.templateRef)
 		if err != nil {
@@ -122,11 +122,11 @@ func templateTags(t *template, v *templateVersion) map[string]string {
 }
 
 // run launches between low and high instances of an order, as many as there is capacity for, or none. The lock must be held.
-func (e *EC2) run(r *protocol.Request, o *order, b *batch, low, high int) (*reservationInfo, error) {
+func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, low, high int) (*reservationInfo, error) {
 	if err := e.canLaunch(o, low, b.now); err != nil {
 		return nil, err
 	}
-	var launched []*record
+	var launched []*instanceRecord
 	for len(launched) < high {
 		i, err := e.launch(o, b)
 		if err != nil && len(launched) == 0 {
@@ -137,7 +137,7 @@ func (e *EC2) run(r *protocol.Request, o *order, b *batch, low, high int) (*rese
 		}
 		launched = append(launched, i)
 	}
-	e.arm()
+	e.setTimer()
 	r.Touch(idsOf(launched)...)
 	shown, err := e.showReservations(launched)
 	if err != nil {
@@ -147,7 +147,7 @@ func (e *EC2) run(r *protocol.Request, o *order, b *batch, low, high int) (*rese
 }
 
 // canLaunch says why n instances of an order do not fit.
-func (e *EC2) canLaunch(o *order, n int, now time.Time) error {
+func (e *EC2) canLaunch(o *launchPlan, n int, now time.Time) error {
 	if _, err := e.capacity(o, n, now); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ type deleteGroupOutput struct {
 
 // deleteSecurityGroup deletes a group that no network interface and no other group refers to.
 func (e *EC2) deleteSecurityGroup(r *protocol.Request, in *deleteGroupInput) (*deleteGroupOutput, error) {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g, err := e.groupFor(in)

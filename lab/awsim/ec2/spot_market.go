@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// machine is an instance type as it is sold in the region.
-type machine struct {
+// instanceType is an instance type as it is sold in the region.
+type instanceType struct {
 	offline.Type
 	zones    [zonesPerRegion]bool // by index of regionZones
 	onDemand float64              // $/h; 0 = not sold
@@ -24,8 +24,8 @@ type market struct {
 	region   string
 	seed     uint64
 	zones    []Zone
-	machines []*machine // by name
-	byName   map[string]*machine
+	types []*instanceType // by name
+	byName   map[string]*instanceType
 }
 
 // scarceZones is out of how many types one lacks a zone.
@@ -39,9 +39,9 @@ func newMarket(region string, seed uint64) (*market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &market{region: region, seed: seed, zones: regionZones(region), byName: map[string]*machine{}}
+	m := &market{region: region, seed: seed, zones: regionZones(region), byName: map[string]*instanceType{}}
 	for _, t := range catalog.Types() {
-		sold := &machine{Type: t}
+		sold := &instanceType{Type: t}
 		sold.onDemand, _ = catalog.OnDemand(region, t.Name)
 		if slices.Contains(t.UsageClasses, spotLifecycle) {
 			sold.spot, _ = catalog.Spot(region, t.Name)
@@ -59,7 +59,7 @@ func newMarket(region string, seed uint64) (*market, error) {
 		for z := range sold.zones {
 			sold.zones[z] = z != lacks
 		}
-		m.machines = append(m.machines, sold)
+		m.types = append(m.types, sold)
 		m.byName[t.Name] = sold
 	}
 	return m, nil
@@ -81,7 +81,7 @@ const spotSpread = 0.15
 
 // spotPrice is the simulated spot price of a type in a zone: the real regional average times a factor of 0.85 to 1.15
 // that the seed fixes. 0 = not sold.
-func (m *market) spotPrice(t *machine, zone string) float64 {
+func (m *market) spotPrice(t *instanceType, zone string) float64 {
 	if i := m.zoneIndex(zone); i < 0 || !t.zones[i] {
 		return 0
 	}
@@ -103,7 +103,7 @@ func (m *market) price(p Pool) float64 {
 	}
 }
 
-func (m *market) sold(t *machine, zone string) bool {
+func (m *market) sold(t *instanceType, zone string) bool {
 	i := m.zoneIndex(zone)
 	return i >= 0 && t.zones[i]
 }

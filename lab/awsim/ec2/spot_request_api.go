@@ -54,8 +54,8 @@ type spotLaunchFor struct {
 
 // describeSpotInstanceRequests lists the requests of all Spot instances that are not forgotten.
 func (e *EC2) describeSpotInstanceRequests(_ *protocol.Request, in *describeSpotRequestsInput) (*describeSpotRequestsOutput, error) {
-	now := e.settle()
-	n := noun[spotRequestInfo]{
+	now := e.applyDueTransitions()
+	n := resourceKind[spotRequestInfo]{
 		id: func(s spotRequestInfo) string { return s.ID }, tags: func(s spotRequestInfo) map[string]string { return s.tags },
 		ids: spotRequestIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[spotRequestInfo]{
@@ -89,7 +89,7 @@ func (e *EC2) describeSpotInstanceRequests(_ *protocol.Request, in *describeSpot
 	return &describeSpotRequestsOutput{Requests: p.items, Next: p.next}, nil
 }
 
-func showSpotRequest(r *record) spotRequestInfo {
+func showSpotRequest(r *instanceRecord) spotRequestInfo {
 	s := spotRequestInfo{
 		ID: r.spotRequest, Type: "one-time", InstanceID: r.ID, Created: stamp(r.LaunchedAt), Product: "Linux/UNIX", Zone: r.Zone, Behavior: "terminate",
 		State: "active", Status: spotStatus{Code: "fulfilled", Message: "Your spot request is fulfilled.", Updated: stamp(r.LaunchedAt)},

@@ -75,7 +75,7 @@ func (e *EC2) changeTags(r *protocol.Request, in *changeTagsInput, edit func(map
 	if len(in.Resources) > maxTagged {
 		return invalidValue("The number of resources exceeds %d", maxTagged)
 	}
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var apply []func()
@@ -166,7 +166,7 @@ func (e *EC2) taggedInstance(id string) (tagged, bool) {
 		return tagged{}, false
 	}
 	return tagged{id, "instance", r.Tags, func(tags map[string]string) {
-		e.fleet.put(r, func(r *record) { r.Tags = tags })
+		e.fleet.put(r, func(r *instanceRecord) { r.Tags = tags })
 	}}, true
 }
 
@@ -189,7 +189,7 @@ func (e *EC2) taggedInterface(id string) (tagged, bool) {
 			continue
 		}
 		return tagged{id, "network-interface", r.nics[at].tags, func(tags map[string]string) {
-			e.fleet.put(r, func(r *record) {
+			e.fleet.put(r, func(r *instanceRecord) {
 				r.nics = slices.Clone(r.nics)
 				r.nics[at].tags = tags
 			})
@@ -262,8 +262,8 @@ type tagInfo struct {
 }
 
 func (e *EC2) describeTags(_ *protocol.Request, in *listInput) (*describeTagsOutput, error) {
-	e.settle()
-	n := noun[tagInfo]{
+	e.applyDueTransitions()
+	n := resourceKind[tagInfo]{
 		id: func(t tagInfo) string { return t.Resource + " " + t.Key }, minResults: 5, maxResults: 1000,
 		properties: properties[tagInfo]{
 			"key":           one(func(t tagInfo) string { return t.Key }),

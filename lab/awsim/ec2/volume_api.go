@@ -72,7 +72,7 @@ func (v *volume) performance() (iops, throughput int) {
 }
 
 func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*describeVolumesOutput, error) {
-	e.settle()
+	e.applyDueTransitions()
 	all := locked(e, func() []*volume {
 		list := make([]*volume, 0, len(e.volumes))
 		for _, v := range e.volumes {
@@ -88,7 +88,7 @@ func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*d
 			return get(v)
 		})
 	}
-	n := noun[*volume]{
+	n := resourceKind[*volume]{
 		id: func(v *volume) string { return v.id }, tags: func(v *volume) map[string]string { return v.tags },
 		ids: volumeIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: properties[*volume]{

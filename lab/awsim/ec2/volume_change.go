@@ -45,7 +45,7 @@ func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeI
 	if err := checkSpecifications(in.Tags, "volume"); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.zoneID(in.Zone) == "" {
@@ -97,7 +97,7 @@ func (e *EC2) volumeOf(in *volumeInput) (*volume, error) {
 }
 
 func (e *EC2) deleteVolume(r *protocol.Request, in *volumeInput) (*struct{}, error) {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
@@ -125,7 +125,7 @@ func (e *EC2) attachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	if in.Device == "" {
 		return nil, missing("Device")
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
@@ -155,19 +155,19 @@ func (e *EC2) attachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	attached := *v
 	attached.instance, attached.attached, attached.device, attached.deletes = i.ID, now, in.Device, false
 	e.volumes[v.id] = &attached
-	e.fleet.put(i, func(i *record) { i.joined = append(slices.Clone(i.joined), &attached) })
+	e.fleet.put(i, func(i *instanceRecord) { i.joined = append(slices.Clone(i.joined), &attached) })
 	r.Touch(v.id, i.ID)
 	return &volumeAttachment{VolumeID: v.id, Instance: i.ID, Device: in.Device, Status: "attached", Attached: stamp(now)}, nil
 }
 
 // taken reports whether an instance has a volume at a device.
-func taken(i *record, device string) bool {
+func taken(i *instanceRecord, device string) bool {
 	return slices.ContainsFunc(i.order.disks, func(d plannedDisk) bool { return d.device == device }) ||
 		slices.ContainsFunc(i.joined, func(v *volume) bool { return v.device == device })
 }
 
 func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachment, error) {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
@@ -197,7 +197,7 @@ func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	was := *v
 	e.release(v.id)
 	if i != nil {
-		e.fleet.put(i, func(i *record) {
+		e.fleet.put(i, func(i *instanceRecord) {
 			i.joined = slices.DeleteFunc(slices.Clone(i.joined), func(j *volume) bool { return j.id == v.id })
 		})
 	}
@@ -223,7 +223,7 @@ type Volume struct {
 
 // Volumes are all volumes, by ID.
 func (e *EC2) Volumes() []Volume {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	out := make([]Volume, 0, len(e.volumes))

@@ -23,7 +23,7 @@ func (e *EKS) Service() protocol.Service {
 	)
 	paging := []string{"maxResults", "nextToken"}
 	return protocol.Service{
-		Name: "eks", Protocol: protocol.RESTJSON, Permissions: e.needs,
+		Name: "eks", Protocol: protocol.RESTJSON, Permissions: e.requiredPermissions,
 		Routes: []protocol.Route{
 			{Method: http.MethodGet, Path: clusters, Action: "ListClusters", Query: append(paging, "include")},
 			{Method: http.MethodGet, Path: named, Action: "DescribeCluster"},

@@ -40,7 +40,7 @@ type Account struct {
 	profiles map[string]*profile
 	policies map[string]*managedPolicy // of the account, by ARN
 
-	rights rights
+	policyCache policyCache
 }
 
 // Role is an IAM role. Values that leave the package are copies.

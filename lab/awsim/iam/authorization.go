@@ -17,9 +17,9 @@ const (
 	maxInlinePolicies = 10240 // of all inline policies of a role together
 )
 
-// rights are the policies of all roles as they are evaluated. They have a lock of their own: other services ask for a
+// policyCache are the policies of all roles as they are evaluated. They have a lock of their own: other services ask for a
 // decision in the middle of their work, and IAM itself does.
-type rights struct {
+type policyCache struct {
 	mu     sync.RWMutex
 	byRole map[string][]*policy.Policy
 	// organization and boundaries, by role, are what is allowed at most; nil = everything.
@@ -33,15 +33,15 @@ func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decisi
 	if p.Role == "" {
 		return policy.Allowed
 	}
-	a.rights.mu.RLock()
-	defer a.rights.mu.RUnlock()
-	if d := limited(a.rights.organization, r, policy.DeniedByOrganization, policy.UnspokenByOrganization); d != policy.Allowed {
+	a.policyCache.mu.RLock()
+	defer a.policyCache.mu.RUnlock()
+	if d := limited(a.policyCache.organization, r, policy.DeniedByOrganization, policy.UnspokenByOrganization); d != policy.Allowed {
 		return d
 	}
-	if d := limited(a.rights.boundaries[p.Role], r, policy.DeniedByBoundary, policy.UnspokenByBoundary); d != policy.Allowed {
+	if d := limited(a.policyCache.boundaries[p.Role], r, policy.DeniedByBoundary, policy.UnspokenByBoundary); d != policy.Allowed {
 		return d
 	}
-	return policy.Decide(a.rights.byRole[p.Role], r)
+	return policy.Decide(a.policyCache.byRole[p.Role], r)
 }
 
 // review brings the rights of a role up to date with its policies. The caller holds the lock.
@@ -64,20 +64,20 @@ func (a *Account) review(role *Role) {
 			all = append(all, p)
 		}
 	}
-	a.rights.mu.Lock()
-	defer a.rights.mu.Unlock()
-	if a.rights.byRole == nil {
-		a.rights.byRole = map[string][]*policy.Policy{}
+	a.policyCache.mu.Lock()
+	defer a.policyCache.mu.Unlock()
+	if a.policyCache.byRole == nil {
+		a.policyCache.byRole = map[string][]*policy.Policy{}
 	}
-	a.rights.byRole[role.Name] = all
+	a.policyCache.byRole[role.Name] = all
 }
 
-// forgetRights is review for a role that is gone.
-func (a *Account) forgetRights(role string) {
-	a.rights.mu.Lock()
-	defer a.rights.mu.Unlock()
-	delete(a.rights.byRole, role)
-	delete(a.rights.boundaries, role)
+// invalidatePolicies is review for a role that is gone.
+func (a *Account) invalidatePolicies(role string) {
+	a.policyCache.mu.Lock()
+	defer a.policyCache.mu.Unlock()
+	delete(a.policyCache.byRole, role)
+	delete(a.policyCache.boundaries, role)
 }
 
 // checkIdentityPolicy refuses a policy that could not be evaluated.
@@ -102,8 +102,8 @@ func sizeOf(document string) int {
 	return n
 }
 
-// needs are what a caller must be allowed to do for a call of IAM.
-func (a *Account) needs(r *protocol.Request) []protocol.RequiredPermission {
+// requiredPermissions are what a caller must be allowed to do for a call of IAM.
+func (a *Account) requiredPermissions(r *protocol.Request) []protocol.RequiredPermission {
 	role, profile := r.Form.Get("RoleName"), r.Form.Get("InstanceProfileName")
 	tags := r.FormTags("Tags.member")
 	keys := policy.Keys{}

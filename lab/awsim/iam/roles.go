@@ -96,7 +96,7 @@ func (a *Account) deleteRole(r *protocol.Request, in *roleName) (*none, error) {
 			return nil, deleteConflict("delete policies")
 		}
 		delete(a.roles, role.Name)
-		a.forgetRights(role.Name)
+		a.invalidatePolicies(role.Name)
 		r.Touch(role.ARN)
 		return nil, nil
 	})

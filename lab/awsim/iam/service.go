@@ -14,7 +14,7 @@ import (
 // Service is IAM at the wire.
 func (a *Account) Service() protocol.Service {
 	return protocol.Service{
-		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Permissions: a.needs,
+		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Permissions: a.requiredPermissions,
 		Handlers: map[string]protocol.Handler{
 			"AddRoleToInstanceProfile":      protocol.Query(a.addRoleToInstanceProfile),
 			"AttachRolePolicy":              protocol.Query(a.attachRolePolicy),

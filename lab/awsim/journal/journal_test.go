@@ -118,7 +118,7 @@ func await(t *testing.T, sim *awsim.Sim, id, want string) {
 	t.Fatalf("instance is %s, not %s", last, want)
 }
 
-func TestAnAccountIsTakenUpAgain(t *testing.T) {
+func TestReplayRestoresTheAccount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.jsonl")
 	sim, cfg, replayed, end := open(t, path)
 	if replayed != 0 {

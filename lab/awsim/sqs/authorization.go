@@ -8,9 +8,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// needs are what a caller must be allowed to do for a call of SQS: on the queue that it names. What is done to a batch of
+// requiredPermissions are what a caller must be allowed to do for a call of SQS: on the queue that it names. What is done to a batch of
 // messages needs the right to do it to one.
-func (s *SQS) needs(r *protocol.Request) []protocol.RequiredPermission {
+func (s *SQS) requiredPermissions(r *protocol.Request) []protocol.RequiredPermission {
 	var body struct {
 		QueueName string
 		QueueURL  string `json:"QueueUrl"`

@@ -42,7 +42,7 @@ func New(cfg Config) *SQS { return &SQS{cfg: cfg, queues: map[string]*queue{}} }
 // Service is SQS at the wire.
 func (s *SQS) Service() protocol.Service {
 	return protocol.Service{
-		Name: "sqs", Protocol: protocol.JSON10, Permissions: s.needs,
+		Name: "sqs", Protocol: protocol.JSON10, Permissions: s.requiredPermissions,
 		Handlers: map[string]protocol.Handler{
 			"ChangeMessageVisibility": protocol.JSON(s.changeMessageVisibility),
 			"CreateQueue":             protocol.JSON(s.createQueue),

@@ -57,7 +57,7 @@ func New(cfg Config) *Store {
 // Service is SSM at the wire.
 func (s *Store) Service() protocol.Service {
 	return protocol.Service{
-		Name: "ssm", Protocol: protocol.JSON11, Permissions: s.needs,
+		Name: "ssm", Protocol: protocol.JSON11, Permissions: s.requiredPermissions,
 		Handlers: map[string]protocol.Handler{
 			"DeleteParameter":     protocol.JSON(s.deleteParameter),
 			"GetParameter":        protocol.JSON(s.getParameter),

@@ -70,11 +70,11 @@ type Authenticator struct {
 	// names are private DNS names by instance ID; they never change.
 	names map[string]string
 	// identities are what STS said of tokens, by their hash; a token is signed once and for all.
-	identities map[[sha256.Size]byte]knownIdentity
+	identities map[[sha256.Size]byte]cachedIdentity
 }
 
-// knownIdentity is believed until the token expires.
-type knownIdentity struct {
+// cachedIdentity is believed until the token expires.
+type cachedIdentity struct {
 	identity Identity
 	until    time.Time
 }
@@ -106,7 +106,7 @@ func New(cfg Config) (*Authenticator, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}, identities: map[[sha256.Size]byte]knownIdentity{}}, nil
+	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}, identities: map[[sha256.Size]byte]cachedIdentity{}}, nil
 }
 
 // errUnmapped is the identity of nobody in this cluster.
@@ -155,14 +155,14 @@ func (a *Authenticator) identify(ctx context.Context, token string) (Identity, e
 	if ok && now.Before(known.until) {
 		return known.identity, nil
 	}
-	id, err := a.askSTS(ctx, u)
+	id, err := a.callSTS(ctx, u)
 	if err != nil {
 		return Identity{}, err
 	}
 	a.cached.Lock()
 	defer a.cached.Unlock()
-	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k knownIdentity) bool { return now.After(k.until) })
-	a.identities[hash] = knownIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
+	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k cachedIdentity) bool { return now.After(k.until) })
+	a.identities[hash] = cachedIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
 	return id, nil
 }
 

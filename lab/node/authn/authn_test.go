@@ -134,7 +134,7 @@ const nodeMap = `
   groups: [system:bootstrappers, system:nodes]
 `
 
-func TestWhoIsWho(t *testing.T) {
+func TestIdentities(t *testing.T) {
 	nodes := []string{"system:bootstrappers", "system:nodes"}
 	for _, tt := range []struct {
 		name    string

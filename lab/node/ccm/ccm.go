@@ -63,7 +63,7 @@ const workers = 50
 type Manager struct {
 	cfg   Config
 	queue workqueue.TypedRateLimitingInterface[string]
-	pace  flowcontrol.RateLimiter
+	limiter  flowcontrol.RateLimiter
 }
 
 // New returns a manager that has not talked to anyone.
@@ -81,7 +81,7 @@ func New(cfg Config) *Manager {
 	if cfg.Rate > 0 {
 		pace = flowcontrol.NewTokenBucketRateLimiter(float32(cfg.Rate), 1)
 	}
-	return &Manager{cfg: cfg, pace: pace, queue: workqueue.NewTypedRateLimitingQueue(
+	return &Manager{cfg: cfg, limiter: pace, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 10*time.Second),
 	)}
 }
@@ -160,7 +160,7 @@ func (m *Manager) initialize(ctx context.Context, name string) error {
 	if !uninitialized(node) {
 		return nil
 	}
-	if err := m.pace.Wait(ctx); err != nil {
+	if err := m.limiter.Wait(ctx); err != nil {
 		return err
 	}
 	id := instanceID(node)

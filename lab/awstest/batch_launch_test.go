@@ -24,38 +24,38 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// meter notes what is counted.
-type meter struct {
+// launchMetrics notes what is counted.
+type launchMetrics struct {
 	cloudprovider.Unmeasured
 	mu      sync.Mutex
 	failed  []string // zone/zoneID/capacityType/reason
 	batched []string // batcher:size
 }
 
-func (m *meter) LaunchFailed(zone, zoneID, capacityType, reason string) {
+func (m *launchMetrics) LaunchFailed(zone, zoneID, capacityType, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = append(m.failed, strings.Join([]string{zone, zoneID, capacityType, reason}, "/"))
 }
 
-func (m *meter) Batched(batcher string, size int, _ time.Duration) {
+func (m *launchMetrics) Batched(batcher string, size int, _ time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.batched = append(m.batched, fmt.Sprintf("%s:%d", batcher, size))
 }
 
-// shop is a world with a class that is ready, and a process whose windows close when full.
-type shop struct {
+// launchFixture is a world with a class that is ready, and a process whose windows close when full.
+type launchFixture struct {
 	*world
 	*aws.Cloud
 	class *awsv1.EC2NodeClass
-	meter *meter
+	meter *launchMetrics
 }
 
-// opened returns a shop; its windows close with so many requests.
-func opened(t *testing.T, items int, change ...func(*awsv1.EC2NodeClass)) *shop {
+// newLaunchFixture returns a shop; its windows close with so many requests.
+func newLaunchFixture(t *testing.T, items int, change ...func(*awsv1.EC2NodeClass)) *launchFixture {
 	t.Helper()
-	s := &shop{world: newWorld(t), class: nodeClass("default"), meter: &meter{}}
+	s := &launchFixture{world: newWorld(t), class: nodeClass("default"), meter: &launchMetrics{}}
 	cfg := s.config("uid-1")
 	cfg.Meter = s.meter
 	cfg.Window = batch.Window{Idle: 3 * time.Second, Max: 30 * time.Second, Items: items}
@@ -67,15 +67,15 @@ func opened(t *testing.T, items int, change ...func(*awsv1.EC2NodeClass)) *shop 
 	return s
 }
 
-// bought is what a launch comes to.
-type bought struct {
+// launchResult is what a launch comes to.
+type launchResult struct {
 	cloudprovider.Launched
 	err error
 }
 
-// together launches claims at the same time, each as the controller does, and returns what comes of it in their order.
-func (s *shop) together(claims ...*karpv1.NodeClaim) []bought {
-	out := make([]bought, len(claims))
+// launchBatch launches claims at the same time, each as the controller does, and returns what comes of it in their order.
+func (s *launchFixture) launchBatch(claims ...*karpv1.NodeClaim) []launchResult {
+	out := make([]launchResult, len(claims))
 	var done sync.WaitGroup
 	for n, c := range claims {
 		if c.Annotations[karpv1.AnnotationLaunch] == "" {
@@ -104,15 +104,15 @@ func (w *world) sent(action string) (all []url.Values) {
 	return all
 }
 
-// alike are n claims that ask for the same: an m5.large on demand in zone a.
-func alike(n int) (all []*karpv1.NodeClaim) {
+// sameRequirements are n claims that ask for the same: an m5.large on demand in zone a.
+func sameRequirements(n int) (all []*karpv1.NodeClaim) {
 	for i := range n {
 		all = append(all, claim(fmt.Sprintf("general-%d", i), onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"), in(corev1.LabelTopologyZone, "us-east-1a")))
 	}
 	return all
 }
 
-func scarce(err error) bool {
+func withoutCapacity(err error) bool {
 	var capacity *cloudprovider.InsufficientCapacityError
 	return errors.As(err, &capacity)
 }
@@ -125,30 +125,30 @@ func reasonOf(err error) string {
 	return create.Reason
 }
 
-func TestLaunchingTogether(t *testing.T) {
-	t.Run("aws row 1: five claims that ask for the same are launched by one call, and each gets an instance of its own", func(t *testing.T) {
-		s := opened(t, 5)
-		claims := alike(5)
+func TestBatchLaunch(t *testing.T) {
+	t.Run("five claims that ask for the same are launched by one call, and each gets an instance of its own", func(t *testing.T) {
+		s := newLaunchFixture(t, 5)
+		claims := sameRequirements(5)
 		ids := map[string]bool{}
-		for n, b := range s.together(claims...) {
+		for n, b := range s.launchBatch(claims...) {
 			ids[b.ProviderID] = true
 			if ticket, ok := cloudprovider.ParseTicket(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
 				t.Errorf("%s: %v, annotation %v", claims[n].Name, b.err, claims[n].Annotations)
 			}
 		}
 		calls := s.sent("CreateFleet")
-		if len(ids) != 5 || len(s.living()) != 5 || len(calls) != 1 || calls[0].Get("TargetCapacitySpecification.TotalTargetCapacity") != "5" {
-			t.Errorf("%d different instances of %d, calls %v", len(ids), len(s.living()), calls)
+		if len(ids) != 5 || len(s.runningInstances()) != 5 || len(calls) != 1 || calls[0].Get("TargetCapacitySpecification.TotalTargetCapacity") != "5" {
+			t.Errorf("%d different instances of %d, calls %v", len(ids), len(s.runningInstances()), calls)
 		}
 		if !slices.Contains(s.meter.batched, "create_fleet:5") {
 			t.Errorf("measured %v", s.meter.batched)
 		}
-		for n, again := range s.together(claims...) {
+		for n, again := range s.launchBatch(claims...) {
 			if again.err != nil || !ids[again.ProviderID] {
 				t.Errorf("asked again, %s has %s, %v", claims[n].Name, again.ProviderID, again.err)
 			}
 		}
-		s.settle()
+		s.advancePastDelays()
 		next := s.start(s.config("uid-1"))
 		for _, c := range claims {
 			adopted, err := next.Launch(t.Context(), c, s.class)
@@ -157,13 +157,13 @@ func TestLaunchingTogether(t *testing.T) {
 			}
 			delete(ids, adopted.ProviderID)
 		}
-		if len(s.living()) != 5 {
-			t.Errorf("%d instances", len(s.living()))
+		if len(s.runningInstances()) != 5 {
+			t.Errorf("%d instances", len(s.runningInstances()))
 		}
 	})
-	t.Run("aws row 2: claims that ask for something else get a call of their own", func(t *testing.T) {
-		s := opened(t, 100)
-		claims := alike(6)
+	t.Run("claims that ask for something else get a call of their own", func(t *testing.T) {
+		s := newLaunchFixture(t, 100)
+		claims := sameRequirements(6)
 		for n, change := range []func(*karpv1.NodeClaim){
 			func(c *karpv1.NodeClaim) { c.Spec.Requirements[2] = in(corev1.LabelTopologyZone, "us-east-1b") },
 			func(c *karpv1.NodeClaim) { c.Labels = map[string]string{karpv1.LabelNodePool: "other"} },
@@ -174,69 +174,69 @@ func TestLaunchingTogether(t *testing.T) {
 		} {
 			change(claims[n])
 		}
-		for n, b := range s.together(claims...) {
+		for n, b := range s.launchBatch(claims...) {
 			if b.err != nil {
 				t.Errorf("%s: %v", claims[n].Name, b.err)
 			}
 		}
-		if n := s.called("CreateFleet"); n != 5 || len(s.living()) != 6 {
-			t.Errorf("%d calls, %d instances", n, len(s.living()))
+		if n := s.called("CreateFleet"); n != 5 || len(s.runningInstances()) != 6 {
+			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
-	t.Run("aws row 3: two instances for three claims: the third is told why, and it is counted once", func(t *testing.T) {
-		s := opened(t, 3)
+	t.Run("two instances for three claims: the third is told why, and it is counted once", func(t *testing.T) {
+		s := newLaunchFixture(t, 3)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: "us-east-1a", Lifecycle: "on-demand"}, 2)
 		got, failed := 0, 0
-		for _, b := range s.together(alike(3)...) {
+		for _, b := range s.launchBatch(sameRequirements(3)...) {
 			switch {
 			case b.err == nil:
 				got++
-			case scarce(b.err) && strings.Contains(b.err.Error(), "InsufficientInstanceCapacity"):
+			case withoutCapacity(b.err) && strings.Contains(b.err.Error(), "InsufficientInstanceCapacity"):
 				failed++
 			}
 		}
-		if got != 2 || failed != 1 || len(s.living()) != 2 || len(s.meter.failed) != 1 {
-			t.Errorf("%d have an instance, %d none; %d instances; counted %v", got, failed, len(s.living()), s.meter.failed)
+		if got != 2 || failed != 1 || len(s.runningInstances()) != 2 || len(s.meter.failed) != 1 {
+			t.Errorf("%d have an instance, %d none; %d instances; counted %v", got, failed, len(s.runningInstances()), s.meter.failed)
 		}
 	})
-	t.Run("aws row 4: a call that EC2 refuses is an error for all, and the next attempt is made together again", func(t *testing.T) {
-		s := opened(t, 3)
+	t.Run("a call that EC2 refuses is an error for all, and the next attempt is made together again", func(t *testing.T) {
+		s := newLaunchFixture(t, 3)
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
-		claims := alike(3)
-		for _, b := range s.together(claims...) {
+		claims := sameRequirements(3)
+		for _, b := range s.launchBatch(claims...) {
 			if reasonOf(b.err) != "Unauthorized" {
 				t.Errorf("want Unauthorized, got %v", b.err)
 			}
 		}
-		for _, b := range s.together(claims...) {
+		for _, b := range s.launchBatch(claims...) {
 			if b.err != nil {
 				t.Error(b.err)
 			}
 		}
-		if n := s.called("CreateFleet"); n != 2 || len(s.living()) != 3 {
-			t.Errorf("%d calls, %d instances", n, len(s.living()))
+		if n := s.called("CreateFleet"); n != 2 || len(s.runningInstances()) != 3 {
+			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
-	t.Run("aws row 5: a claim asks for one instance, whoever it is launched with", func(t *testing.T) {
-		s := opened(t, 1)
-		if b := s.together(alike(1)...)[0]; b.err != nil {
+	t.Run("a claim asks for one instance, whoever it is launched with", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
+		if b := s.launchBatch(sameRequirements(1)...)[0]; b.err != nil {
 			t.Fatal(b.err)
 		}
-		if got := s.sent("CreateFleet")[0].Get("TargetCapacitySpecification.TotalTargetCapacity"); got != "1" || len(s.living()) != 1 {
-			t.Errorf("asked for %s, %d instances", got, len(s.living()))
+		if got := s.sent("CreateFleet")[0].Get("TargetCapacitySpecification.TotalTargetCapacity"); got != "1" || len(s.runningInstances()) != 1 {
+			t.Errorf("asked for %s, %d instances", got, len(s.runningInstances()))
 		}
 	})
 }
 
-func TestReadingAndEndingTogether(t *testing.T) {
+func TestBatchedReadsAndTerminations(t *testing.T) {
 	// two launches two instances, and a process that knows neither gathers requests by two.
-	two := func(t *testing.T) (*shop, *aws.Cloud, []string) {
-		s := opened(t, 2)
+	two := func(t *testing.T) (*launchFixture, *aws.Cloud, []string) {
+		s := newLaunchFixture(t, 2)
 		var ids []string
-		for _, b := range s.together(alike(2)...) {
+		for _, b := range s.launchBatch(sameRequirements(2)...) {
 			ids = append(ids, b.ProviderID)
 		}
-		s.settle()
+		s.advancePastDelays()
 		cfg := s.config("uid-1")
 		cfg.Window = batch.Window{Idle: 3 * time.Second, Max: 30 * time.Second, Items: 2}
 		next := s.start(cfg)
@@ -250,7 +250,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 		}
 		done.Wait()
 	}
-	t.Run("aws row 6: what is not one instance is refused before anybody is asked", func(t *testing.T) {
+	t.Run("what is not one instance is refused before anybody is asked", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := len(s.Sim.Calls())
 		for _, id := range []string{"", "aws:///us-east-1a/", ids[0] + "," + ids[1] + "/"} {
@@ -265,7 +265,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("aws row 7: one instance that two ask for", func(t *testing.T) {
+	t.Run("one instance that two ask for", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := s.called("DescribeInstances")
 		both(func(int) {
@@ -277,7 +277,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("aws row 8: one that is not in the common answer is asked for alone", func(t *testing.T) {
+	t.Run("one that is not in the common answer is asked for alone", func(t *testing.T) {
 		s, c, ids := two(t)
 		ids[1] = "aws:///us-east-1a/i-0123456789abcdef0"
 		before := s.called("DescribeInstances")
@@ -291,7 +291,7 @@ func TestReadingAndEndingTogether(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("aws row 9: when the common call is refused, each is asked for alone", func(t *testing.T) {
+	t.Run("when the common call is refused, each is asked for alone", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := s.called("DescribeInstances")
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InvalidParameterValue", "no")})
@@ -323,8 +323,8 @@ func TestReadingAndEndingTogether(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if n := s.called("TerminateInstances"); n != 1 || len(s.living()) != 0 {
-			t.Errorf("%d calls, %d instances", n, len(s.living()))
+		if n := s.called("TerminateInstances"); n != 1 || len(s.runningInstances()) != 0 {
+			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
 }

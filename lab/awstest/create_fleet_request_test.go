@@ -19,15 +19,15 @@ func ptr[T any](v T) *T { return &v }
 
 func gone(err error) bool { return errors.Is(err, cloudprovider.ErrNotFound) }
 
-// ordered is one launch: what was asked of EC2, and what came of it.
-type ordered struct {
+// sentRequest is one launch: what was asked of EC2, and what came of it.
+type sentRequest struct {
 	fleet, template url.Values
 	got             cloudprovider.Launched
 	err             error
 }
 
 // overrides counts what the fleet asks for.
-func (o ordered) overrides() (n int) {
+func (o sentRequest) overrides() (n int) {
 	for key := range o.fleet {
 		if strings.HasSuffix(key, ".InstanceType") {
 			n++
@@ -38,7 +38,7 @@ func (o ordered) overrides() (n int) {
 
 const data = "LaunchTemplateData."
 
-func TestWhatIsAskedOfEC2(t *testing.T) {
+func TestCreateFleetRequest(t *testing.T) {
 	type (
 		class  = awsv1.EC2NodeClass
 		claims = karpv1.NodeClaim
@@ -67,7 +67,7 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 			}
 		}
 	}
-	efa := func(o ordered) string {
+	efa := func(o sentRequest) string {
 		q := o.got.Capacity[awsv1.ResourceEFA]
 		return q.String()
 	}
@@ -78,51 +78,51 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 		claim func(*claims)
 		cfg   func(*aws.Config)
 		// want is compared with what see returns.
-		see  func(o ordered) string
+		see  func(o sentRequest) string
 		want string
 		// fails where the simulated EC2 has no use for what it is asked for; what it is asked is what counts.
 		fails bool
 	}{
-		{name: "aws row 55: the class's context is sent", class: said, see: func(o ordered) string { return o.fleet.Get("Context") }, want: "my-context"},
-		{name: "aws row 56: but not where minValues were relaxed", class: said, claim: annotated("karpenter.sh/nodeclaim-min-values-relaxed"), see: func(o ordered) string { return o.fleet.Get("Context") }},
-		{name: "aws row 57: a price overlay, on demand", claim: annotated("karpenter.sh/price-overlay-applied"), see: func(o ordered) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "prioritized"},
-		{name: "aws row 57: a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")), see: func(o ordered) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized"},
-		{name: "no price overlay, on demand", see: func(o ordered) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "lowest-price"},
-		{name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")), see: func(o ordered) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized"},
-		{name: "aws row 58: no tenancy is asked for", see: func(o ordered) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
-		{name: "aws row 58: both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")), see: func(o ordered) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
-		{name: "aws row 59: only dedicated", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated")), see: func(o ordered) string {
+		{name: "the class's context is sent", class: said, see: func(o sentRequest) string { return o.fleet.Get("Context") }, want: "my-context"},
+		{name: "but not where minValues were relaxed", class: said, claim: annotated("karpenter.sh/nodeclaim-min-values-relaxed"), see: func(o sentRequest) string { return o.fleet.Get("Context") }},
+		{name: "a price overlay, on demand", claim: annotated("karpenter.sh/price-overlay-applied"), see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "prioritized"},
+		{name: "a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized"},
+		{name: "no price overlay, on demand", see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "lowest-price"},
+		{name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized"},
+		{name: "no tenancy is asked for", see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{name: "both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")), see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{name: "only dedicated", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated")), see: func(o sentRequest) string {
 			return o.template.Get(data+"Placement.Tenancy") + " " + o.got.Labels[awsv1.LabelInstanceTenancy]
 		}, want: "dedicated dedicated"},
-		{name: "aws row 61: EFA that is asked for", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o ordered) string {
+		{name: "EFA that is asked for", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
 		}, want: "efa 1"},
-		{name: "aws row 62: EFA that is not", claim: withEFA, see: func(o ordered) string {
+		{name: "EFA that is not", claim: withEFA, see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
 		}, want: " 0"},
-		{name: "aws row 63: a class with one efa-only interface", class: cards("interface", "efa-only"), claim: withEFA, see: efa, want: "1"},
-		{name: "aws row 64: a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
-		{name: "aws row 65: a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox), see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true"},
-		{name: "aws row 65: no nitro sandbox", see: func(o ordered) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
-		{name: "aws row 66: reserved capacity is switched off", cfg: func(c *aws.Config) { c.ReservedCapacity = false }, see: func(o ordered) string {
+		{name: "a class with one efa-only interface", class: cards("interface", "efa-only"), claim: withEFA, see: efa, want: "1"},
+		{name: "a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
+		{name: "a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox), see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true"},
+		{name: "no nitro sandbox", see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
+		{name: "reserved capacity is switched off", cfg: func(c *aws.Config) { c.ReservedCapacity = false }, see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}},
-		{name: "aws row 67: no reservation is asked for", see: func(o ordered) string {
+		{name: "no reservation is asked for", see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}, want: "none"},
-		{name: "aws row 69: 20G are 19 GiB", class: func(c *class) {
+		{name: "20G are 19 GiB", class: func(c *class) {
 			c.Spec.BlockDeviceMappings = []awsv1.BlockDeviceMapping{{DeviceName: "/dev/xvdb", EBS: &awsv1.BlockDevice{VolumeSize: ptr(resource.MustParse("20G"))}}}
-		}, see: func(o ordered) string { return o.template.Get(data + "BlockDeviceMapping.1.Ebs.VolumeSize") }, want: "19"},
-		{name: "aws row 70: the family Custom has no disks of ours, and is taken to have 20Gi", class: func(c *class) { c.Spec.AMIFamily = "Custom" }, see: func(o ordered) string {
+		}, see: func(o sentRequest) string { return o.template.Get(data + "BlockDeviceMapping.1.Ebs.VolumeSize") }, want: "19"},
+		{name: "the family Custom has no disks of ours, and is taken to have 20Gi", class: func(c *class) { c.Spec.AMIFamily = "Custom" }, see: func(o sentRequest) string {
 			return o.template.Get(data+"BlockDeviceMapping.1.DeviceName") + " " + o.got.Capacity.StorageEphemeral().String()
 		}, want: " 20Gi"},
-		{name: "aws row 71: no public address on an efa-only interface", class: func(c *class) {
+		{name: "no public address on an efa-only interface", class: func(c *class) {
 			cards("interface", "efa-only")(c)
 			c.Spec.AssociatePublicIPAddress = ptr(true)
-		}, claim: withEFA, fails: true, see: func(o ordered) string {
+		}, claim: withEFA, fails: true, see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.AssociatePublicIpAddress") + " " + o.template.Get(data+"NetworkInterface.2.AssociatePublicIpAddress")
 		}, want: "true "},
-		{name: "aws row 72: prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *aws.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o ordered) string {
+		{name: "prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *aws.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o sentRequest) string {
 			nic := data + "NetworkInterface.1."
 			return o.template.Get(nic+"Ipv6PrefixCount") + " " + o.template.Get(nic+"PrimaryIpv6") + " " + o.template.Get(nic+"Ipv6AddressCount") + " " + o.template.Get(nic+"Ipv4PrefixCount")
 		}, want: "2 true 1 "},
@@ -142,7 +142,7 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 				tt.claim(one)
 			}
 			resolve(t, c, class)
-			var o ordered
+			var o sentRequest
 			o.got, o.err = c.Launch(t.Context(), one, class)
 			if (o.err != nil) != tt.fails {
 				t.Fatal(o.err)
@@ -156,25 +156,25 @@ func TestWhatIsAskedOfEC2(t *testing.T) {
 }
 
 func TestOnePoolOnceWithPartitions(t *testing.T) {
-	t.Run("aws row 60: a group of seven partitions makes no more overrides", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("a group of seven partitions makes no more overrides", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.group("parts", "partition", 7)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "parts"})
 		resolve(t, s.Cloud, s.class)
-		if b := s.buy("x", onDemand, instanceTypes("m5.large", "c5.large"), zones("us-east-1a", "us-east-1b")); b.err != nil {
+		if b := s.launchOne("x", onDemand, instanceTypes("m5.large", "c5.large"), zones("us-east-1a", "us-east-1b")); b.err != nil {
 			t.Fatal(b.err)
 		}
-		if n := (ordered{fleet: s.sent("CreateFleet")[0]}).overrides(); n != 4 {
+		if n := (sentRequest{fleet: s.sent("CreateFleet")[0]}).overrides(); n != 4 {
 			t.Errorf("%d overrides for two types in two zones", n)
 		}
 	})
 }
 
 func TestLaunchesThatAreNotMade(t *testing.T) {
-	t.Run("aws row 77: a tag that is not the user's", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("a tag that is not the user's", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.class.Spec.Tags["karpenter.sh/nodepool"] = "other"
-		b := s.buy("x", onDemand)
+		b := s.launchOne("x", onDemand)
 		var unready *cloudprovider.NodeClassNotReadyError
 		if !errors.As(b.err, &unready) || s.called("CreateFleet") != 0 {
 			t.Errorf("%v, %d calls", b.err, s.called("CreateFleet"))
@@ -184,15 +184,15 @@ func TestLaunchesThatAreNotMade(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("aws row 68: a Name of the user's is the instance's", func(t *testing.T) {
-		s := opened(t, 1, func(c *awsv1.EC2NodeClass) { c.Spec.Tags["Name"] = "mine" })
-		b := s.buy("x", onDemand)
+	t.Run("a Name of the user's is the instance's", func(t *testing.T) {
+		s := newLaunchFixture(t, 1, func(c *awsv1.EC2NodeClass) { c.Spec.Tags["Name"] = "mine" })
+		b := s.launchOne("x", onDemand)
 		if b.err != nil {
 			t.Fatal(b.err)
 		}
-		s.settle()
-		if err := s.Name(t.Context(), b.ProviderID, "node-1", "x"); err != nil || s.living()[0].Tags["Name"] != "mine" {
-			t.Errorf("%v, tags %v", err, s.living()[0].Tags)
+		s.advancePastDelays()
+		if err := s.Name(t.Context(), b.ProviderID, "node-1", "x"); err != nil || s.runningInstances()[0].Tags["Name"] != "mine" {
+			t.Errorf("%v, tags %v", err, s.runningInstances()[0].Tags)
 		}
 	})
 }

@@ -33,8 +33,8 @@ const (
 	greenUID = "9b1d7c42-0c1e-4f7a-8a8b-6f5e4d3c2b1a"
 )
 
-// rights are what the product says that the controller of a cluster with this UID needs.
-func rights(t testing.TB, uid string) policy.Document {
+// expectedPermissions are what the product says that the controller of a cluster with this UID needs.
+func expectedPermissions(t testing.TB, uid string) policy.Document {
 	t.Helper()
 	d, err := policy.New(policy.Params{
 		Cluster: clusterName, Identity: uid, Region: "us-east-1", Account: "111122223333", Queues: []string{clusterName},
@@ -130,8 +130,8 @@ func (w *world) refused() []string {
 func firstRefused(t *testing.T, document policy.Document) (name string, why error) {
 	t.Helper()
 	w := enforcing(t)
-	x := &exercised{world: w, cfg: w.controller(blueUID, document)}
-	for _, e := range exercises() {
+	x := &permissionFixture{world: w, cfg: w.controller(blueUID, document)}
+	for _, e := range permissionCases() {
 		err := e.do(t.Context(), x)
 		if refused := w.refused(); err != nil || len(refused) > 0 {
 			return e.name, fmt.Errorf("%w (refused: %s)", errors.Join(err), strings.Join(refused, ", "))
@@ -140,10 +140,10 @@ func firstRefused(t *testing.T, document policy.Document) (name string, why erro
 	return "", nil
 }
 
-func TestThePolicySuffices(t *testing.T) {
+func TestPolicyIsSufficient(t *testing.T) {
 	for name, uid := range map[string]string{"bound to the identity": blueUID, "bound to the name": ""} {
 		t.Run(name, func(t *testing.T) {
-			if exercise, err := firstRefused(t, rights(t, uid)); exercise != "" {
+			if exercise, err := firstRefused(t, expectedPermissions(t, uid)); exercise != "" {
 				t.Errorf("%s: %v", exercise, err)
 			}
 		})
@@ -151,8 +151,8 @@ func TestThePolicySuffices(t *testing.T) {
 }
 
 // Without any one of the actions of any one statement, something that the controller does fails.
-func TestNothingInThePolicyIsSuperfluous(t *testing.T) {
-	whole := rights(t, blueUID)
+func TestPolicyIsMinimal(t *testing.T) {
+	whole := expectedPermissions(t, blueUID)
 	for s, statement := range whole {
 		for g, grant := range statement.Grants {
 			t.Run(statement.Sid+"/"+grant.Action, func(t *testing.T) {
@@ -220,9 +220,9 @@ func karpenters(t *testing.T) policy.Document {
 // What does not work with Karpenter's own policy, and what does: docs/aws.md says it.
 func TestWithKarpentersPolicy(t *testing.T) {
 	w := enforcing(t)
-	x := &exercised{world: w, cfg: w.controller(blueUID, karpenters(t))}
+	x := &permissionFixture{world: w, cfg: w.controller(blueUID, karpenters(t))}
 	var failed []string
-	for _, e := range exercises() {
+	for _, e := range permissionCases() {
 		if err := e.do(t.Context(), x); err != nil {
 			failed = append(failed, e.name)
 		}
@@ -247,18 +247,18 @@ func unauthorized(err error) bool {
 
 // Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever its
 // controller is told to do.
-func TestTwinsCannotTouchEachOther(t *testing.T) {
+func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()
-	blue, green := w.controller(blueUID, rights(t, blueUID)), w.controller(greenUID, rights(t, greenUID))
+	blue, green := w.controller(blueUID, expectedPermissions(t, blueUID)), w.controller(greenUID, expectedPermissions(t, greenUID))
 	class := nodeClass("default")
 	c := w.start(blue)
 	resolve(t, c, class)
 	if _, err := c.Launch(ctx, claim("general-1", onDemand), class); err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
-	victim, image, typ := w.living()[0].ID, w.living()[0].ImageID, w.living()[0].Type
+	w.advancePastDelays()
+	victim, image, typ := w.runningInstances()[0].ID, w.runningInstances()[0].ImageID, w.runningInstances()[0].Type
 	profile := class.Status.InstanceProfile
 	admin := ec2.NewFromConfig(w.Config)
 	template := awsimtest.OK(admin.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{}))(t).LaunchTemplates[0].LaunchTemplateId
@@ -315,7 +315,7 @@ func TestTwinsCannotTouchEachOther(t *testing.T) {
 			}
 		})
 	}
-	if left := w.living(); len(left) != 1 || left[0].ID != victim || left[0].Tags["dovetail.sh/cluster-uid"] != blueUID {
+	if left := w.runningInstances(); len(left) != 1 || left[0].ID != victim || left[0].Tags["dovetail.sh/cluster-uid"] != blueUID {
 		t.Errorf("left: %+v", left)
 	}
 	// Its own controller may.
@@ -328,7 +328,7 @@ func TestTwinsCannotTouchEachOther(t *testing.T) {
 func TestCallsOutsideThePolicy(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()
-	cfg := w.controller(blueUID, rights(t, blueUID))
+	cfg := w.controller(blueUID, expectedPermissions(t, blueUID))
 	class := nodeClass("default")
 	c := w.start(cfg)
 	resolve(t, c, class)
@@ -336,8 +336,8 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
-	own, profile := w.living()[0].ID, class.Status.InstanceProfile
+	w.advancePastDelays()
+	own, profile := w.runningInstances()[0].ID, class.Status.InstanceProfile
 	if _, err := c.Get(ctx, got.ProviderID); err != nil {
 		t.Fatal(err)
 	}
@@ -441,18 +441,18 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 			}
 		})
 	}
-	if len(w.living()) != 1 {
-		t.Errorf("%d instances live", len(w.living()))
+	if len(w.runningInstances()) != 1 {
+		t.Errorf("%d instances live", len(w.runningInstances()))
 	}
 }
 
 // What the role may not read is named, as the doctor and the controller's start say it.
 func TestMissingPermissionsAreNamed(t *testing.T) {
 	w := enforcing(t)
-	if missing := w.start(w.controller(blueUID, rights(t, blueUID))).MissingPermissions(t.Context()); len(missing) > 0 {
+	if missing := w.start(w.controller(blueUID, expectedPermissions(t, blueUID))).MissingPermissions(t.Context()); len(missing) > 0 {
 		t.Errorf("with the whole policy: %v", missing)
 	}
-	less := slices.DeleteFunc(rights(t, blueUID), func(s policy.Statement) bool { return s.Sid == "AllowRegionalReadActions" })
+	less := slices.DeleteFunc(expectedPermissions(t, blueUID), func(s policy.Statement) bool { return s.Sid == "AllowRegionalReadActions" })
 	less = append(less, policy.Statement{Sid: "Few", Resources: []string{"*"}, Grants: []policy.Grant{{Action: "ec2:DescribeInstanceT*"}, {Action: "ec2:DescribeI*s"}}})
 	missing := w.start(w.controller(greenUID, less)).MissingPermissions(t.Context())
 	if diff := cmp.Diff([]string{

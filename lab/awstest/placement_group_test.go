@@ -58,7 +58,7 @@ func TestPlacementGroupOfANodeClass(t *testing.T) {
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
 		placementReady(t, w.start(w.config("uid-1")), byName, metav1.ConditionFalse, "PlacementGroupResolutionFailed")
 	})
-	t.Run("aws row 127: one that is being deleted is not found, and stays so", func(t *testing.T) {
+	t.Run("one that is being deleted is not found, and stays so", func(t *testing.T) {
 		if err := w.Sim.DeletePlacementGroup("near"); err != nil {
 			t.Fatal(err)
 		}
@@ -79,9 +79,9 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class := placing(awsv1.PlacementGroupSelector{Name: "near"})
 	resolve(t, c, class)
-	stamp(t, c, class)
+	stampHash(t, c, class)
 	node := launched(t, c, class, claim("near-1", onDemand))
-	w.settle()
+	w.advancePastDelays()
 	seen, err := c.Get(t.Context(), node.Status.ProviderID)
 	if err != nil || seen.Placement.GroupID != near || node.Labels[awsv1.LabelPlacementGroupID] != near {
 		t.Errorf("placed %+v, %v; labels %v", seen.Placement, err, node.Labels)
@@ -108,7 +108,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 			t.Errorf("drift %q, %v", reason, err)
 		}
 	})
-	t.Run("aws row 128: while EC2 fails, launches go into the group as it was last known, and the condition stays", func(t *testing.T) {
+	t.Run("while EC2 fails, launches go into the group as it was last known, and the condition stays", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
 		bad := awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500), Times: 2}
 		w.Sim.Inject(bad)
@@ -117,7 +117,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 		node := launched(t, c, class, claim("near-2", onDemand))
-		w.settle()
+		w.advancePastDelays()
 		if seen, err := c.Get(t.Context(), node.Status.ProviderID); err != nil || seen.Placement.GroupID != near {
 			t.Errorf("placed %+v, %v", seen.Placement, err)
 		}
@@ -152,7 +152,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 		if p, err := c.Partition(t.Context(), open.Status.ProviderID); p != "" || err != nil {
 			t.Errorf("right after the launch: partition %q, %v", p, err)
 		}
-		w.settle()
+		w.advancePastDelays()
 		for node, want := range map[string]string{chosen.Status.ProviderID: "2", open.Status.ProviderID: "1"} {
 			if p, err := c.Partition(t.Context(), node); p != want || err != nil {
 				t.Errorf("partition %q, %v, want %s", p, err, want)

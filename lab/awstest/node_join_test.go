@@ -30,8 +30,8 @@ func (authMap) NodeWebhooks(context.Context) ([]join.Webhook, error) { return ni
 
 const nodeRoleARN = "arn:aws:iam::111122223333:role/KarpenterNodeRole-blue"
 
-// joining is the condition NodesCanJoin as the class is resolved now.
-func joining(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloudprovider.Condition {
+// joinCheck is the condition NodesCanJoin as the class is resolved now.
+func joinCheck(t *testing.T, c *aws.Cloud, class *awsv1.EC2NodeClass) cloudprovider.Condition {
 	t.Helper()
 	for _, condition := range c.ResolveNodeClass(t.Context(), class).Conditions {
 		if condition.Type == awsv1.ConditionNodesCanJoin {
@@ -58,12 +58,12 @@ func TestNodesCanJoin(t *testing.T) {
 	cfg := w.config("uid-1")
 	cfg.APIServer = authMap(nil)
 	c, class := w.start(cfg), nodeClass("default")
-	if got := joining(t, c, class); got.Status != metav1.ConditionTrue {
+	if got := joinCheck(t, c, class); got.Status != metav1.ConditionTrue {
 		t.Fatalf("a sound account: %+v", got)
 	}
 	client := unmapNodes(t, w)
 	w.Clock.Advance(5*time.Minute + time.Second)
-	got := joining(t, c, class)
+	got := joinCheck(t, c, class)
 	if got.Status != metav1.ConditionFalse || got.Reason != join.NodeRoleNotMapped || !strings.Contains(got.Message, "aws eks create-access-entry --cluster-name blue --principal-arn "+nodeRoleARN+" --region us-east-1 --type EC2_LINUX") {
 		t.Errorf("without an access entry: %+v", got)
 	}
@@ -71,7 +71,7 @@ func TestNodesCanJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Clock.Advance(10 * time.Second)
-	if got := joining(t, c, class); got.Status != metav1.ConditionTrue {
+	if got := joinCheck(t, c, class); got.Status != metav1.ConditionTrue {
 		t.Errorf("10 s after it was mended: %+v", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestWindowsClassWithTheRoleOfLinuxNodesIsReady(t *testing.T) {
 	cfg.APIServer = authMap(nil)
 	class := nodeClass("windows")
 	class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
-	got := joining(t, w.start(cfg), class)
+	got := joinCheck(t, w.start(cfg), class)
 	if got.Status != metav1.ConditionTrue || got.Reason != join.WindowsKubeProxyDenied || !strings.Contains(got.Message, "would cut off 3 Linux nodes") || strings.Contains(got.Message, "delete-access-entry") {
 		t.Errorf("%+v", got)
 	}
@@ -96,7 +96,7 @@ func TestNodesCanJoinByConfigMap(t *testing.T) {
 		unmapNodes(t, w)
 		cfg := w.config("uid-1")
 		cfg.APIServer = authMap{"mapRoles": text}
-		if got := joining(t, w.start(cfg), nodeClass("default")); got.Status != want {
+		if got := joinCheck(t, w.start(cfg), nodeClass("default")); got.Status != want {
 			t.Errorf("%s: %+v, want %s", text, got, want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestJoiningUnchecked(t *testing.T) {
 			resolve(t, c, class) // makes the instance profile
 			c.RecheckJoins()
 			w.Sim.Inject(awsim.Fault{Service: denied.service, Action: denied.action, Error: &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}, Times: 1000})
-			got := joining(t, c, class)
+			got := joinCheck(t, c, class)
 			if got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, denied.said) || !strings.Contains(got.Message, "AccessDenied") {
 				t.Errorf("%+v, want Unknown with %q", got, denied.said)
 			}

@@ -25,8 +25,8 @@ import (
 
 const queueName = "interruptions"
 
-// ward is an account with instances of claims, and the controllers that follow what is said of them.
-type ward struct {
+// interruptionFixture is an account with instances of claims, and the controllers that follow what is said of them.
+type interruptionFixture struct {
 	*world
 	*controllertest.Fixture
 	cloud   *aws.Cloud
@@ -36,10 +36,10 @@ type ward struct {
 	log     *strings.Builder
 }
 
-// newWard launches a spot instance for each name, as its claim, with a Node.
-func newWard(t *testing.T, names ...string) *ward {
+// newInterruptionFixture launches a spot instance for each name, as its claim, with a Node.
+func newInterruptionFixture(t *testing.T, names ...string) *interruptionFixture {
 	t.Helper()
-	w := &ward{world: newWorld(t), log: &strings.Builder{}}
+	w := &interruptionFixture{world: newWorld(t), log: &strings.Builder{}}
 	if err := w.Sim.SendEventsTo(queueName); err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +51,13 @@ func newWard(t *testing.T, names ...string) *ward {
 	for _, name := range names {
 		w.launch(name, class)
 	}
-	w.settle()
-	w.drop()
+	w.advancePastDelays()
+	w.drainQueue()
 	w.restart()
 	return w
 }
 
-func (w *ward) launch(name string, class *awsv1.EC2NodeClass) {
+func (w *interruptionFixture) launch(name string, class *awsv1.EC2NodeClass) {
 	w.world.t.Helper()
 	c := claim(name, in(karpv1.LabelCapacityType, "spot"))
 	c.Finalizers = []string{karpv1.FinalizerTermination}
@@ -79,7 +79,7 @@ func (w *ward) launch(name string, class *awsv1.EC2NodeClass) {
 }
 
 // restart makes the controllers anew, their memory empty.
-func (w *ward) restart() {
+func (w *interruptionFixture) restart() {
 	w.world.t.Helper()
 	var err error
 	if w.metrics, err = interruption.NewMetrics(prometheus.NewRegistry()); err != nil {
@@ -97,21 +97,21 @@ func (w *ward) restart() {
 }
 
 // instance is the ID of a claim's instance.
-func (w *ward) instance(name string) string {
+func (w *interruptionFixture) instance(name string) string {
 	id := w.Claim(name).Status.ProviderID
 	return id[strings.LastIndexByte(id, '/')+1:]
 }
 
 // send puts a message into the queue.
-func (w *ward) send(body string) {
+func (w *interruptionFixture) send(body string) {
 	w.world.t.Helper()
 	if err := w.Sim.SQS().Send(queueName, body); err != nil {
 		w.world.t.Fatal(err)
 	}
 }
 
-// round has the controller read the queue once, in which there are messages.
-func (w *ward) round() {
+// readQueue has the controller read the queue once, in which there are messages.
+func (w *interruptionFixture) readQueue() {
 	w.world.t.Helper()
 	w.Fixture.Clock = w.world.Clock.Now()
 	if _, err := w.queue.Round(w.Context(), 0); err != nil {
@@ -119,8 +119,8 @@ func (w *ward) round() {
 	}
 }
 
-// look has the controller ask after the status of instances.
-func (w *ward) look() {
+// checkStatus has the controller ask after the status of instances.
+func (w *interruptionFixture) checkStatus() {
 	w.world.t.Helper()
 	w.Fixture.Clock = w.world.Clock.Now()
 	if err := w.status.Pass(w.Context()); err != nil {
@@ -128,8 +128,8 @@ func (w *ward) look() {
 	}
 }
 
-// waiting is how many messages are in the queue, whether they are hidden or not.
-func (w *ward) waiting() string {
+// queued is how many messages are in the queue, whether they are hidden or not.
+func (w *interruptionFixture) queued() string {
 	w.world.t.Helper()
 	out, err := sqs.NewFromConfig(w.Config).GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{
 		QueueUrl: new(w.URL + "/111122223333/" + queueName), AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameAll},
@@ -140,8 +140,8 @@ func (w *ward) waiting() string {
 	return out.Attributes["ApproximateNumberOfMessages"] + "+" + out.Attributes["ApproximateNumberOfMessagesNotVisible"]
 }
 
-// drop empties the queue of what has been said so far.
-func (w *ward) drop() {
+// drainQueue empties the queue of what has been said so far.
+func (w *interruptionFixture) drainQueue() {
 	w.world.t.Helper()
 	q := w.cloud.InterruptionQueue(queueName)
 	for {
@@ -165,8 +165,8 @@ func eventBridge(detailType, detail string) string {
 
 const spotWarning = "EC2 Spot Instance Interruption Warning"
 
-// ended are the claims that are on their way out, by name.
-func (w *ward) ended() []string {
+// deletedClaims are the claims that are on their way out, by name.
+func (w *interruptionFixture) deletedClaims() []string {
 	w.world.t.Helper()
 	var list karpv1.NodeClaimList
 	w.Do(w.API.List(w.Context(), &list))
@@ -180,7 +180,7 @@ func (w *ward) ended() []string {
 	return out
 }
 
-func (w *ward) received(kind string) int {
+func (w *interruptionFixture) received(kind string) int {
 	return counted(w.world.t, w.metrics.Received.WithLabelValues(kind))
 }
 
@@ -195,12 +195,12 @@ func counted(t testing.TB, m prometheus.Metric) int {
 }
 
 // expect fails unless these claims end, and no others, and the queue is empty.
-func (w *ward) expect(ended ...string) {
+func (w *interruptionFixture) expect(ended ...string) {
 	w.world.t.Helper()
-	if got := w.ended(); !slices.Equal(got, append([]string{}, ended...)) {
+	if got := w.deletedClaims(); !slices.Equal(got, append([]string{}, ended...)) {
 		w.world.t.Errorf("claims %v end, want %v", got, ended)
 	}
-	if got := w.waiting(); got != "0+0" {
+	if got := w.queued(); got != "0+0" {
 		w.world.t.Errorf("%s messages are left", got)
 	}
 }
@@ -216,15 +216,15 @@ func reasons(said []string) map[string]int {
 	return out
 }
 
-// pool is what the NodePool says of the queue.
-func (w *ward) pool() (metav1.Condition, bool) {
+// poolCondition is what the NodePool says of the queue.
+func (w *interruptionFixture) poolCondition() (metav1.Condition, bool) {
 	pool := controllertest.Pool("general")
 	w.Get(pool)
 	return condition.Get(pool, karpv1.ConditionInterruptionQueueUnavailable)
 }
 
 // until waits for what other goroutines do.
-func (w *ward) until(what string, done func() bool) {
+func (w *interruptionFixture) until(what string, done func() bool) {
 	w.world.t.Helper()
 	deadline := time.After(2 * time.Minute) // far more than a busy machine needs
 	for !done() {

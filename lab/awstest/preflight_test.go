@@ -24,7 +24,7 @@ func (w *world) refuse(service, action string) {
 	})
 }
 
-func TestStartSaysWhatIsWrong(t *testing.T) {
+func TestPreflightErrors(t *testing.T) {
 	known := func(c *aws.Config, ca []byte) {
 		c.Cluster.Endpoint, c.Cluster.CABundle, c.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(ca), "1.32"
 	}
@@ -93,7 +93,7 @@ func TestMissingPermissionsAreNamedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundOutAboutTheCluster(t *testing.T) {
+func TestClusterDiscovery(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		set      func(*aws.Config)
@@ -204,7 +204,7 @@ func TestIsolatedVPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
+	w.advancePastDelays()
 	if err := c.Terminate(t.Context(), got.ProviderID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Error(err)
 	}

@@ -37,40 +37,40 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// line is one process's connection to AWS. It loses messages either way, and is cut for good when the process dies.
-type line struct {
-	to http.Handler
+// faultyTransport is one process's connection to AWS. It loses messages either way, and is cut for good when the process dies.
+type faultyTransport struct {
+	server http.Handler
 
 	mu   sync.Mutex
-	dice *rand.Rand
-	// calm lines lose nothing.
-	calm bool
+	rng *rand.Rand
+	// reliable lines lose nothing.
+	reliable bool
 	dead bool
-	// dies is how many more calls of CreateFleet the process lives through; after the last it dies before, or after, the
+	// callsUntilDeath is how many more calls of CreateFleet the process lives through; after the last it dies before, or after, the
 	// call takes effect.
-	dies      int
-	afterward bool
+	callsUntilDeath      int
+	afterEffect bool
 }
 
-var errLost = errors.New("the message was lost")
+var errMessageLost = errors.New("the message was lost")
 
 // fate is what becomes of a request: whether it arrives, whether its answer does, and what stands in for the answer.
-func (l *line) fate(action string) (arrives, answered bool, status int, code string) {
+func (l *faultyTransport) fate(action string) (arrives, answered bool, status int, code string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
 		return false, false, 0, ""
 	}
-	if action == "CreateFleet" && l.dies > 0 {
-		if l.dies--; l.dies == 0 {
+	if action == "CreateFleet" && l.callsUntilDeath > 0 {
+		if l.callsUntilDeath--; l.callsUntilDeath == 0 {
 			l.dead = true
-			return l.afterward, false, 0, ""
+			return l.afterEffect, false, 0, ""
 		}
 	}
-	if l.calm || action != "CreateFleet" && l.dice.IntN(10) > 0 {
+	if l.reliable || action != "CreateFleet" && l.rng.IntN(10) > 0 {
 		return true, true, 0, ""
 	}
-	switch l.dice.IntN(8) {
+	switch l.rng.IntN(8) {
 	case 0:
 		return false, false, 0, ""
 	case 1:
@@ -83,7 +83,7 @@ func (l *line) fate(action string) (arrives, answered bool, status int, code str
 	return true, true, 0, ""
 }
 
-func (l *line) Do(r *http.Request) (*http.Response, error) {
+func (l *faultyTransport) Do(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -96,10 +96,10 @@ func (l *line) Do(r *http.Request) (*http.Response, error) {
 	arrives, answered, status, code := l.fate(form.Get("Action"))
 	answer := httptest.NewRecorder()
 	if arrives {
-		l.to.ServeHTTP(answer, r)
+		l.server.ServeHTTP(answer, r)
 	}
 	if !answered {
-		return nil, errLost
+		return nil, errMessageLost
 	}
 	if status != 0 {
 		answer = httptest.NewRecorder()
@@ -109,8 +109,8 @@ func (l *line) Do(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// entry is a claim as the API server has it.
-type entry struct {
+// storedClaim is a claim as the API server has it.
+type storedClaim struct {
 	claim    *karpv1.NodeClaim
 	version  int
 	provider string
@@ -118,47 +118,47 @@ type entry struct {
 	deleted, gone bool
 }
 
-// story is one seed: a few claims, and what befalls those who launch them.
-type story struct {
-	*stage
+// simulation is one seed: a few claims, and what befalls those who launch them.
+type simulation struct {
+	*simulationFixture
 	t    *testing.T
-	dice *rand.Rand
+	rng *rand.Rand
 	mu   sync.Mutex
-	book []*entry
-	line *line
-	now  *launch.Launcher
-	ends *instance.Instances
+	claims []*storedClaim
+	transport *faultyTransport
+	launcher  *launch.Launcher
+	instances *instance.Instances
 }
 
-// stage is what all seeds share.
-type stage struct {
+// simulationFixture is what all seeds share.
+type simulationFixture struct {
 	*world
 	class *awsv1.EC2NodeClass
 	types []*catalog.InstanceType
-	who   identity.Identity
+	identity   identity.Identity
 	cfg   awssdk.Config
 }
 
 // start replaces the process by a new one, that knows nothing.
-func (s *story) start() { s.startGathering(quick()) }
+func (s *simulation) start() { s.startGathering(shortWindow()) }
 
-func quick() batch.Window {
+func shortWindow() batch.Window {
 	return batch.Window{Idle: 200 * time.Microsecond, Max: 5 * time.Millisecond, Items: 100}
 }
 
 // startGathering is start, where claims are gathered for this long.
-func (s *story) startGathering(window batch.Window) {
-	s.line = &line{to: s.Sim, dice: rand.New(rand.NewPCG(s.dice.Uint64(), 0)), afterward: s.dice.IntN(2) == 0}
-	if s.dice.IntN(3) == 0 {
-		s.line.dies = 1 + s.dice.IntN(3)
+func (s *simulation) startGathering(window batch.Window) {
+	s.transport = &faultyTransport{server: s.Sim, rng: rand.New(rand.NewPCG(s.rng.Uint64(), 0)), afterEffect: s.rng.IntN(2) == 0}
+	if s.rng.IntN(3) == 0 {
+		s.transport.callsUntilDeath = 1 + s.rng.IntN(3)
 	}
 	cfg := s.cfg
-	cfg.HTTPClient = s.line
+	cfg.HTTPClient = s.transport
 	api := ec2.NewFromConfig(cfg)
-	s.ends = instance.New(instance.Config{EC2: api, Identity: s.who, Window: quick(), Now: s.Clock.Now})
+	s.instances = instance.New(instance.Config{EC2: api, Identity: s.identity, Window: shortWindow(), Now: s.Clock.Now})
 	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
-	s.now = launch.New(launch.Config{
-		EC2: api, Identity: s.who, Templates: launch.NewTemplates(api, s.who, s.Clock.Now), Instances: s.ends, Addresses: addresses,
+	s.launcher = launch.New(launch.Config{
+		EC2: api, Identity: s.identity, Templates: launch.NewTemplates(api, s.identity, s.Clock.Now), Instances: s.instances, Addresses: addresses,
 		Scarcity: unavailableofferings.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
@@ -166,14 +166,14 @@ func (s *story) startGathering(window batch.Window) {
 	})
 }
 
-// enroll writes on a claim as an API server does: not over what another has written since it was read. Now and then it says
+// annotate writes on a claim as an API server does: not over what another has written since it was read. Now and then it says
 // that it has not, whether it has or not.
-func (s *story) enroll(e *entry, read int) launch.Enroll {
+func (s *simulation) annotate(e *storedClaim, read int) launch.Enroll {
 	return func(_ context.Context, mark string) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		trouble := s.dice.IntN(20)
-		if e.version != read || e.gone || trouble == 0 || s.line.dead {
+		trouble := s.rng.IntN(20)
+		if e.version != read || e.gone || trouble == 0 || s.transport.dead {
 			return errors.New("conflict")
 		}
 		e.version++
@@ -190,9 +190,9 @@ func (s *story) enroll(e *entry, read int) launch.Enroll {
 }
 
 // reconcile does for one claim what the reconcilers of launch and termination do.
-func (s *story) reconcile(e *entry, forgetful bool) {
+func (s *simulation) reconcile(e *storedClaim, forgetful bool) {
 	s.mu.Lock()
-	claim, version, provider, deleted, gone, l, ends := e.claim, e.version, e.provider, e.deleted, e.gone, s.now, s.ends
+	claim, version, provider, deleted, gone, l, ends := e.claim, e.version, e.provider, e.deleted, e.gone, s.launcher, s.instances
 	s.mu.Unlock()
 	ctx := context.Background()
 	switch {
@@ -206,12 +206,12 @@ func (s *story) reconcile(e *entry, forgetful bool) {
 			if claim.Annotations[karpv1.AnnotationLaunch] == "" {
 				i, err = l.Launch(ctx, order)
 			} else {
-				i, err = l.LaunchTogether(ctx, order, s.enroll(e, version))
+				i, err = l.LaunchTogether(ctx, order, s.annotate(e, version))
 			}
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil && !forgetful && !s.line.dead && ends == s.ends {
+		if err == nil && !forgetful && !s.transport.dead && ends == s.instances {
 			e.provider = i.ProviderID
 			e.version++
 		}
@@ -219,11 +219,11 @@ func (s *story) reconcile(e *entry, forgetful bool) {
 }
 
 // finalize ends a deleted claim's instance, and lets the claim go once it is gone.
-func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim, provider string) {
+func (s *simulation) finalize(ctx context.Context, e *storedClaim, claim *karpv1.NodeClaim, provider string) {
 	over := true
 	providers := []string{provider}
 	if provider == "" {
-		found, err := s.now.Find(ctx, claim)
+		found, err := s.launcher.Find(ctx, claim)
 		if err != nil {
 			return
 		}
@@ -233,7 +233,7 @@ func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim,
 		}
 	}
 	for _, p := range providers {
-		over = over && errors.Is(s.ends.Terminate(ctx, p), cloudprovider.ErrNotFound)
+		over = over && errors.Is(s.instances.Terminate(ctx, p), cloudprovider.ErrNotFound)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,9 +241,9 @@ func (s *story) finalize(ctx context.Context, e *entry, claim *karpv1.NodeClaim,
 }
 
 // round lets every claim be reconciled at the same time, as a hundred workers do.
-func (s *story) round(forgetful func() bool) {
+func (s *simulation) round(forgetful func() bool) {
 	var done sync.WaitGroup
-	for _, e := range s.book {
+	for _, e := range s.claims {
 		lost := forgetful()
 		done.Go(func() { s.reconcile(e, lost) })
 	}
@@ -251,13 +251,13 @@ func (s *story) round(forgetful func() bool) {
 }
 
 // check is the promise: as many instances live as claims have one, each its own.
-func (s *story) check() {
+func (s *simulation) check() {
 	s.t.Helper()
 	var have, want []string
-	for _, i := range s.living() {
+	for _, i := range s.runningInstances() {
 		have = append(have, "aws:///"+i.Zone+"/"+i.ID)
 	}
-	for _, e := range s.book {
+	for _, e := range s.claims {
 		if e.deleted != e.gone || e.provider == "" && !e.deleted {
 			s.t.Errorf("claim %s, deleted %v and gone %v, has instance %q", e.claim.Name, e.deleted, e.gone, e.provider)
 		}
@@ -273,10 +273,10 @@ func (s *story) check() {
 }
 
 // clear ends all instances, and lets EC2 forget them.
-func (s *stage) clear(t *testing.T) {
+func (s *simulationFixture) clear(t *testing.T) {
 	t.Helper()
 	var ids []string
-	for _, i := range s.living() {
+	for _, i := range s.runningInstances() {
 		ids = append(ids, i.ID)
 	}
 	if len(ids) > 0 {
@@ -287,17 +287,17 @@ func (s *stage) clear(t *testing.T) {
 	s.Clock.Advance(2 * time.Hour)
 }
 
-// tell runs one seed: rounds in which things go wrong, then quiet ones.
-func (s *stage) tell(t *testing.T, seed uint64) {
+// runSeed runs one seed: rounds in which things go wrong, then quiet ones.
+func (s *simulationFixture) runSeed(t *testing.T, seed uint64) {
 	t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))
-	story := &story{stage: s, t: t, dice: dice}
+	story := &simulation{simulationFixture: s, t: t, rng: dice}
 	for n := range 1 + dice.IntN(6) {
 		c := claim(fmt.Sprintf("seed-%d-%d", seed, n), onDemand, in(corev1.LabelTopologyZone, []string{"us-east-1a", "us-east-1b"}[dice.IntN(4)/3]))
 		if dice.IntN(8) > 0 {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
-		story.book = append(story.book, &entry{claim: c})
+		story.claims = append(story.claims, &storedClaim{claim: c})
 	}
 	timing := awsim.DefaultTiming()
 	timing.Visible, timing.VisibleSpread = time.Duration(dice.IntN(20))*time.Second, time.Duration(1+dice.IntN(60))*time.Second
@@ -305,19 +305,19 @@ func (s *stage) tell(t *testing.T, seed uint64) {
 	story.start()
 	for range 2 + dice.IntN(5) {
 		story.round(func() bool { return dice.IntN(6) == 0 })
-		if story.line.dead || dice.IntN(4) == 0 {
+		if story.transport.dead || dice.IntN(4) == 0 {
 			story.start()
 		}
-		if e := story.book[dice.IntN(len(story.book))]; dice.IntN(6) == 0 && !e.deleted {
+		if e := story.claims[dice.IntN(len(story.claims))]; dice.IntN(6) == 0 && !e.deleted {
 			e.deleted = true
 			e.version++
 		}
 		s.Clock.Advance(time.Duration(dice.IntN(40)) * time.Second)
 	}
-	if story.line.dead {
+	if story.transport.dead {
 		story.start()
 	}
-	story.line.calm, story.line.dies = true, 0
+	story.transport.reliable, story.transport.callsUntilDeath = true, 0
 	for range 16 {
 		story.round(func() bool { return false })
 		s.Clock.Advance(20 * time.Second)
@@ -326,8 +326,8 @@ func (s *stage) tell(t *testing.T, seed uint64) {
 	s.clear(t)
 }
 
-// newStage is an account with a node class, and a few types to launch.
-func newStage(t *testing.T) *stage {
+// newSimulationFixture is an account with a node class, and a few types to launch.
+func newSimulationFixture(t *testing.T) *simulationFixture {
 	t.Helper()
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
@@ -338,27 +338,27 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	cfg := w.Config
-	cfg.HTTPClient = &line{to: w.Sim, calm: true}
+	cfg.HTTPClient = &faultyTransport{server: w.Sim, reliable: true}
 	cfg.Retryer = func() awssdk.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) {
 			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
 			o.RateLimiter = ratelimit.None
 		})
 	}
-	s := &stage{world: w, class: class, who: w.config("uid-1").Identity, cfg: cfg}
+	s := &simulationFixture{world: w, class: class, identity: w.config("uid-1").Identity, cfg: cfg}
 	for _, name := range []string{"m5.large", "m6i.large", "c5.large"} {
 		s.types = append(s.types, typeNamed(t, all, name))
 	}
 	return s
 }
 
-// TestLostAnswersBuyNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
+// TestLostResponsesLaunchNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
 // after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
 // controllers that die at any call or forget what they were told, claims that are deleted, status writes that are lost.
-func TestLostAnswersBuyNothingTwice(t *testing.T) {
-	s := newStage(t)
+func TestLostResponsesLaunchNothingTwice(t *testing.T) {
+	s := newSimulationFixture(t)
 	for seed := range uint64(1000) {
-		s.tell(t, seed)
+		s.runSeed(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -366,26 +366,26 @@ func TestLostAnswersBuyNothingTwice(t *testing.T) {
 }
 
 // Two claims are launched together, and the call is lost. Then one of them is deleted.
-func TestDeletedAfterALostLaunch(t *testing.T) {
+func TestClaimDeletedAfterALostResponse(t *testing.T) {
 	type scene struct {
-		*story
+		*simulation
 		kept, deleted *karpv1.NodeClaim
 	}
 	begin := func(t *testing.T) *scene {
 		t.Helper()
-		s := &scene{story: &story{stage: newStage(t), t: t, dice: rand.New(rand.NewPCG(1, 1))}}
+		s := &scene{simulation: &simulation{simulationFixture: newSimulationFixture(t), t: t, rng: rand.New(rand.NewPCG(1, 1))}}
 		timing := awsim.DefaultTiming()
 		timing.Visible = time.Minute
 		s.Sim.SetTiming(timing)
 		s.startGathering(batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2}) // however slow the machine is
-		s.line.calm, s.line.dies, s.line.afterward = true, 1, false
+		s.transport.reliable, s.transport.callsUntilDeath, s.transport.afterEffect = true, 1, false
 		var launches sync.WaitGroup
 		for n, c := range []**karpv1.NodeClaim{&s.kept, &s.deleted} {
 			*c = claim(fmt.Sprintf("claim-%d", n), onDemand)
 			metav1.SetMetaDataAnnotation(&(*c).ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 			launches.Go(func() {
 				order := launch.Order{Claim: (*c).DeepCopy(), Class: s.class, Types: s.types}
-				_, err := s.now.LaunchTogether(t.Context(), order, func(_ context.Context, mark string) error {
+				_, err := s.launcher.LaunchTogether(t.Context(), order, func(_ context.Context, mark string) error {
 					(*c).Annotations[karpv1.AnnotationLaunch] = mark
 					return nil
 				})
@@ -395,7 +395,7 @@ func TestDeletedAfterALostLaunch(t *testing.T) {
 			})
 		}
 		launches.Wait()
-		if _, err := s.now.Find(t.Context(), s.deleted); err == nil {
+		if _, err := s.launcher.Find(t.Context(), s.deleted); err == nil {
 			t.Error("it is known at once what has come of the lost call")
 		}
 		return s
@@ -404,43 +404,43 @@ func TestDeletedAfterALostLaunch(t *testing.T) {
 
 	t.Run("the other asks again, late, and that answer is lost: it is not released before it is known", func(t *testing.T) {
 		s := begin(t)
-		s.line.dead = false
+		s.transport.dead = false
 		s.Clock.Advance(long - 2*time.Second)
-		s.line.dies, s.line.afterward = 1, true // EC2 launches for both
-		if _, _, err := s.now.Adopt(t.Context(), s.kept); err == nil {
+		s.transport.callsUntilDeath, s.transport.afterEffect = 1, true // EC2 launches for both
+		if _, _, err := s.launcher.Adopt(t.Context(), s.kept); err == nil {
 			t.Error("the second call was not lost")
 		}
-		s.line.dead = false
+		s.transport.dead = false
 		s.Clock.Advance(2 * time.Second)
-		if found, err := s.now.Find(t.Context(), s.deleted); err == nil && len(found) == 0 {
+		if found, err := s.launcher.Find(t.Context(), s.deleted); err == nil && len(found) == 0 {
 			t.Error("the deleted claim is believed to have no instance")
 		}
 		s.Clock.Advance(long)
-		if found, err := s.now.Find(t.Context(), s.deleted); err != nil || len(found) != 1 {
+		if found, err := s.launcher.Find(t.Context(), s.deleted); err != nil || len(found) != 1 {
 			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
 		}
-		if _, found, err := s.now.Adopt(t.Context(), s.kept); err != nil || !found {
+		if _, found, err := s.launcher.Adopt(t.Context(), s.kept); err != nil || !found {
 			t.Errorf("the other claim has none: %v", err)
 		}
 	})
 	t.Run("nobody asks: it is released, and nothing is launched for it later", func(t *testing.T) {
 		s := begin(t)
-		s.line.dead = false
+		s.transport.dead = false
 		s.Clock.Advance(long)
-		if found, err := s.now.Find(t.Context(), s.deleted); err != nil || len(found) > 0 {
+		if found, err := s.launcher.Find(t.Context(), s.deleted); err != nil || len(found) > 0 {
 			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
 		}
-		if s.now.Busy(string(s.deleted.UID)) {
+		if s.launcher.Busy(string(s.deleted.UID)) {
 			t.Error("its launch is believed to be in progress")
 		}
 		for range 2 {
-			_, found, err := s.now.Adopt(t.Context(), s.kept)
-			if found || len(s.living()) > 0 {
+			_, found, err := s.launcher.Adopt(t.Context(), s.kept)
+			if found || len(s.runningInstances()) > 0 {
 				t.Errorf("something was launched: %v", err)
 			}
 			s.Clock.Advance(long)
 		}
-		if _, found, err := s.now.Adopt(t.Context(), s.kept); found || err != nil {
+		if _, found, err := s.launcher.Adopt(t.Context(), s.kept); found || err != nil {
 			t.Errorf("the other claim cannot be launched anew: found %v, %v", found, err)
 		}
 	})

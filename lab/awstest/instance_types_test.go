@@ -80,10 +80,10 @@ func TestSpotIsPreferredWhereAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := w.living()[0]; i.Lifecycle != "spot" || got.Labels[karpv1.LabelCapacityType] != "spot" {
+	if i := w.runningInstances()[0]; i.Lifecycle != "spot" || got.Labels[karpv1.LabelCapacityType] != "spot" {
 		t.Errorf("lifecycle %q, label %q", i.Lifecycle, got.Labels[karpv1.LabelCapacityType])
 	}
-	w.settle()
+	w.advancePastDelays()
 	if seen, err := c.Get(t.Context(), got.ProviderID); err != nil || seen.CapacityType != "spot" {
 		t.Errorf("read as %q, %v", seen.CapacityType, err)
 	}
@@ -165,8 +165,8 @@ func TestFamilies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.settle()
-			for _, i := range w.living() {
+			w.advancePastDelays()
+			for _, i := range w.runningInstances() {
 				if strings.HasSuffix(got.ProviderID, i.ID) && !strings.Contains(string(i.UserData), tc.userData) {
 					t.Errorf("user data without %q:\n%s", tc.userData, i.UserData)
 				}

@@ -25,10 +25,10 @@ func TestLifeOfAnInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.living()); n != 1 {
+	if n := len(w.runningInstances()); n != 1 {
 		t.Fatalf("%d instances", n)
 	}
-	i := w.living()[0]
+	i := w.runningInstances()[0]
 	if want := "aws:///us-east-1b/" + i.ID; got.ProviderID != want || got.ImageID != i.ImageID {
 		t.Errorf("provider ID %s, image %s; the instance is %s with image %s", got.ProviderID, got.ImageID, want, i.ImageID)
 	}
@@ -63,7 +63,7 @@ func TestLifeOfAnInstance(t *testing.T) {
 			t.Errorf("listed %d, %v", len(all), err)
 		}
 	})
-	w.settle()
+	w.advancePastDelays()
 	t.Run("running", func(t *testing.T) {
 		all, err := c.List(t.Context())
 		if err != nil || len(all) != 1 {
@@ -84,7 +84,7 @@ func TestLifeOfAnInstance(t *testing.T) {
 		if n := w.called("TerminateInstances"); n != 1 {
 			t.Errorf("TerminateInstances was called %d times", n)
 		}
-		w.settle()
+		w.advancePastDelays()
 		if err := c.Terminate(t.Context(), got.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("terminating what is gone: %v", err)
 		}
@@ -135,7 +135,7 @@ func TestSameClusterNameTwice(t *testing.T) {
 	if other.ProviderID == got.ProviderID {
 		t.Fatal("two clusters share an instance")
 	}
-	w.settle()
+	w.advancePastDelays()
 	owners := map[string]cloudprovider.Ownership{}
 	all, err := green.List(t.Context())
 	if err != nil {
@@ -162,7 +162,7 @@ func TestSameClusterNameTwice(t *testing.T) {
 	if n := w.called("CreateLaunchTemplate"); n != before {
 		t.Error("the second cluster deleted the first one's launch template")
 	}
-	if n := len(w.living()); n != 3 {
+	if n := len(w.runningInstances()); n != 3 {
 		t.Errorf("%d instances live, want 3", n)
 	}
 }

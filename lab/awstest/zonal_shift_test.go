@@ -79,7 +79,7 @@ func TestZonalShift(t *testing.T) {
 	}
 	t.Run("elsewhere nodes are launched", func(t *testing.T) {
 		launched(t, c, class, claim("b", onDemand))
-		if i := w.living()[0]; i.Zone == "us-east-1a" {
+		if i := w.runningInstances()[0]; i.Zone == "us-east-1a" {
 			t.Errorf("in %s", i.Zone)
 		}
 	})
@@ -164,7 +164,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 			w.Sim.ClearFaults()
 		}
 	})
-	t.Run("aws row 161, otherwise on purpose: it can be named, and ended", func(t *testing.T) {
+	t.Run("an instance in the shifted zone can be found and terminated", func(t *testing.T) {
 		if err := c.Name(t.Context(), a, "node-a", "a"); err != nil {
 			t.Error(err)
 		}
@@ -181,7 +181,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	})
 	admin := ec2.NewFromConfig(w.Config)
 	instanceID := func(id string) []string { return []string{id[strings.LastIndexByte(id, '/')+1:]} }
-	t.Run("aws row 160: one that a listing misses is gone from it, unless its zone is shifted", func(t *testing.T) {
+	t.Run("one that a listing misses is gone from it, unless its zone is shifted", func(t *testing.T) {
 		for _, id := range []string{a2, b} { // listings go by tags
 			awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: instanceID(id), Tags: []ec2types.Tag{{Key: awssdk.String(awsv1.TagNodePool)}}}))(t)
 		}

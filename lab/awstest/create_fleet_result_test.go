@@ -16,14 +16,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// buy launches a claim for the class.
-func (s *shop) buy(name string, requirements ...karpv1.Requirement) bought {
+// launchOne launches a claim for the class.
+func (s *launchFixture) launchOne(name string, requirements ...karpv1.Requirement) launchResult {
 	got, err := s.Launch(s.t.Context(), claim(name, requirements...), s.class)
-	return bought{got, err}
+	return launchResult{got, err}
 }
 
-// offered tells whether an offering can be had, as far as is known.
-func (s *shop) offered(class *awsv1.EC2NodeClass, instanceType, zone, capacityType string) bool {
+// offerings tells whether an offering can be had, as far as is known.
+func (s *launchFixture) offerings(class *awsv1.EC2NodeClass, instanceType, zone, capacityType string) bool {
 	types, err := s.InstanceTypes(s.t.Context(), class)
 	if err != nil {
 		s.t.Fatal(err)
@@ -37,7 +37,7 @@ func (s *shop) offered(class *awsv1.EC2NodeClass, instanceType, zone, capacityTy
 }
 
 // refuse makes a pool fail.
-func (s *shop) refuse(p awsim.Pool, code, message string) {
+func (s *launchFixture) refuse(p awsim.Pool, code, message string) {
 	s.Sim.FailPool(p, protocol.Errorf(code, "%s", message))
 }
 
@@ -49,13 +49,13 @@ func zones(names ...string) karpv1.Requirement { return in(corev1.LabelTopologyZ
 
 func TestResultsOfAFleet(t *testing.T) {
 	const a, b = "us-east-1a", "us-east-1b"
-	t.Run("aws row 22: no capacity anywhere", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("no capacity anywhere", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large"}, 0)
-		if got := s.buy("x", onDemand, instanceTypes("m5.large"), zones(a, b)); !scarce(got.err) {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a, b)); !withoutCapacity(got.err) {
 			t.Fatal(got.err)
 		}
-		if s.offered(s.class, "m5.large", a, "on-demand") || s.offered(s.class, "m5.large", b, "on-demand") || !s.offered(s.class, "m5.large", a, "spot") || !s.offered(s.class, "c5.large", a, "on-demand") {
+		if s.offerings(s.class, "m5.large", a, "on-demand") || s.offerings(s.class, "m5.large", b, "on-demand") || !s.offerings(s.class, "m5.large", a, "spot") || !s.offerings(s.class, "c5.large", a, "on-demand") {
 			t.Error("what EC2 did not have was not remembered, or more than that")
 		}
 		slices.Sort(s.meter.failed)
@@ -63,33 +63,33 @@ func TestResultsOfAFleet(t *testing.T) {
 			t.Errorf("counted %v", s.meter.failed)
 		}
 	})
-	t.Run("aws row 23: no capacity here, not allowed there", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("no capacity here, not allowed there", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: a}, 0)
 		s.refuse(awsim.Pool{InstanceType: "m5.large", Zone: b}, "UnauthorizedOperation", "You are not authorized to perform this operation.")
-		if got := s.buy("x", onDemand, instanceTypes("m5.large"), zones(a, b)); reasonOf(got.err) != "Unauthorized" {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a, b)); reasonOf(got.err) != "Unauthorized" {
 			t.Error(got.err)
 		}
 	})
-	t.Run("aws row 24: the service-linked role of spot is missing", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("the service-linked role of spot is missing", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.refuse(awsim.Pool{Lifecycle: "spot"}, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
-		got := s.buy("x", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large"))
-		if !scarce(got.err) || !strings.Contains(got.err.Error(), "the service-linked role of EC2 Spot is missing") || s.offered(s.class, "c5.large", a, "spot") {
-			t.Errorf("%v; spot is offered: %v", got.err, s.offered(s.class, "c5.large", a, "spot"))
+		got := s.launchOne("x", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large"))
+		if !withoutCapacity(got.err) || !strings.Contains(got.err.Error(), "the service-linked role of EC2 Spot is missing") || s.offerings(s.class, "c5.large", a, "spot") {
+			t.Errorf("%v; spot is offered: %v", got.err, s.offerings(s.class, "c5.large", a, "spot"))
 		}
-		if got := s.buy("y", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large")); got.err != nil || got.Labels[karpv1.LabelCapacityType] != "on-demand" {
+		if got := s.launchOne("y", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large")); got.err != nil || got.Labels[karpv1.LabelCapacityType] != "on-demand" {
 			t.Errorf("the next launch: %s, %v", got.Labels[karpv1.LabelCapacityType], got.err)
 		}
 	})
-	t.Run("aws row 25: too many fleets, of a pool and of the whole call", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("too many fleets, of a pool and of the whole call", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.refuse(awsim.Pool{InstanceType: "m5.large"}, "MaxFleetCountExceeded", "Fleet quota")
-		if got := s.buy("x", onDemand, instanceTypes("m5.large"), zones(a)); !scarce(got.err) || s.offered(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("MaxFleetCountExceeded", "Fleet quota")})
-		if got := s.buy("y", onDemand, instanceTypes("c5.large"), zones(a)); !scarce(got.err) || s.offered(s.class, "c5.large", a, "on-demand") || !s.offered(s.class, "c5.large", b, "on-demand") {
+		if got := s.launchOne("y", onDemand, instanceTypes("c5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "c5.large", a, "on-demand") || !s.offerings(s.class, "c5.large", b, "on-demand") {
 			t.Errorf("refused as a whole: %v", got.err)
 		}
 		if want := "//on-demand/FleetQuotaExceeded"; s.meter.failed[len(s.meter.failed)-1] != want {
@@ -97,8 +97,8 @@ func TestResultsOfAFleet(t *testing.T) {
 		}
 	})
 	reservedOnly := in(karpv1.LabelCapacityType, "reserved")
-	t.Run("aws row 26: reservations that are full", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("reservations that are full", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		id := s.reserve(1)
 		s.reserving()
 		other := s.start(s.config("uid-2"))
@@ -107,21 +107,21 @@ func TestResultsOfAFleet(t *testing.T) {
 		if _, err := other.Launch(t.Context(), claim("theirs", anyCapacity), theirs); err != nil || room(t, s.Cloud, s.class)[id] != 1 {
 			t.Fatal(err)
 		}
-		if got := s.buy("x", reservedOnly); !scarce(got.err) || room(t, s.Cloud, s.class)[id] != 0 || !s.offered(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", reservedOnly); !withoutCapacity(got.err) || room(t, s.Cloud, s.class)[id] != 0 || !s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Errorf("%v, room %v", got.err, room(t, s.Cloud, s.class))
 		}
 	})
-	t.Run("aws row 27: called too often for a reservation", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("called too often for a reservation", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		id := s.reserve(1)
 		s.reserving()
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503)})
-		if got := s.buy("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.Cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
+		if got := s.launchOne("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.Cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
 			t.Errorf("%v, room %v", got.err, room(t, s.Cloud, s.class))
 		}
 	})
-	t.Run("aws row 28: a subnet without addresses", func(t *testing.T) {
-		s := opened(t, 1, func(c *awsv1.EC2NodeClass) {
+	t.Run("a subnet without addresses", func(t *testing.T) {
+		s := newLaunchFixture(t, 1, func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"kubernetes.io/cluster/" + clusterName: "*"}}}
 		})
 		if n := len(s.class.Status.Subnets); n < 2 {
@@ -131,85 +131,85 @@ func TestResultsOfAFleet(t *testing.T) {
 			return s.sent("CreateFleet")[n].Get("LaunchTemplateConfigs.1.Overrides.1.SubnetId")
 		}
 		s.refuse(awsim.Pool{InstanceType: "m5.large"}, "InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet")
-		if got := s.buy("x", onDemand, instanceTypes("m5.large"), zones(a)); !scarce(got.err) || s.offered(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
-		if got := s.buy("y", onDemand, instanceTypes("c5.large"), zones(a)); got.err != nil || subnet(0) == subnet(1) {
+		if got := s.launchOne("y", onDemand, instanceTypes("c5.large"), zones(a)); got.err != nil || subnet(0) == subnet(1) {
 			t.Errorf("%v; subnets %s and %s", got.err, subnet(0), subnet(1))
 		}
 	})
-	t.Run("aws row 29: an instance, and errors beside it", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("an instance, and errors beside it", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large"}, 0)
-		if got := s.buy("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil || s.offered(s.class, "m5.large", a, "on-demand") || len(s.meter.failed) != 1 {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil || s.offerings(s.class, "m5.large", a, "on-demand") || len(s.meter.failed) != 1 {
 			t.Errorf("%v, counted %v", got.err, s.meter.failed)
 		}
 	})
-	t.Run("aws row 30: a spread group that takes no more in a zone", func(t *testing.T) {
-		s := opened(t, 1)
+	t.Run("a spread group that takes no more in a zone", func(t *testing.T) {
+		s := newLaunchFixture(t, 1)
 		s.group("apart", "spread", 0)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "apart"})
 		resolve(t, s.Cloud, s.class)
 		s.refuse(awsim.Pool{InstanceType: "m5.large", Zone: a}, "InsufficientInstanceCapacity", "You have reached the limit of instances in this spread placement group")
-		if got := s.buy("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil {
 			t.Fatal(got.err)
 		}
 		for _, name := range []string{"m5.large", "m5.xlarge"} {
-			if s.offered(s.class, name, a, "on-demand") || !s.offered(s.class, name, b, "on-demand") || !s.offered(nodeClassLike(s.class), name, a, "on-demand") {
+			if s.offerings(s.class, name, a, "on-demand") || !s.offerings(s.class, name, b, "on-demand") || !s.offerings(nodeClassLike(s.class), name, a, "on-demand") {
 				t.Errorf("%s: the group's zone is not closed, or more than that", name)
 			}
 		}
 	})
-	template := func(s *shop) {
+	template := func(s *launchFixture) {
 		admin := ec2.NewFromConfig(s.Config)
 		for _, l := range awsimtest.OK(admin.DescribeLaunchTemplates(s.t.Context(), nil))(s.t).LaunchTemplates {
 			awsimtest.OK(admin.DeleteLaunchTemplate(s.t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: l.LaunchTemplateId}))(s.t)
 		}
 	}
-	t.Run("aws row 32: a launch template that has vanished", func(t *testing.T) {
-		s := opened(t, 2)
-		if b := s.buy("x", onDemand); b.err != nil {
+	t.Run("a launch template that has vanished", func(t *testing.T) {
+		s := newLaunchFixture(t, 2)
+		if b := s.launchOne("x", onDemand); b.err != nil {
 			t.Fatal(b.err)
 		}
 		template(s)
-		if b := s.buy("y", onDemand); b.err != nil || len(s.living()) != 2 {
-			t.Errorf("%d instances, %v", len(s.living()), b.err)
+		if b := s.launchOne("y", onDemand); b.err != nil || len(s.runningInstances()) != 2 {
+			t.Errorf("%d instances, %v", len(s.runningInstances()), b.err)
 		}
-		for _, b := range s.together(alike(2)...) {
+		for _, b := range s.launchBatch(sameRequirements(2)...) {
 			if b.err != nil {
 				t.Fatal(b.err)
 			}
 		}
 		template(s)
-		more := alike(4)[2:]
-		for _, b := range s.together(more...) {
+		more := sameRequirements(4)[2:]
+		for _, b := range s.launchBatch(more...) {
 			if b.err != nil {
 				t.Errorf("together: %v", b.err)
 			}
 		}
-		if len(s.living()) != 6 {
-			t.Errorf("%d instances", len(s.living()))
+		if len(s.runningInstances()) != 6 {
+			t.Errorf("%d instances", len(s.runningInstances()))
 		}
 	})
-	t.Run("aws row 33: a launch template that vanishes twice", func(t *testing.T) {
-		s := opened(t, 2)
+	t.Run("a launch template that vanishes twice", func(t *testing.T) {
+		s := newLaunchFixture(t, 2)
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Times: 4, Error: protocol.Errorf("InvalidLaunchTemplateName.NotFoundException", "no such template")})
-		if b := s.buy("x", onDemand); reasonOf(b.err) == "" {
+		if b := s.launchOne("x", onDemand); reasonOf(b.err) == "" {
 			t.Error(b.err)
 		}
-		for _, b := range s.together(alike(2)...) {
+		for _, b := range s.launchBatch(sameRequirements(2)...) {
 			if reasonOf(b.err) == "" {
 				t.Errorf("together: %v", b.err)
 			}
 		}
-		if n := s.called("CreateFleet"); n != 4 || len(s.living()) != 0 {
-			t.Errorf("%d calls, %d instances", n, len(s.living()))
+		if n := s.called("CreateFleet"); n != 4 || len(s.runningInstances()) != 0 {
+			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
 }
 
 // reserving has the shop's class use the reservations that there are by now.
-func (s *shop) reserving() {
+func (s *launchFixture) reserving() {
 	s.class = reserving()
 	s.class.Generation = 2
 	resolve(s.t, s.Cloud, s.class)
@@ -224,19 +224,19 @@ func nodeClassLike(class *awsv1.EC2NodeClass) *awsv1.EC2NodeClass {
 }
 
 func TestTagsAndReadsOfAnInstance(t *testing.T) {
-	s := opened(t, 1)
+	s := newLaunchFixture(t, 1)
 	one := claim("general-1", onDemand)
 	got, err := s.Launch(t.Context(), one, s.class)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.settle()
-	id := s.living()[0].ID
+	s.advancePastDelays()
+	id := s.runningInstances()[0].ID
 	admin := ec2.NewFromConfig(s.Config)
 	tag := func(key, value string) {
 		awsimtest.OK(admin.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}}))(t)
 	}
-	t.Run("aws row 158: a Name that is there stays, the others are written", func(t *testing.T) {
+	t.Run("a Name that is there stays, the others are written", func(t *testing.T) {
 		awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.sh/nodeclaim")}}}))(t)
 		tag("Name", "mine")
 		before := s.called("CreateTags")
@@ -244,17 +244,17 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent := s.sent("CreateTags")[before]
-		if tags := s.living()[0].Tags; tags["Name"] != "mine" || tags["karpenter.sh/nodeclaim"] != "general-1" || sent.Get("Tag.1.Key") != "karpenter.sh/nodeclaim" || sent.Get("Tag.2.Key") != "" {
+		if tags := s.runningInstances()[0].Tags; tags["Name"] != "mine" || tags["karpenter.sh/nodeclaim"] != "general-1" || sent.Get("Tag.1.Key") != "karpenter.sh/nodeclaim" || sent.Get("Tag.2.Key") != "" {
 			t.Errorf("tags %v, sent %v", tags, sent)
 		}
 	})
-	t.Run("aws row 159: nothing is missing, nobody is called", func(t *testing.T) {
+	t.Run("nothing is missing, nobody is called", func(t *testing.T) {
 		before := s.called("CreateTags")
 		if err := s.Name(t.Context(), got.ProviderID, "node-1", "general-1"); err != nil || s.called("CreateTags") != before {
 			t.Errorf("%d calls, %v", s.called("CreateTags")-before, err)
 		}
 	})
-	t.Run("aws row 156: an instance without the tag of a node class is not listed", func(t *testing.T) {
+	t.Run("an instance without the tag of a node class is not listed", func(t *testing.T) {
 		awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.k8s.aws/ec2nodeclass")}}}))(t)
 		if all, err := s.List(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("listed %d, %v", len(all), err)
@@ -264,7 +264,7 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 			t.Errorf("listed %d, %v", len(all), err)
 		}
 	})
-	t.Run("aws row 154: one that is shutting down is not ended again", func(t *testing.T) {
+	t.Run("one that is shutting down is not ended again", func(t *testing.T) {
 		for range 2 {
 			if err := s.Terminate(t.Context(), got.ProviderID); err != nil {
 				t.Fatal(err)
@@ -274,23 +274,23 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("aws row 153: one that has ended is not found", func(t *testing.T) {
-		s.settle()
+	t.Run("one that has ended is not found", func(t *testing.T) {
+		s.advancePastDelays()
 		if _, err := s.Get(t.Context(), got.ProviderID); !gone(err) {
 			t.Error(err)
 		}
 	})
-	t.Run("aws row 160: one that was known and is not listed any more is forgotten", func(t *testing.T) {
+	t.Run("one that was known and is not listed any more is forgotten", func(t *testing.T) {
 		second, err := s.Launch(t.Context(), claim("general-2", onDemand), s.class)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.settle()
+		s.advancePastDelays()
 		if all, err := s.List(t.Context()); err != nil || len(all) != 1 {
 			t.Fatalf("listed %d, %v", len(all), err)
 		}
-		awsimtest.OK(admin.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{s.living()[0].ID}}))(t)
-		s.settle()
+		awsimtest.OK(admin.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{s.runningInstances()[0].ID}}))(t)
+		s.advancePastDelays()
 		if all, err := s.List(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("listed %d, %v", len(all), err)
 		}

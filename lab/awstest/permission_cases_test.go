@@ -25,14 +25,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// exercise is something that the controller does in AWS.
-type exercise struct {
+// permissionCase is something that the controller does in AWS.
+type permissionCase struct {
 	name string
-	do   func(ctx context.Context, x *exercised) error
+	do   func(ctx context.Context, x *permissionFixture) error
 }
 
-// exercised is the world in which exercises are done, one after the other.
-type exercised struct {
+// permissionFixture is the world in which exercises are done, one after the other.
+type permissionFixture struct {
 	*world
 	cfg   aws.Config
 	cloud *aws.Cloud
@@ -41,7 +41,7 @@ type exercised struct {
 	ids []string
 }
 
-func (x *exercised) launch(ctx context.Context, name string, class *awsv1.EC2NodeClass, capacityType string) error {
+func (x *permissionFixture) launch(ctx context.Context, name string, class *awsv1.EC2NodeClass, capacityType string) error {
 	got, err := x.cloud.Launch(ctx, claim(name, in("karpenter.sh/capacity-type", capacityType)), class)
 	if err == nil {
 		x.ids = append(x.ids, got.ProviderID)
@@ -51,7 +51,7 @@ func (x *exercised) launch(ctx context.Context, name string, class *awsv1.EC2Nod
 }
 
 // unmarked takes Dovetail's tags off an instance: so Karpenter leaves them.
-func (x *exercised) unmarked(providerID string) string {
+func (x *permissionFixture) unmarked(providerID string) string {
 	id := providerID[strings.LastIndexByte(providerID, '/')+1:]
 	awsimtest.OK(ec2.NewFromConfig(x.Config).DeleteTags(x.t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{
 		{Key: awssdk.String("dovetail.sh/cluster-uid")}, {Key: awssdk.String("dovetail.sh/nodeclaim-uid")},
@@ -59,21 +59,21 @@ func (x *exercised) unmarked(providerID string) string {
 	return id
 }
 
-// exercises are all that the controller does in AWS.
-func exercises() []exercise {
-	return []exercise{
-		{"start: EC2 can be called, and EKS knows the cluster", func(ctx context.Context, x *exercised) (err error) {
+// permissionCases are all that the controller does in AWS.
+func permissionCases() []permissionCase {
+	return []permissionCase{
+		{"start: EC2 can be called, and EKS knows the cluster", func(ctx context.Context, x *permissionFixture) (err error) {
 			if x.cloud, err = aws.New(x.cfg); err != nil {
 				return err
 			}
 			return x.cloud.Preflight(ctx, aws.APIServer{Endpoint: "https://10.100.0.1", CA: x.ca})
 		}},
-		{"learn what is sold and at what price", func(ctx context.Context, x *exercised) error { return x.cloud.Refresh(ctx) }},
-		{"look for what keeps nodes of a new class from joining", func(ctx context.Context, x *exercised) error {
+		{"learn what is sold and at what price", func(ctx context.Context, x *permissionFixture) error { return x.cloud.Refresh(ctx) }},
+		{"look for what keeps nodes of a new class from joining", func(ctx context.Context, x *permissionFixture) error {
 			x.cloud.CheckNodeClass(ctx, nodeClass("new"))
 			return nil
 		}},
-		{"resolve a node class", func(ctx context.Context, x *exercised) error {
+		{"resolve a node class", func(ctx context.Context, x *permissionFixture) error {
 			x.group("apart", "spread", 0)
 			x.reserve(1)
 			x.class = reserving()
@@ -82,27 +82,27 @@ func exercises() []exercise {
 			x.class.Status = r.Status
 			return r.Err
 		}},
-		{"launch on demand", func(ctx context.Context, x *exercised) error { return x.launch(ctx, "general-1", x.class, "on-demand") }},
-		{"launch spot", func(ctx context.Context, x *exercised) error { return x.launch(ctx, "general-2", x.class, "spot") }},
-		{"launch into a reservation", func(ctx context.Context, x *exercised) error {
+		{"launch on demand", func(ctx context.Context, x *permissionFixture) error { return x.launch(ctx, "general-1", x.class, "on-demand") }},
+		{"launch spot", func(ctx context.Context, x *permissionFixture) error { return x.launch(ctx, "general-2", x.class, "spot") }},
+		{"launch into a reservation", func(ctx context.Context, x *permissionFixture) error {
 			return x.launch(ctx, "general-3", x.class, "reserved")
 		}},
-		{"name an instance whose node has joined", func(ctx context.Context, x *exercised) error {
+		{"name an instance whose node has joined", func(ctx context.Context, x *permissionFixture) error {
 			return x.cloud.Name(ctx, x.ids[0], "node-1", "general-1")
 		}},
-		{"say why an instance does not join", func(ctx context.Context, x *exercised) error {
+		{"say why an instance does not join", func(ctx context.Context, x *permissionFixture) error {
 			late := claim("general-2")
 			late.Status.ProviderID = x.ids[1]
 			_, err := x.cloud.ExplainJoin(ctx, late, x.class)
 			return err
 		}},
-		{"poll the status of instances", func(ctx context.Context, x *exercised) error {
+		{"poll the status of instances", func(ctx context.Context, x *permissionFixture) error {
 			_, err := ec2.NewFromConfig(x.cfg.AWS).DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{})
 			return err
 		}},
-		{"ask which zones traffic is shifted away from", func(ctx context.Context, x *exercised) error { return x.zonalShift(ctx) }},
-		{"handle a message of interruption", func(ctx context.Context, x *exercised) error { return x.receive(ctx) }},
-		{"take over an instance of Karpenter", func(ctx context.Context, x *exercised) error {
+		{"ask which zones traffic is shifted away from", func(ctx context.Context, x *permissionFixture) error { return x.zonalShift(ctx) }},
+		{"handle a message of interruption", func(ctx context.Context, x *permissionFixture) error { return x.receive(ctx) }},
+		{"take over an instance of Karpenter", func(ctx context.Context, x *permissionFixture) error {
 			x.unmarked(x.ids[0])
 			i, err := x.cloud.Get(ctx, x.ids[0])
 			if err != nil {
@@ -110,15 +110,15 @@ func exercises() []exercise {
 			}
 			return x.cloud.Adopt(ctx, i)
 		}},
-		{"end instances", func(ctx context.Context, x *exercised) error {
+		{"end instances", func(ctx context.Context, x *permissionFixture) error {
 			var errs []error
 			for _, id := range x.ids {
 				errs = append(errs, x.cloud.Terminate(ctx, id))
 			}
-			x.settle()
+			x.advancePastDelays()
 			return errors.Join(errs...)
 		}},
-		{"end a node class of which Karpenter has made a profile", func(ctx context.Context, x *exercised) error {
+		{"end a node class of which Karpenter has made a profile", func(ctx context.Context, x *permissionFixture) error {
 			x.profileOfKarpenter()
 			return x.cloud.DeleteNodeClassResources(ctx, x.class)
 		}},
@@ -126,7 +126,7 @@ func exercises() []exercise {
 }
 
 // zonalShift asks for the zonal shifts of the cluster.
-func (x *exercised) zonalShift(ctx context.Context) error {
+func (x *permissionFixture) zonalShift(ctx context.Context) error {
 	arn := url.PathEscape("arn:aws:eks:us-east-1:111122223333:cluster/" + clusterName)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.URL+"/managedresources/"+arn, nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func (x *exercised) zonalShift(ctx context.Context) error {
 }
 
 // receive takes a message off the queue.
-func (x *exercised) receive(ctx context.Context) error {
+func (x *permissionFixture) receive(ctx context.Context) error {
 	if err := x.Sim.SQS().Send(clusterName, "{}"); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (x *exercised) receive(ctx context.Context) error {
 }
 
 // profileOfKarpenter makes a profile as Karpenter tags one for the class.
-func (x *exercised) profileOfKarpenter() {
+func (x *permissionFixture) profileOfKarpenter() {
 	tags := map[string]string{
 		"kubernetes.io/cluster/" + clusterName: "owned", "eks:eks-cluster-name": clusterName, "karpenter.k8s.aws/ec2nodeclass": x.class.Name,
 		"topology.kubernetes.io/region": "us-east-1",

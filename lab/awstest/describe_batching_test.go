@@ -64,7 +64,7 @@ func TestFiftyNewNodesTakeFewCallsOfDescribeInstances(t *testing.T) {
 	class.ResourceVersion = "1" // as every class has that an API server holds
 	old := []*karpv1.NodeClaim{claim("old", onDemand)}
 	launchTogether(t, c, class, old)
-	w.settle()
+	w.advancePastDelays()
 	compare := func(one *karpv1.NodeClaim) error {
 		reason, err := c.Drift(t.Context(), class, one)
 		if err == nil && reason != "" {
@@ -81,7 +81,7 @@ func TestFiftyNewNodesTakeFewCallsOfDescribeInstances(t *testing.T) {
 	before := w.called("DescribeInstances")
 	launchTogether(t, c, class, claims)
 	each(t, claims, drifting, 0, compare)
-	w.settle()
+	w.advancePastDelays()
 	for range updates - 1 {
 		each(t, claims, drifting, 0, compare)
 	}
@@ -98,7 +98,7 @@ func TestFiftyNewNodesTakeFewCallsOfDescribeInstances(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("tagging took %v", took)
 	}
-	if n := len(w.living()); n != nodes+1 {
+	if n := len(w.runningInstances()); n != nodes+1 {
 		t.Errorf("%d instances", n)
 	}
 }

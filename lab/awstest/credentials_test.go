@@ -83,7 +83,7 @@ func (p *pod) node() {
 	c, class := p.start(cfg), nodeClass("default")
 	resolve(p.t, c, class)
 	i := p.booted(c, claim("general-1", onDemand), class)
-	p.settle()
+	p.advancePastDelays()
 	metadata, err := p.Sim.Metadata(i.ID)
 	if err != nil {
 		p.t.Fatal(err)
@@ -255,19 +255,19 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// observed collects what an observer is told.
-type observed struct {
+// callRecorder collects what an observer is told.
+type callRecorder struct {
 	mu              sync.Mutex
 	calls, attempts []session.Seen
 }
 
-func (o *observed) Call(s session.Seen) {
+func (o *callRecorder) Call(s session.Seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls = append(o.calls, s)
 }
 
-func (o *observed) Attempt(s session.Seen) {
+func (o *callRecorder) Attempt(s session.Seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.attempts = append(o.attempts, s)
@@ -276,7 +276,7 @@ func (o *observed) Attempt(s session.Seen) {
 func TestCallsAreObserved(t *testing.T) {
 	p := newPod(t)
 	p.set("AWS_ACCESS_KEY_ID", "test", "AWS_SECRET_ACCESS_KEY", "test")
-	o := &observed{}
+	o := &callRecorder{}
 	cfg, err := session.Load(t.Context(), session.Options{Observer: o})
 	if err != nil {
 		t.Fatal(err)

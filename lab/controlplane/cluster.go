@@ -1,4 +1,4 @@
-// Package controlplane runs the control plane of a Kubernetes cluster on this machine: etcd,
+// Package controlplane runs the control plane of a Kubernetes cluster on this host: etcd,
 // kube-apiserver, kube-controller-manager and kube-scheduler, each in a process of its own, with
 // TLS between all of them, RBAC, and the Node authorizer. Everything listens on the loopback
 // interface only, on ports of its own, so that several clusters run side by side.
@@ -27,7 +27,7 @@ import (
 const (
 	// version is the minor version of Kubernetes that the components are.
 	version = "1.36"
-	// startTimeout is how long a start may take on a busy machine. It takes a few seconds.
+	// startTimeout is how long a start may take on a busy host. It usually takes a few seconds.
 	startTimeout = 2 * time.Minute
 	// kubeconfigName names the administrator's kubeconfig file in the state directory.
 	kubeconfigName = "admin"
@@ -45,14 +45,14 @@ type Cluster struct {
 
 	restartMu sync.Mutex // held while a component that ran is started again
 
-	mu        sync.Mutex
-	processes map[string]*process.Process // by component; nil once stopped
-	stopped    map[string]bool             // components that are not to run for a while
-	restartClients      bool                        // scheduler and controller manager are started again when they end
-	stopping  bool
-	err       error
-	done      chan struct{}
-	doneOnce  sync.Once
+	mu             sync.Mutex
+	processes      map[string]*process.Process // by component; nil once stopped
+	stopped        map[string]bool             // components that are not to run for a while
+	restartClients bool                        // scheduler and controller manager are started again when they end
+	stopping       bool
+	err            error
+	done           chan struct{}
+	doneOnce       sync.Once
 }
 
 // Start starts a cluster and returns when it is healthy: the API server is ready, pods are
@@ -229,47 +229,47 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	return nil
 }
 
-// environment is what components see. Unless told otherwise they let more garbage lie than a program does by itself: collecting it
-// is a fifth of what the API server does while nodes join.
+// environment is the components' environment. GOGC defaults to 200, since garbage collection takes a fifth of the API server's
+// CPU while nodes join.
 func environment() []string {
 	env := os.Environ()
-	if _, told := os.LookupEnv("GOGC"); !told {
+	if _, set := os.LookupEnv("GOGC"); !set {
 		env = append(env, "GOGC=200")
 	}
 	return env
 }
 
-// watchProcess reports the end of a process that was not asked to end.
+// watchProcess reports an unexpected exit of a process, or restarts it.
 func (c *Cluster) watchProcess(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
-	unasked := !c.stopping && c.err == nil && !c.stopped[component] && c.processes[component] == p
-	if unasked && c.restartClients && (component == scheduler || component == controllerManager) {
+	unexpected := !c.stopping && c.err == nil && !c.stopped[component] && c.processes[component] == p
+	if unexpected && c.restartClients && (component == scheduler || component == controllerManager) {
 		c.mu.Unlock()
 		c.restart(component, p)
 		return
 	}
-	if unasked {
+	if unexpected {
 		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.ExitError())
 	}
 	c.mu.Unlock()
-	if unasked {
-		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", component, "error", c.Err())
+	if unexpected {
+		c.cfg.Log.Error("component exited", "cluster", c.cfg.Name, "component", component, "error", c.Err())
 		c.doneOnce.Do(func() { close(c.done) })
 	}
 }
 
-// RestartClientsOnExit has the scheduler and the controller manager started again when they end by themselves, as a static pod is.
-// Both give up at times when the API server comes back with another story than they remember.
+// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit, as kubelet restarts static pods.
+// Both sometimes exit when the API server restarts with a state older than their caches.
 func (c *Cluster) RestartClientsOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.restartClients = true
 }
 
-// restart starts a component that has ended by itself.
+// restart restarts a component that exited unexpectedly.
 func (c *Cluster) restart(component string, p *process.Process) {
-	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.ExitError())
+	c.cfg.Log.Warn("component exited and restarts", "cluster", c.cfg.Name, "component", component, "error", p.ExitError())
 	c.restartMu.Lock()
 	defer c.restartMu.Unlock()
 	c.mu.Lock()
@@ -288,7 +288,7 @@ func (c *Cluster) restart(component string, p *process.Process) {
 		c.mu.Lock()
 		stopping := c.stopping
 		if c.err == nil && !stopping {
-			c.err = fmt.Errorf("cluster %q: start %s again: %w", c.cfg.Name, component, err)
+			c.err = fmt.Errorf("cluster %q: restart %s: %w", c.cfg.Name, component, err)
 		}
 		c.mu.Unlock()
 		if !stopping {
@@ -297,11 +297,11 @@ func (c *Cluster) restart(component string, p *process.Process) {
 	}
 }
 
-// Done is closed when the cluster no longer works: a component ended by itself (Err says which) or
+// Done is closed when the cluster no longer works: a component exited unexpectedly (see Err) or
 // the cluster was stopped.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// Err names the component that ended by itself, with the last lines of its log. It is nil as long
+// Err names the component that exited unexpectedly, with the last lines of its log. It is nil as long
 // as all of them run, and after a Stop. The others keep running until then.
 func (c *Cluster) Err() error {
 	c.mu.Lock()
@@ -309,7 +309,7 @@ func (c *Cluster) Err() error {
 	return c.err
 }
 
-// Stop ends the components, those first that need the others. One that does not end within ten
+// Stop stops the components in the reverse order of their dependencies. One that does not exit within ten
 // seconds, or by the end of ctx, is killed: when Stop returns, none is left. It may be called
 // again.
 func (c *Cluster) Stop(ctx context.Context) error {

@@ -18,7 +18,7 @@ import (
 // pollInterval is short against a component's start and long against the cost of a question.
 const pollInterval = 25 * time.Millisecond
 
-// probe answers nil once what it asks about is so.
+// probe returns nil once its condition holds.
 type probe func(ctx context.Context) error
 
 // awaitHealthy repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lineWithin is how long a command may take; a story takes a minute.
+	// lineWithin is how long a command may take; a scenario takes a minute.
 	lineWithin = 5 * time.Minute
 	labWithin  = 2 * time.Minute
 	endWithin  = 30 * time.Second
@@ -63,7 +63,7 @@ type runner struct {
 	followed    int
 }
 
-// follow does what a line says.
+// follow runs a line.
 func (r *runner) follow(t *testing.T, place, line string) {
 	r.followed++
 	target, isMake := strings.CutPrefix(line, "make ")

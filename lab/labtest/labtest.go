@@ -47,9 +47,9 @@ type Session struct {
 	done chan struct{} // closed when it has ended
 	err  error         // how; to be read after done
 
-	mu    sync.Mutex
-	lines []string
-	newLine  chan struct{} // closed and replaced at each line
+	mu      sync.Mutex
+	lines   []string
+	newLine chan struct{} // closed and replaced at each line
 }
 
 // Start runs the lab's binary until the test ends, then at the latest.
@@ -119,9 +119,9 @@ func (s *Session) Await(t testing.TB, want string, within time.Duration) string 
 		select {
 		case <-more:
 		case <-s.done:
-			t.Fatalf("it ended (%v) without having said %q:\n%s", s.err, want, s.Output())
+			t.Fatalf("it exited (%v) without printing %q:\n%s", s.err, want, s.Output())
 		case <-late:
-			t.Fatalf("within %v it has not said %q:\n%s", within, want, s.Output())
+			t.Fatalf("it did not print %q within %v:\n%s", want, within, s.Output())
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (s *Session) Wait(t testing.TB, within time.Duration) int {
 	select {
 	case <-s.done:
 	case <-time.After(within):
-		t.Fatalf("it has not ended within %v:\n%s", within, s.Output())
+		t.Fatalf("it did not exit within %v:\n%s", within, s.Output())
 	}
 	var exit *exec.ExitError
 	if s.err != nil && !errors.As(s.err, &exit) {
@@ -171,7 +171,7 @@ func (s *Session) InterruptAndCheck(t testing.TB, within time.Duration) {
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
 	if code := s.Wait(t, within); code != 0 {
-		t.Errorf("it ended with exit code %d:\n%s", code, s.Output())
+		t.Errorf("exit code %d:\n%s", code, s.Output())
 	}
 	s.CheckCleanedUp(t, children)
 }
@@ -238,8 +238,8 @@ type processInfo struct {
 	command    string
 }
 
-// processes are all that run on this machine. Those that have ended and were not waited for are not among
-// them.
+// processes returns all processes of this host, without zombies. Zombies are processes that exited and that nobody waited
+// for.
 func processes(t testing.TB) []processInfo {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-axo", "pid=,ppid=,stat=,comm=").Output()

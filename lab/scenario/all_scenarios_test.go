@@ -13,29 +13,29 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
 )
 
-// Every story that the binary knows is told by it.
+// The binary runs each of its scenarios.
 func TestScenarios(t *testing.T) {
 	binary := labtest.Binary(t)
 	out, err := exec.CommandContext(t.Context(), binary, "list", "-o", "json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stories []struct {
+	var scenarios []struct {
 		Name string
 		Long bool
 	}
-	if err := json.Unmarshal(out, &stories); err != nil {
+	if err := json.Unmarshal(out, &scenarios); err != nil {
 		t.Fatal(err)
 	}
-	if len(stories) < 4 {
-		t.Fatalf("there are only %d stories: %s", len(stories), out)
+	if len(scenarios) < 4 {
+		t.Fatalf("the binary lists only %d scenarios: %s", len(scenarios), out)
 	}
-	// Each has a world of its own, and waits for most of its time. Parallel subtests would begin in any order; the long ones are to
-	// begin first, so that none is waited for in the end.
+	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
+	// start first, so that no long one runs alone at the end.
 	var group errgroup.Group
 	group.SetLimit(atOnce(t))
 	for _, long := range []bool{true, false} {
-		for _, s := range stories {
+		for _, s := range scenarios {
 			if s.Long == long {
 				group.Go(func() error {
 					t.Run(s.Name, func(t *testing.T) { runScenario(t, binary, s.Name) })
@@ -59,7 +59,7 @@ func atOnce(t *testing.T) int {
 
 func runScenario(t *testing.T, binary, name string) {
 	t.Helper()
-	// The fleet is smaller than the story's own: many worlds are told at a time here.
+	// Fewer nodes than by default, since many worlds run in parallel here.
 	out, failed := exec.CommandContext(t.Context(), binary, "run", name, "-o", "json", "--nodes", "40").Output()
 	var results []scenario.Result
 	if err := json.Unmarshal(out, &results); err != nil {

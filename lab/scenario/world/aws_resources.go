@@ -19,7 +19,7 @@ import (
 	simec2 "github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
-// Tags by which resources of a cluster are known.
+// Tags of a cluster's resources.
 const (
 	clusterTag   = "eks:eks-cluster-name"
 	ownedTag     = "kubernetes.io/cluster/"
@@ -52,7 +52,7 @@ func (w *World) EKS() *eks.Client { return eks.NewFromConfig(w.sdk()) }
 // IAM is a client of IAM as the account's administrator.
 func (w *World) IAM() *iam.Client { return iam.NewFromConfig(w.sdk()) }
 
-// Live reports whether an instance exists and is not on its way out.
+// Live reports whether an instance is pending or running.
 func Live(i awsim.Instance) bool {
 	return i.State == simec2.Pending || i.State == simec2.Running
 }
@@ -68,7 +68,7 @@ func (c *Cluster) Instances() []awsim.Instance {
 	return out
 }
 
-// Running are the instances of the cluster that cost money.
+// Running are the instances of the cluster that are pending or running.
 func (c *Cluster) Running() []awsim.Instance {
 	var out []awsim.Instance
 	for _, i := range c.Instances() {
@@ -79,8 +79,8 @@ func (c *Cluster) Running() []awsim.Instance {
 	return out
 }
 
-// LeftInAWS names everything that an autoscaler made for the cluster and that is still there: instances
-// that are not terminated, launch templates, instance profiles.
+// LeftInAWS names the resources that an autoscaler created for the cluster and that still exist: instances that are not
+// terminated, launch templates, instance profiles.
 func (c *Cluster) LeftInAWS(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, i := range c.Instances() {
@@ -136,7 +136,7 @@ func (c *Cluster) Console(ctx context.Context, id string) (string, error) {
 	return decodeConsole(aws.ToString(out.Output))
 }
 
-// ImageID is the newest public image whose name begins so.
+// ImageID returns the newest public image with this name prefix.
 func (w *World) ImageID(ctx context.Context, prefix string) (string, error) {
 	out, err := w.EC2().DescribeImages(ctx, &ec2.DescribeImagesInput{
 		Owners:  []string{"amazon"},

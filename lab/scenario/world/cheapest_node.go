@@ -18,17 +18,17 @@ import (
 // from them by less than a third.
 const comparedTypes = 20
 
-// SingleNode is a node that would hold all pods at once.
+// SingleNode is a node that would fit all pods.
 type SingleNode struct {
 	Type, Zone, CapacityType string
 	PerHour                  float64 // $/h
 }
 
-// ErrNoSingleNode says that no instance type of the NodePool holds that much.
-var ErrNoSingleNode = errors.New("no instance type of the NodePool is that large")
+// ErrNoSingleNode means that no instance type of the NodePool fits the requests.
+var ErrNoSingleNode = errors.New("no instance type of the NodePool fits the requests")
 
-// CheapestNode finds the cheapest node of a NodePool on which all that is requested fits, by what the product says of instance
-// types and by the account's prices.
+// CheapestNode finds the cheapest node of a NodePool that fits the requests, from `dovetail instance-types` and the account's
+// prices.
 func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1.ResourceList) (SingleNode, error) {
 	if c.world.cfg.Dovetail == "" {
 		return SingleNode{}, errNoBinary

@@ -7,12 +7,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
 )
 
-// cloudController is the cloud controller manager of a cluster, which a story may be without for a while.
+// cloudController is the cloud controller manager of a cluster, which a scenario can stop, restart and slow down.
 type cloudController struct {
 	mu   sync.Mutex
-	rate float64                         // of the next one, see ccm.Config
-	run  func(rate float64) (end func()) // starts one; end returns when it has ended
-	stop func()                          // nil while none runs
+	rate float64                          // of the next one, see ccm.Config
+	run  func(rate float64) (stop func()) // starts a manager; stop returns after its exit
+	stop func()                           // nil while none runs
 }
 
 // newCloudController returns a manager that does not run yet. What it starts works until working ends.
@@ -20,19 +20,19 @@ func (w *World) newCloudController(working context.Context, cfg ccm.Config) *clo
 	return &cloudController{run: func(rate float64) func() {
 		cfg.Rate = rate
 		ctx, cancel := context.WithCancel(working)
-		ended := make(chan struct{})
+		exited := make(chan struct{})
 		w.background.Go(func() error {
-			defer close(ended)
+			defer close(exited)
 			return ccm.New(cfg).Run(ctx)
 		})
 		return func() {
 			cancel()
-			<-ended
+			<-exited
 		}
 	}}
 }
 
-// StartCloudController has the cloud controller manager work, if it does not.
+// StartCloudController starts the cloud controller manager, if it does not run.
 func (c *Cluster) StartCloudController() {
 	c.cloudController.mu.Lock()
 	defer c.cloudController.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *Cluster) StartCloudController() {
 	}
 }
 
-// StopCloudController ends the cloud controller manager: nodes that join from now on stay uninitialized.
+// StopCloudController stops the cloud controller manager: nodes that join from now on stay uninitialized.
 func (c *Cluster) StopCloudController() {
 	c.cloudController.mu.Lock()
 	defer c.cloudController.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Cluster) StopCloudController() {
 	}
 }
 
-// SlowCloudController has the cloud controller manager initialize so many nodes a second at most, from now on; zero sets no limit.
-// Without it, some hundreds a second are initialized.
+// SlowCloudController limits how many nodes per second the cloud controller manager initializes from now on; zero removes the
+// limit. Without a limit it initializes some hundreds per second.
 func (c *Cluster) SlowCloudController(rate float64) {
 	c.StopCloudController()
 	c.cloudController.mu.Lock()

@@ -36,15 +36,15 @@ const cloudControllerQPS = 2000
 
 // Cluster is an EKS cluster of a world.
 type Cluster struct {
-	// Name is what EKS knows the cluster by, and its autoscaler is told. ID is its own even where clusters share a
-	// name; calls to AWS of its autoscaler are of a session of this name.
+	// Name is the cluster's name in EKS and in the settings of its autoscaler. ID is unique even if clusters share a
+	// name; it is the session name of the autoscaler's AWS calls.
 	Name, ID string
 	// Client talks to the API server as its administrator.
 	Client client.Client
-	// Reader answers from what was watched: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
-	// is behind the API server by moments, and free of charge.
+	// Reader reads from a watch cache: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
+	// lags behind the API server a little, and costs no request.
 	Reader client.Reader
-	// History is what happened to pods and NodeClaims since the cluster is up.
+	// History records pods and NodeClaims since the cluster started.
 	History *History
 
 	world           *World
@@ -210,17 +210,17 @@ func (c *Cluster) claimsAsOf(ctx context.Context, version string) ([]karpv1.Node
 	return claims.Items, nil
 }
 
-// RestartClientsOnExit has the scheduler and the controller manager started again when they end by themselves.
+// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit.
 func (c *Cluster) RestartClientsOnExit() { c.controlPlane.RestartClientsOnExit() }
 
-// KillAPIServer and StartAPIServer are a crash of the API server and its end; all else keeps running.
+// KillAPIServer crashes the API server until StartAPIServer; all else keeps running.
 func (c *Cluster) KillAPIServer() error { return c.controlPlane.KillAPIServer() }
 
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.controlPlane.StartAPIServer(ctx)
 }
 
-// RestartControllerManager ends Kubernetes' own controllers and starts them again, with all that they remember forgotten.
+// RestartControllerManager restarts Kubernetes' own controllers, which lose their in-memory state.
 func (c *Cluster) RestartControllerManager(ctx context.Context) error {
 	return c.controlPlane.RestartControllerManager(ctx)
 }
@@ -237,7 +237,7 @@ func (c *Cluster) Endpoint() string { return c.controlPlane.Endpoint() }
 // LogDir is where the components of the control plane log to.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, "logs") }
 
-// stop ends the control plane.
+// stop stops the control plane.
 func (c *Cluster) stop(ctx context.Context) error {
 	var errs []error
 	if c.controlPlane != nil {

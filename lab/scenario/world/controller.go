@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// controllerAccount is the ServiceAccount that the shipped RBAC speaks of.
+	// controllerAccount is the ServiceAccount in the RBAC manifests.
 	controllerAccount = "dovetail"
 	leaderLease       = "karpenter-leader-election"
 	// tokenLifetime outlasts any world.
 	tokenLifetime = 365 * 24 * time.Hour
 )
 
-var errNoBinary = errors.New("start the controller: no binary of dovetail was given")
+var errNoBinary = errors.New("start the controller: no dovetail binary is configured")
 
 // Variable is an environment variable.
 type Variable struct{ Name, Value string }
@@ -53,8 +53,8 @@ func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
 	return out
 }
 
-// Environment is what a node autoscaler of the cluster is told by its environment, besides KUBECONFIG: its
-// cluster and, with the credentials of its role, its AWS.
+// Environment returns the environment of a node autoscaler, without KUBECONFIG: the cluster's settings, and the AWS endpoint
+// with the credentials of the autoscaler's role.
 func (c *Cluster) Environment() ([]Variable, error) {
 	credentials, err := c.Credentials()
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Cluster) Credentials() (awsim.Credentials, error) {
 	return credentials, nil
 }
 
-// DenyDescribeCluster takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
+// DenyDescribeCluster denies eks:DescribeCluster to the cluster's autoscaler, from its next start on.
 func (c *Cluster) DenyDescribeCluster() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +130,8 @@ func (c *Cluster) SetEnv(name, value string) {
 	c.environment = append(c.environment, Variable{name, value})
 }
 
-// RunController executes the product's controller until it ends by itself, and returns what it said last. It does
-// not count as the cluster's.
+// RunController runs the product's controller until it exits, and returns the last lines of its log. It does not count as
+// the cluster's controller.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
 	if c.world.cfg.Dovetail == "" {
 		return "", errNoBinary
@@ -141,7 +141,7 @@ func (c *Cluster) RunController(ctx context.Context) (string, error) {
 		return "", err
 	}
 	p, err := process.Start(process.Command{
-		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: filepath.Join(c.LogDir(), "ended.log"),
+		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: filepath.Join(c.LogDir(), "exited.log"),
 	})
 	if err != nil {
 		return "", err
@@ -150,11 +150,11 @@ func (c *Cluster) RunController(ctx context.Context) (string, error) {
 	case <-p.Done():
 		return p.LogTail(), nil
 	case <-ctx.Done():
-		return "", errors.Join(fmt.Errorf("the controller has not ended: %w", context.Cause(ctx)), p.Kill())
+		return "", errors.Join(fmt.Errorf("the controller has not exited: %w", context.Cause(ctx)), p.Kill())
 	}
 }
 
-// Metrics is what the controller shows under /metrics.
+// Metrics returns the controller's /metrics.
 func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	url := c.metrics
@@ -172,11 +172,11 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// ControllerLog is the file that the controller logs to, over all its lives.
+// ControllerLog is the path of the controller's log, over all restarts.
 func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "controller.log") }
 
-// StartController executes the product's controller and returns when it is ready. It is the ServiceAccount
-// and has the rights of the shipped RBAC, and nothing more.
+// StartController starts the product's controller and returns when it is ready. It runs as its ServiceAccount, with the RBAC
+// of the deployment manifests and nothing more.
 func (c *Cluster) StartController(ctx context.Context) error {
 	c.progress("controller", false)
 	p, health, err := c.launchController(ctx)
@@ -190,7 +190,7 @@ func (c *Cluster) StartController(ctx context.Context) error {
 	return nil
 }
 
-// LaunchController executes the product's controller, whatever becomes of it.
+// LaunchController starts the product's controller and does not wait until it is ready.
 func (c *Cluster) LaunchController(ctx context.Context) error {
 	_, _, err := c.launchController(ctx)
 	return err
@@ -221,14 +221,14 @@ func (c *Cluster) launchController(ctx context.Context) (*process.Process, strin
 	return p, health, nil
 }
 
-// RestartControllerOnExit has a controller that ends by itself started again, as a kubelet does; otherwise its end is the world's.
+// RestartControllerOnExit restarts a controller that exits, as kubelet does. Otherwise its exit is a failure of the world.
 func (c *Cluster) RestartControllerOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.restartOnExit = true
 }
 
-// AwaitController waits until the controller that runs is ready.
+// AwaitController waits until the running controller is ready.
 func (c *Cluster) AwaitController(ctx context.Context) error {
 	return Until(ctx, func() error {
 		c.mu.Lock()
@@ -309,14 +309,14 @@ func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url s
 	return Until(ctx, func() error { return ready(ctx, url) })
 }
 
-// ready asks the controller whether it is.
+// ready reads the controller's readiness endpoint.
 func ready(ctx context.Context, url string) error {
-	asking := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	prober := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := asking.Do(request)
+	resp, err := prober.Do(request)
 	if err != nil {
 		return fmt.Errorf("the controller is not ready: %w", err)
 	}
@@ -327,7 +327,7 @@ func ready(ctx context.Context, url string) error {
 	return nil
 }
 
-// StopController ends the controller in order, if it runs.
+// StopController stops the controller with SIGTERM, if it runs.
 func (c *Cluster) StopController(ctx context.Context) error {
 	if p := c.detachController(); p != nil {
 		return p.Stop(ctx)
@@ -335,7 +335,7 @@ func (c *Cluster) StopController(ctx context.Context) error {
 	return nil
 }
 
-// KillController ends the controller by SIGKILL, if it runs.
+// KillController kills the controller with SIGKILL, if it runs.
 func (c *Cluster) KillController() error {
 	if p := c.detachController(); p != nil {
 		return p.Kill()
@@ -369,8 +369,7 @@ func (c *Cluster) ControllerStarts() int {
 	return c.started
 }
 
-// releaseLease takes the lead from a controller that was killed, which would keep it for a while: it is
-// known here to be dead.
+// releaseLease deletes the lease of a killed controller, which otherwise would block the next one until it expires.
 func (c *Cluster) releaseLease(ctx context.Context) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease}}
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, lease)); err != nil {

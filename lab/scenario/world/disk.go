@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// minFreeBytes is how many bytes free make a disk full: etcd allocates its log in files of 64 MB, and ends when it cannot.
+// minFreeBytes is below how many free bytes a disk counts as full: etcd allocates its log in files of 64 MB, and exits if it cannot.
 const minFreeBytes = 64 << 20
 
-// FullDiskError says that a world cannot go on since the disk of its state directory is full.
+// FullDiskError means that the disk of the state directory is full, so that a world cannot run.
 type FullDiskError struct {
 	Dir  string
 	Free uint64 // bytes
 }
 
 func (e *FullDiskError) Error() string {
-	return fmt.Sprintf("the disk that holds %s is full (%d MiB free, a cluster needs some hundred): free space, or choose another disk with --state-dir or TMPDIR",
+	return fmt.Sprintf("the disk that holds %s is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR",
 		e.Dir, e.Free>>20)
 }
 

@@ -15,7 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// History is what was seen to happen to the pods and NodeClaims of a cluster. It is safe for concurrent
+// History records the pods and NodeClaims of a cluster, as a watch sees them. It is safe for concurrent
 // use.
 type History struct {
 	// asOf returns the NodeClaims that the API server had at a version.
@@ -30,15 +30,15 @@ type History struct {
 	next       int
 }
 
-// suspectedViolation is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
-// seen in any order: the second claim before the first is seen to have let go of the pod.
+// suspectedViolation is a pod that seems to be nominated to two NodeClaims at a resource version. It is only suspected: after a
+// crash of the API server, the watch may deliver the second NodeClaim before the update that takes the pod off the first.
 type suspectedViolation struct {
 	pod           types.UID
 	first, second string
 	version       string
 }
 
-// PodHistory is what happened to a pod.
+// PodHistory is the history of a pod.
 type PodHistory struct {
 	Namespace, Name string
 	UID             types.UID
@@ -47,14 +47,14 @@ type PodHistory struct {
 	Gone            time.Time // zero = it is still there
 }
 
-// ClaimHistory is what happened to a NodeClaim.
+// ClaimHistory is the history of a NodeClaim.
 type ClaimHistory struct {
 	Name string
 	UID  types.UID
 	Seen time.Time
-	// Pods are the UIDs of the pods that it was bought for, less those that were taken off it since.
+	// Pods are the UIDs of its nominated pods, without those that were taken off it since.
 	Pods []types.UID
-	// DeletedAt is when it was seen to be deleted; zero = never.
+	// DeletedAt is when its deletion was first seen; zero = never.
 	DeletedAt time.Time
 	Gone      bool
 }
@@ -87,7 +87,7 @@ func (h *History) Claims() []ClaimHistory {
 	return out
 }
 
-// Violations say which pods were nominated to two claims at a time.
+// Violations returns a message for each pod that was nominated to two NodeClaims at a time.
 func (h *History) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,15 +104,15 @@ func (h *History) Violations() []string {
 	return slices.Clone(h.violations)
 }
 
-// nominates tells whether a pod is nominated to the claim of a name, and that is there to stay.
+// nominates reports whether the NodeClaim with this name nominates the pod and is not being deleted.
 func nominates(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
 	return slices.ContainsFunc(claims, func(c karpv1.NodeClaim) bool {
 		return c.Name == name && c.DeletionTimestamp == nil && slices.Contains(c.Nominated(karpv1.AnnotationNominatedPods), pod)
 	})
 }
 
-// Watch has seen called with every object that appears or changes from now on, and with those that go
-// (gone), one at a time. The function returned ends that.
+// Watch calls seen with every object that is created, changed or deleted (gone) from now on, one at a time, until the returned
+// function is called.
 func (h *History) Watch(seen func(o client.Object, gone bool)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *History) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { h.see(o, false) },
 		UpdateFunc: func(before, now any) {
-			// While the API server cannot be watched, an object may go and another take its name.
+			// During an outage of the API server, an object may be replaced by another with its name.
 			if before.(client.Object).GetUID() != now.(client.Object).GetUID() {
 				h.see(before, true)
 			}
@@ -198,7 +198,7 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	c.Gone = gone
 }
 
-// checkNominations notes the pods of a new claim that a live claim was bought for already.
+// checkNominations records the pods of a new NodeClaim that a live NodeClaim nominates, too.
 func (h *History) checkNominations(fresh *ClaimHistory, version string) {
 	for _, other := range h.claims {
 		if !other.DeletedAt.IsZero() {

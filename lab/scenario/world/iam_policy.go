@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 )
 
-// allowAll is the policy of a role that may do everything.
+// allowAll is an IAM policy that allows every action.
 const allowAll = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 // Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own, named
@@ -29,8 +29,8 @@ func (c *Cluster) Role() string {
 	return awsim.ControllerRole(c.Name)
 }
 
-// grant gives the role of the cluster's autoscaler the policy that the product prints for this cluster, and nothing more. An
-// autoscaler that is not the product may do everything.
+// grant attaches to the role of the cluster's autoscaler the policy that `dovetail iam-policy` prints for this cluster, and
+// nothing more. Another autoscaler may do everything.
 func (c *Cluster) grant(ctx context.Context) error {
 	account := c.world.AWS.IAM()
 	if _, known := account.Role(c.Role()); !known {
@@ -52,7 +52,7 @@ func (c *Cluster) grant(ctx context.Context) error {
 	return nil
 }
 
-// policy is what the product says that it needs.
+// policy returns the output of `dovetail iam-policy`.
 func (c *Cluster) policy(ctx context.Context) (string, error) {
 	var system *corev1.Namespace
 	err := Until(ctx, func() (err error) {
@@ -72,11 +72,11 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// absentProfile matches the refusal of a call about an instance profile that is gone, known by an ARN without the path that all
-// have: a deletion that is repeated as its answer was lost. IAM does not tell who may only touch tagged ones that it is gone.
+// absentProfile matches a denied call for a deleted instance profile: its ARN lacks the path that all profiles have. Such a
+// call repeats a deletion with a lost response. IAM answers AccessDenied, not NoSuchEntity, if a policy requires tags.
 var absentProfile = regexp.MustCompile(`iam:(Delete|RemoveRoleFrom)InstanceProfile on resource: \S+:instance-profile/[^/ ]+ because`)
 
-// DeniedCalls names the calls that autoscalers have made in vain, as the policies of their roles do not allow them.
+// DeniedCalls names the autoscalers' calls that the policies of their roles denied.
 func (w *World) DeniedCalls() []string {
 	if w.AWS == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// PlanOutput is what the product says that it would buy, see its plan command.
+// PlanOutput is the output of `dovetail plan -o json`.
 type PlanOutput struct {
 	Claims []struct {
 		NodePool string
@@ -20,10 +20,10 @@ type PlanOutput struct {
 	Stats         struct{ HourlyCost, LowerBound float64 } // $/h
 }
 
-// Plan has the product plan manifests, without a cluster or an account.
+// Plan runs `dovetail plan` on manifests, without a cluster or an account.
 func (w *World) Plan(ctx context.Context, manifests ...[]byte) (PlanOutput, error) {
 	if w.cfg.Dovetail == "" {
-		return PlanOutput{}, errors.New("plan: no binary of dovetail was given")
+		return PlanOutput{}, errors.New("plan: no dovetail binary is configured")
 	}
 	var said, notes bytes.Buffer
 	cmd := exec.CommandContext(ctx, w.cfg.Dovetail, "plan", "-f", "-", "-o", "json", "--catalog", w.cfg.Region)

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// prices remembers what machines cost. They do not change during the life of an account.
+// prices caches the prices of instance types. They do not change during the life of an account.
 type prices struct {
 	mu      sync.Mutex
 	catalog *offline.Catalog

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// superviseInterval is how often it is noticed that there is another controller to watch over.
+// superviseInterval is how often the supervisor checks for a new controller process.
 const superviseInterval = time.Second
 
 // A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff, and after twice
@@ -19,16 +19,16 @@ const (
 	maxBackoff        = 30 * time.Second
 )
 
-// ControllerExits is how a controller ended that nobody has stopped.
+// ControllerExits counts the unexpected exits of a controller.
 type ControllerExits struct {
-	// Times is how many have ended so since the cluster booted.
+	// Times is their number since the cluster booted.
 	Times int
-	// Last is how the last one ended, on one line, and At when.
+	// Last is the exit status of the last one, At its time.
 	Last string
 	At   time.Time
 }
 
-// UnexpectedExits tells of the controllers that ended by themselves.
+// UnexpectedExits returns the unexpected exits of the controller.
 func (c *Cluster) UnexpectedExits() ControllerExits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,9 +43,9 @@ func (c *Cluster) awaitFailure(ctx context.Context) error {
 		c.mu.Lock()
 		p, since := c.controller, c.startedAt
 		c.mu.Unlock()
-		var ended <-chan struct{}
+		var exited <-chan struct{}
 		if p != nil {
-			ended = p.Done()
+			exited = p.Done()
 		}
 		// A controller that is started or stopped meanwhile is noticed at the next look.
 		look := time.NewTimer(superviseInterval)
@@ -56,13 +56,13 @@ func (c *Cluster) awaitFailure(ctx context.Context) error {
 		case <-c.controlPlane.Done():
 			look.Stop()
 			return c.controlPlane.Err()
-		case <-ended:
+		case <-exited:
 			look.Stop()
-			unasked, kept := c.recordExit(p)
+			unexpected, restart := c.recordExit(p)
 			switch {
-			case unasked && !kept:
+			case unexpected && !restart:
 				return fmt.Errorf("cluster %s: %w", c.Name, p.ExitError())
-			case unasked:
+			case unexpected:
 				pause = nextBackoff(pause, time.Since(since))
 				c.restart(ctx, p, pause)
 			}
@@ -79,20 +79,20 @@ func nextBackoff(pause, lived time.Duration) time.Duration {
 	return min(max(2*pause, minBackoff), maxBackoff)
 }
 
-// recordExit reports whether a controller that has ended was to go on, and whether another takes its place.
-func (c *Cluster) recordExit(p *process.Process) (unasked, kept bool) {
+// recordExit records an exit. It reports whether the exit was unexpected, and whether the controller restarts.
+func (c *Cluster) recordExit(p *process.Process) (unexpected, restart bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if unasked = c.controller == p; unasked {
+	if unexpected = c.controller == p; unexpected {
 		c.exits = ControllerExits{Times: c.exits.Times + 1, Last: p.ExitStatus(), At: time.Now()}
 	}
-	return unasked, c.restartOnExit
+	return unexpected, c.restartOnExit
 }
 
-// restart starts a controller in the place of one that has ended, after a pause. It tries until one starts, since the API server
+// restart restarts an exited controller after a pause. It retries until one starts, since the API server
 // may be away; or until somebody stops the controller, the control plane ends, or ctx does.
-func (c *Cluster) restart(ctx context.Context, ended *process.Process, pause time.Duration) {
-	c.world.log.Warn("the controller ended and is started again", "cluster", c.Name, "death", ended.ExitError(), "pause", pause)
+func (c *Cluster) restart(ctx context.Context, exited *process.Process, pause time.Duration) {
+	c.world.log.Warn("the controller exited and restarts", "cluster", c.Name, "error", exited.ExitError(), "pause", pause)
 	for ; ; pause = superviseInterval {
 		wait := time.NewTimer(pause)
 		select {
@@ -105,7 +105,7 @@ func (c *Cluster) restart(ctx context.Context, ended *process.Process, pause tim
 		case <-wait.C:
 		}
 		c.mu.Lock()
-		stopped := c.controller != ended
+		stopped := c.controller != exited
 		c.mu.Unlock()
 		if stopped {
 			return

@@ -24,7 +24,7 @@ func (c *Cluster) operatorEnvironment() ([]string, error) {
 // path, and returns what it printed. A line of which any part fails has failed.
 func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 	if c.world.cfg.Dovetail == "" {
-		return "", errors.New("run a command: no binary of dovetail was given")
+		return "", errors.New("run a command: no dovetail binary is configured")
 	}
 	lab := c.world.cfg.Executable
 	if lab == "" {

@@ -1,10 +1,9 @@
-// Package awsim is an AWS account in memory that any AWS client can talk to.
+// Package awsim is an AWS API simulator: an in-memory AWS account for any AWS client.
 //
 // Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint (AWS_ENDPOINT_URL),
-// each in its own wire protocol (package wire); one package per service holds state and rules. It accepts what the real
-// APIs document and answers anything else with their errors, so that a client that works here was not told what it
-// wanted to hear. Besides the wire there is a Go API for what a test or a lab does that no client of AWS can: watch
-// instances, take a role's credentials, arm faults, set capacity.
+// each in its own protocol (package protocol); one package per service holds its state and rules. It accepts what the real
+// APIs document and answers anything else with their errors, so that a client cannot work here and fail in AWS for that
+// reason. A Go API does what no AWS client can: watch instances, take a role's credentials, inject faults, set capacity.
 //
 // Everything is deterministic for a seed, a clock and an order of calls. Prices on demand are real, those of spot are
 // simulated: the regional average times a factor per type and zone.
@@ -33,8 +32,8 @@ type (
 	Call          = protocol.Call
 	Credentials   = credential.Credentials
 	Fault         = protocol.Fault
-	FaultSource       = protocol.FaultSource
-	FaultSchedule         = protocol.FaultSchedule
+	FaultSource   = protocol.FaultSource
+	FaultSchedule = protocol.FaultSchedule
 	Pool          = ec2.Pool
 
 	CapacityReservation = ec2.CapacityReservation
@@ -49,13 +48,13 @@ type Options struct {
 	Seed   uint64
 	Clock  clock.Clock // default clock.System
 	Timing Timing      // default DefaultTiming()
-	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See wire.Config.
+	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See protocol.Config.
 	Latency time.Duration
 	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
 	Throttle bool
-	// EnforceIAM holds role sessions to the policies of their roles, as AWS does. Without it, everybody may do everything.
+	// EnforceIAM enforces the IAM policies of role sessions. Without it, every caller may do everything.
 	EnforceIAM bool
-	// Journal writes down the calls that may change the account; see package journal.
+	// Journal records the calls that may change the account; see package journal.
 	Journal protocol.Journal
 	Log     *slog.Logger
 }

@@ -17,20 +17,20 @@ const FaultHelp = `CALL=ERROR[,OPTION...], pool:TYPE/ZONE/LIFECYCLE=N|ERROR, or 
 
 CALL is SERVICE.ACTION, with * for any: ec2.CreateFleet, ssm.*, *
 ERROR is an error code of AWS, such as RequestLimitExceeded, or one of
-  lost   the call takes effect, and is answered by an internal error
-  drop   the call takes effect, and the connection is closed without an answer
-  slow   the call is answered late
+  lost   the call takes effect, but the response is an internal error
+  drop   the call takes effect, but the connection closes without a response
+  slow   the response is late
 OPTION is one of
   times=N       the first N calls only
   share=0.1     a tenth of the calls, at random
-  delay=2s      the answer takes so much longer
+  delay=2s      additional delay of the response
   status=503    the HTTP status
-  message=TEXT  the error message; the last option, as it may hold commas
+  message=TEXT  the error message; must be the last option, since it may contain commas
 
-pool: leaves N instances in a pool, or has launches from it fail: pool:m5.large/us-east-1a/spot=0,
+pool: limits a capacity pool to N instances, or lets launches from it fail: pool:m5.large/us-east-1a/spot=0,
 pool:*/us-east-1b/*=InsufficientInstanceCapacity. LIFECYCLE is spot or on-demand.
 
-quota: limits the vCPUs that run at a time: quota:on-demand/standard=64. CLASS is standard (families A, C, D, H, I, M, R, T,
+quota: limits the running vCPUs: quota:on-demand/standard=64. CLASS is standard (families A, C, D, H, I, M, R, T,
 Z), dl, f, g, hpc, inf, p, trn, u or x.`
 
 // statuses of errors that are not the caller's.
@@ -46,10 +46,10 @@ func apiError(code string) *protocol.Error {
 		"RequestLimitExceeded": "Request limit exceeded.", "InternalError": "An internal error has occurred",
 		"UnauthorizedOperation": "You are not authorized to perform this operation.",
 	}[code]
-	return &protocol.Error{Code: code, Message: cmp.Or(message, "A fault that was asked for."), Status: cmp.Or(statuses[code], http.StatusBadRequest)}
+	return &protocol.Error{Code: code, Message: cmp.Or(message, "An injected fault."), Status: cmp.Or(statuses[code], http.StatusBadRequest)}
 }
 
-// InjectSpec arms a fault that is described as FaultHelp says.
+// InjectSpec injects a fault given in the syntax of FaultHelp.
 func (s *Sim) InjectSpec(spec string) error {
 	target, what, ok := strings.Cut(spec, "=")
 	if !ok || target == "" || what == "" {

@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/pricing"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ssm"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sts"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // services are the parts of the account besides EC2.

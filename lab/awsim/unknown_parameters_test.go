@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/pricing"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/sts"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/sts"
 )
 
 // TestNoActionIgnoresAParameter sends every action of every service a parameter that it does not have: none may go by in silence,

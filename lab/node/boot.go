@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
 )
 
-// boot is the life of a machine, from power on until ctx ends.
+// boot runs an instance from power on until ctx ends.
 func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	select {
 	case <-ctx.Done():
@@ -50,11 +50,11 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	kubelet.New(config).Run(ctx)
 }
 
-// host is an instance from the inside.
+// host is an instance as the software on it sees it.
 type host struct {
-	simulator     *Simulator
-	instance awsim.Instance
-	image    userdata.Image
+	simulator *Simulator
+	instance  awsim.Instance
+	image     userdata.Image
 }
 
 // bootstrap reads the user data and configures kubelet. Its error is for the console.
@@ -115,7 +115,7 @@ func (m host) fail(err error) {
 	}
 }
 
-// kubelet is the configuration of a machine whose user data was understood.
+// kubelet returns the kubelet configuration of an instance with valid user data.
 func (m host) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration, client kubernetes.Interface, ip netip.Addr) kubelet.Config {
 	capacity := m.capacity(cluster, settings)
 	return kubelet.Config{
@@ -136,7 +136,7 @@ func (m host) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletCon
 	}
 }
 
-// client talks to the API server of the user data as the role of the machine.
+// client talks to the API server of the user data as the role of the instance.
 func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
 	credentials := &tokenTransport{host: m, signer: authn.Signer{
 		Endpoint: m.simulator.cfg.STSEndpoint, Region: m.simulator.cfg.Region, Cluster: cluster.ClusterName, Now: m.simulator.cfg.Now,
@@ -157,12 +157,12 @@ func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
 	})
 }
 
-// tokenTransport signs the requests of a kubelet with a token of its machine's role, as kubelet's credential
+// tokenTransport signs the requests of a kubelet with a token of its instance's role, as kubelet's credential
 // plugin does: a token is used for most of its life, and dropped when the API server refuses it.
 type tokenTransport struct {
-	host host
-	signer  authn.Signer
-	next    http.RoundTripper
+	host   host
+	signer authn.Signer
+	next   http.RoundTripper
 
 	mu       sync.Mutex
 	token    string
@@ -248,7 +248,7 @@ func (m host) info() corev1.NodeSystemInfo {
 	return out
 }
 
-// windowsBuild is the build of the machine's Windows Server, empty on other systems.
+// windowsBuild is the build of the instance's Windows Server, empty on other systems.
 func (m host) windowsBuild() string {
 	return map[string]string{"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}[m.image.Server]
 }

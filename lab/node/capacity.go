@@ -13,7 +13,7 @@ const (
 	gibi = 1 << 30
 )
 
-// capacity is what the machine has, as kubelet measures it.
+// capacity is the instance's capacity, as kubelet measures it.
 func (m host) capacity(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(m.instance.VCPUs), resource.DecimalSI),

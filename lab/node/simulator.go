@@ -1,13 +1,12 @@
-// Package node is what runs on the instances of the simulated AWS.
+// Package node simulates what runs on EC2 instances: boot, kubelet and pods, without containers.
 //
-// A [Farm] watches EC2. An instance that reaches running boots: its image reads its user data (package
-// userdata), it signs a token with the credentials of its instance profile's role, and a kubelet
-// (package kubelet) talks to the API server that the user data names, trusting the CA that the user
-// data holds. Nothing else is known to it: wrong user data, a role that the cluster does not map, or a
-// CA of another cluster keep it out, as they would in AWS, and its console output says why.
+// A [Simulator] watches EC2. A running instance boots: its image reads the user data (package userdata), it signs a token with
+// the credentials of its instance profile's role, and a kubelet (package kubelet) connects to the API server in the user
+// data, with the CA in the user data. It has no other information: wrong user data, a role that the cluster does not map,
+// or a CA of another cluster keep it from joining, as in AWS, and its console output has the reason.
 //
-// An instance that leaves running falls silent at once. What becomes of its Node and pods is the
-// cluster's business (see package ccm), and Nodes that did not come from an instance are left alone.
+// An instance that is no longer running stops to respond at once. The cluster handles its Node and pods (see package ccm).
+// The simulator does not touch Nodes without an instance.
 package node
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
 )
 
-// Cloud is what instances are to their machines; *awsim.Sim is one.
+// Cloud is the EC2 API that the simulated instances need; *awsim.Sim implements it.
 type Cloud interface {
 	// Watch reports every change of an instance's state, beginning with all instances as they are.
 	Watch(ctx context.Context) <-chan awsim.InstanceEvent
@@ -37,7 +36,7 @@ type Cloud interface {
 	InstanceCredentials(id string) (awsim.Credentials, error)
 }
 
-// Config is what a Farm needs; fields without a default are required.
+// Config configures a Simulator; fields without a default are required.
 type Config struct {
 	Cloud  Cloud
 	Region string
@@ -60,14 +59,14 @@ type Simulator struct {
 	// images are the published images by ID.
 	images map[string]userdata.Image
 
-	mu     sync.Mutex
+	mu        sync.Mutex
 	podBlocks map[int]bool    // pod address ranges in use, by number
-	broken map[string]bool // images that do not boot, by ID
+	broken    map[string]bool // images that do not boot, by ID
 	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }
 
-// New returns a farm without machines. It calls nobody.
+// New returns a simulator without instances. It makes no calls.
 func New(cfg Config) (*Simulator, error) {
 	if cfg.Boot == 0 {
 		cfg.Boot = 1500 * time.Millisecond
@@ -95,7 +94,7 @@ func New(cfg Config) (*Simulator, error) {
 	return f, nil
 }
 
-// BreakImage has machines of an image panic when they boot from now on.
+// BreakImage lets instances with this image panic when they boot from now on.
 func (f *Simulator) BreakImage(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +107,7 @@ func (f *Simulator) isBroken(image string) bool {
 	return f.broken[image]
 }
 
-// BlockNetworkPlugin has the network plugin of machines that boot from now on not come up: they register, and are not Ready.
+// BlockNetworkPlugin keeps the network plugin of instances that boot from now on from starting: they register, but are not Ready.
 func (f *Simulator) BlockNetworkPlugin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +116,7 @@ func (f *Simulator) BlockNetworkPlugin() {
 	}
 }
 
-// UnblockNetworkPlugin has the network plugins of all machines come up.
+// UnblockNetworkPlugin lets the network plugins of all instances start.
 func (f *Simulator) UnblockNetworkPlugin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,10 +132,10 @@ func (f *Simulator) networkBlocked() <-chan struct{} {
 	return f.networkBlock
 }
 
-// Run boots and stops machines until ctx ends, and returns when all are down.
+// Run boots and stops instances until ctx ends, and returns when all are stopped.
 func (f *Simulator) Run(ctx context.Context) error {
-	var machines sync.WaitGroup
-	defer machines.Wait()
+	var hosts sync.WaitGroup
+	defer hosts.Wait()
 	running := map[string]context.CancelFunc{}
 	defer func() {
 		for _, stop := range running {
@@ -148,9 +147,9 @@ func (f *Simulator) Run(ctx context.Context) error {
 		stop, up := running[i.ID]
 		switch {
 		case i.State == ec2.Running && !up:
-			machine, cancel := context.WithCancel(ctx)
+			hostCtx, cancel := context.WithCancel(ctx)
 			running[i.ID] = cancel
-			machines.Go(func() { f.boot(machine, i) })
+			hosts.Go(func() { f.boot(hostCtx, i) })
 		case i.State != ec2.Running && up:
 			stop()
 			delete(running, i.ID)
@@ -159,8 +158,8 @@ func (f *Simulator) Run(ctx context.Context) error {
 	return nil
 }
 
-// allocatePodRange lends a machine addresses for its pods, from the range that EKS documents for secondary
-// CIDRs (100.64.0.0/10, enough for 4096 machines). The function returned gives them back.
+// allocatePodRange allocates an instance's pod addresses from the range that EKS documents for secondary
+// CIDRs (100.64.0.0/10, enough for 4096 instances). The returned function releases them.
 func (f *Simulator) allocatePodRange() (netip.Prefix, func()) {
 	const bits = 22 // the largest instances run some 700 pods
 	f.mu.Lock()

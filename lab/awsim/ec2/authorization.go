@@ -80,7 +80,9 @@ func put(keys policy.Keys, pairs []string) {
 	}
 }
 
-func (e *EC2) onTemplate(t *template) protocol.RequiredPermission { return e.on("launch-template", t.id, t.tags) }
+func (e *EC2) onTemplate(t *template) protocol.RequiredPermission {
+	return e.on("launch-template", t.id, t.tags)
+}
 
 func (e *EC2) onInstance(r *instanceRecord) protocol.RequiredPermission {
 	return e.on("instance", r.ID, r.Tags, "ec2:InstanceType", r.Type, "ec2:AvailabilityZone", r.Zone, "ec2:InstanceProfile", r.InstanceProfileARN,

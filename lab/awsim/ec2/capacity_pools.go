@@ -13,7 +13,7 @@ type Pool struct {
 	Lifecycle    string // "spot" or "on-demand"
 }
 
-// covers says whether p, as a pattern, stands for the pool q.
+// covers reports whether the pattern p matches the pool q.
 func (p Pool) covers(q Pool) bool {
 	return (p.InstanceType == "" || p.InstanceType == q.InstanceType) && (p.Zone == "" || p.Zone == q.Zone) &&
 		(p.Lifecycle == "" || p.Lifecycle == q.Lifecycle)

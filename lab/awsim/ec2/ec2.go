@@ -49,7 +49,7 @@ type Config struct {
 	Profiles Profiles
 }
 
-// Profiles is what EC2 asks of IAM.
+// Profiles is what EC2 reads from IAM.
 type Profiles interface {
 	// InstanceProfile returns the profile of that name.
 	InstanceProfile(name string) (InstanceProfile, bool)
@@ -62,7 +62,7 @@ type InstanceProfile struct {
 	ID   string // AIPA...
 	// RoleARN is the role in the profile; empty when it has none.
 	RoleARN string
-	// Created and RoleChanged are when IAM was told; EC2 hears of it later.
+	// Created and RoleChanged are the times of the changes in IAM; EC2 sees them later.
 	Created, RoleChanged time.Time
 }
 
@@ -80,7 +80,7 @@ type EC2 struct {
 	fleet     instances
 	pools     pools
 	quotas    map[quota]int // vCPUs
-	// noSpotRole says that there is no service-linked role of EC2 Spot yet.
+	// noSpotRole reports that the service-linked role of EC2 Spot does not exist yet.
 	noSpotRole bool
 	volumes    map[string]*volume
 	// reservations of capacity, in the order in which they were added.

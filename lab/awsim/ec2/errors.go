@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// dryRun is the answer to a request that asks whether it would succeed, when it would.
+// dryRun is the error for a DryRun request that would succeed.
 func dryRun() error {
 	return protocol.Errorf("DryRunOperation", "Request would have succeeded, but DryRun flag is set.").WithStatus(http.StatusPreconditionFailed)
 }

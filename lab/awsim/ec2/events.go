@@ -21,7 +21,7 @@ type Event struct {
 	Detail     map[string]any
 }
 
-// OnEvent has f told of every event from now on. It is called under a lock: it must not call back.
+// OnEvent calls f with every event from now on. The lock is held: f must not call back.
 func (e *EC2) OnEvent(f func(Event)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,7 +57,7 @@ func (e *EC2) Reclaim(id string) error {
 	})
 }
 
-// RecommendRebalance says that a running spot instance is more likely than others to be taken back.
+// RecommendRebalance publishes a rebalance recommendation for a running spot instance.
 func (e *EC2) RecommendRebalance(id string) error {
 	return e.warn(id, func(*instanceRecord, time.Time) (Event, error) {
 		return Event{Source: "aws.ec2", DetailType: "EC2 Instance Rebalance Recommendation", Detail: map[string]any{"instance-id": id}}, nil

@@ -76,16 +76,16 @@ type ami struct {
 	tags map[string]string
 	// state is empty for those that are available.
 	state string
-	// shared says that its owner lets the account use it.
+	// shared reports that the owner shared it with the account.
 	shared bool
-	// encrypted says that its snapshots are.
+	// encrypted reports that its snapshots are encrypted.
 	encrypted bool
 }
 
-// public says whether anybody may use the image: those of Amazon.
+// public reports whether everybody may use the image, as for Amazon's images.
 func (a *ami) public() bool { return a.OwnerAlias != "" }
 
-// usable says whether the account may use the image.
+// usable reports whether the account may use the image.
 func (a *ami) usable(own string) bool { return a.OwnerID == own || a.public() || a.shared }
 
 // States of an image besides available.
@@ -162,7 +162,7 @@ func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*des
 			return nil, err
 		}
 	}
-	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show when asked for, to their owner, and by ID.
+	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show on request, to their owner, and by ID.
 	hidden := func(a *ami) bool {
 		deprecated := !a.Deprecated.IsZero() && !a.Deprecated.After(now)
 		return deprecated && !in.IncludeDeprecated && a.OwnerID != own && !slices.Contains(in.IDs, a.ID)

@@ -152,8 +152,8 @@ func (e *EC2) change(
 	return out, nil
 }
 
-// changeable asks for the right to change each of the instances, and then whether each can be. Those that do not exist, or
-// are too new to be known, are named before anything is asked.
+// changeable checks the permission to change each of the instances, and then whether each can change. Those that do not exist, or
+// are too new to be visible, are errors before that.
 func (e *EC2) changeable(r *protocol.Request, ids []string, now time.Time, check func(*instanceRecord) error) error {
 	var absent []string
 	for _, id := range ids {

@@ -15,7 +15,7 @@ type document struct {
 	err  error
 }
 
-// encoded is an element whose content is ready.
+// encoded is an element with content that is already encoded.
 type encoded struct {
 	Inner []byte `xml:",innerxml"`
 }
@@ -243,7 +243,7 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 // launchTime is shown in whole seconds.
 func launchTime(r *instanceRecord) string { return stamp(r.LaunchedAt.Truncate(time.Second)) }
 
-// showOptions copies what the launch asked for over what EC2 does by default.
+// showOptions copies the options of the launch over EC2's defaults.
 func (e *EC2) showOptions(i *instanceInfo, o *launchPlan) {
 	if p := o.data.Placement; p != nil && p.Tenancy != "" {
 		i.Placement.Tenancy = p.Tenancy

@@ -108,7 +108,7 @@ func (e *EC2) describeInstanceStatus(_ *protocol.Request, in *describeStatusInpu
 	return out, nil
 }
 
-// reachable is what the detail reachability of a check says.
+// reachable is the detail "reachability" of a check.
 func reachable(status string) string {
 	switch status {
 	case "ok":

@@ -50,7 +50,7 @@ func (e *EC2) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTyp
 	return out, nil
 }
 
-// named returns the machines with these names, each once, in the order of names.
+// named returns the instance types with these names, each once, in the order of names.
 func (m *market) named(names []string) ([]*instanceType, error) {
 	wanted := map[string]bool{}
 	var unknown []string

@@ -58,7 +58,7 @@ func (a *addresses) takeThis(ip netip.Addr) bool {
 	return true
 }
 
-// isFree says whether takeThis would get the address.
+// isFree reports whether takeThis would get the address.
 func (a *addresses) isFree(ip netip.Addr) bool {
 	offset, ok := a.offset(ip)
 	return ok && !a.used[offset] && a.available() > 0
@@ -105,7 +105,7 @@ func (a *addresses) prefixes() int {
 	return min(n, a.available()/prefixSize)
 }
 
-// unused says whether the prefix that begins at an offset can be handed out.
+// unused reports whether the prefix at an offset is free.
 func (a *addresses) unused(at int) bool {
 	if at < reservedAtStart || at+prefixSize > a.size-1 {
 		return false // it has a reserved address

@@ -71,7 +71,7 @@ func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error
 	return nil, e.shortage(o, n)
 }
 
-// instance describes the machine of an order.
+// instance returns the Instance of a launch plan.
 func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 	i := Instance{
 		ID: e.newID("i"), Type: o.instanceType.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
@@ -102,7 +102,7 @@ func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 	return i
 }
 
-// shortage says why the pool of an order does not yield n more instances.
+// shortage returns why the capacity pool of a launch plan does not have n more instances.
 func (e *EC2) shortage(o *launchPlan, n int) error {
 	if err := e.withinQuota(o, n); err != nil {
 		return err

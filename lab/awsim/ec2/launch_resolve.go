@@ -30,19 +30,19 @@ type launchRequest struct {
 
 // launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is immutable.
 type launchPlan struct {
-	data      *templateData
-	userData  []byte
-	instanceType   *instanceType
-	image     *ami
-	subnet    *Subnet
-	groups    []*SecurityGroup
-	profile   *InstanceProfile
-	placed    *placementGroup // nil = into none
-	lifecycle string
-	privateIP netip.Addr // zero = any
-	disks     []plannedDisk
-	nics      []plannedInterface
-	tags      launchTags
+	data         *templateData
+	userData     []byte
+	instanceType *instanceType
+	image        *ami
+	subnet       *Subnet
+	groups       []*SecurityGroup
+	profile      *InstanceProfile
+	placed       *placementGroup // nil = into none
+	lifecycle    string
+	privateIP    netip.Addr // zero = any
+	disks        []plannedDisk
+	nics         []plannedInterface
+	tags         launchTags
 }
 
 // launchTags are the tags of what a launch creates.

@@ -12,7 +12,7 @@ const maxUserData = 16384
 // unsupported is a parameter that EC2 knows and the simulator refuses, see wire.Query.
 type unsupported = struct{}
 
-// templateData is what a launch template says about instances, as it comes in and as it is shown. RunInstances takes
+// templateData is the data of a launch template, in requests and in responses. RunInstances takes
 // the same parameters.
 type templateData struct {
 	ImageID             string             `query:"ImageId" xml:"imageId,omitempty"`

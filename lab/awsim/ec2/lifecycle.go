@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// instances are the region's machines.
+// instances are the region's EC2 instances.
 type instances struct {
 	byID     map[string]*slot
 	order    []*slot // by launch; an instance that was forgotten leaves an empty slot for a while
@@ -18,7 +18,7 @@ type instances struct {
 	closed   bool // no timer any more
 	watchers map[*watcher]struct{}
 	consoles map[string]string
-	publish func(Event) // nil = nobody listens
+	publish  func(Event) // nil = nobody listens
 }
 
 func newInstances() instances {
@@ -43,7 +43,7 @@ type instanceRecord struct {
 	partition   int // of the placement group; 0 = none
 	spotRequest string
 	endedBy     string    // why it was stopped or terminated
-	endedAt     time.Time // when that was asked for
+	endedAt     time.Time // when that was requested
 	// failing is since when its checks fail; zero for those that pass. planned are its events.
 	failing [checks]time.Time
 	planned []scheduledEvent
@@ -252,7 +252,7 @@ func (e *EC2) applyTransition(t transition) {
 		e.fleet.forget(t.id)
 		return
 	}
-	if t.to == ShuttingDown && r.Lifecycle == spotLifecycle { // taken back, nobody has asked for it
+	if t.to == ShuttingDown && r.Lifecycle == spotLifecycle { // reclaimed by EC2, not requested by the user
 		r = e.fleet.put(r, func(r *instanceRecord) { r.endedBy, r.endedAt = spotTermination, t.at })
 	}
 	e.enterState(r, t.to, t.at)

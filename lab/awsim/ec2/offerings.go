@@ -18,7 +18,7 @@ type describeOfferingsOutput struct {
 	Next      *string    `xml:"nextToken"`
 }
 
-// offering says that a type is sold at a place.
+// offering is an instance type that a location offers.
 type offering struct {
 	InstanceType string `xml:"instanceType"`
 	LocationType string `xml:"locationType"`

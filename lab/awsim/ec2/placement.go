@@ -26,7 +26,7 @@ const (
 // maxSpread is how many instances a spread group holds in one zone.
 const maxSpread = 7
 
-// PlacementGroup says how instances are placed in relation to one another.
+// PlacementGroup is a placement group: how instances are placed relative to each other.
 type PlacementGroup struct {
 	ID       string // assigned by AddPlacementGroup
 	Name     string
@@ -158,7 +158,7 @@ func checkGroupID(id string) error {
 	return nil
 }
 
-// spreadFull says that a spread group holds no n more instances in the zone of an order. The lock must be held.
+// spreadFull returns an error if a spread group has no room for n more instances in the zone of a launch plan. The lock must be held.
 func (e *EC2) spreadFull(o *launchPlan, n int) error {
 	if o.placed == nil || o.placed.Strategy != groupSpread {
 		return nil

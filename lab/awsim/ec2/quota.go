@@ -52,7 +52,7 @@ func (e *EC2) SetQuota(lifecycle, class string, vcpus int) error {
 	return nil
 }
 
-// withinQuota says why n more instances of an order would be too many. The lock must be held.
+// withinQuota returns an error if n more instances of a launch plan exceed a quota. The lock must be held.
 func (e *EC2) withinQuota(o *launchPlan, n int) error {
 	q := quota{o.lifecycle, quotaClass(o.instanceType.Name)}
 	limit, limited := e.quotas[q]

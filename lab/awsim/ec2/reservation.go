@@ -35,7 +35,7 @@ type CapacityReservation struct {
 	Available int
 	// Targeted reservations take only instances that name them, others (open) all that match.
 	Targeted bool
-	// Block makes it a capacity block for ML, Interruptible one whose instances its owner may take back. Both are targeted.
+	// Block makes it a capacity block for ML, Interruptible one with instances that its owner may reclaim. Both are targeted.
 	Block, Interruptible bool
 	// Start and End bound when it can be used; zero = since ever, without end.
 	Start, End time.Time
@@ -182,7 +182,7 @@ func (e *EC2) leave(i *instanceRecord) *instanceRecord {
 	return e.fleet.put(i, func(i *instanceRecord) { i.CapacityReservationID = "" })
 }
 
-// reservationPreference is what an order says about reservations.
+// reservationPreference returns the capacity reservation options of a launch plan.
 func (o *launchPlan) reservationPreference() (preference, target string) {
 	preference = "open"
 	if r := o.data.Reservation; r != nil {
@@ -194,7 +194,7 @@ func (o *launchPlan) reservationPreference() (preference, target string) {
 	return preference, target
 }
 
-// marketType is how the launch is paid for: "" unless its template says otherwise.
+// marketType is the purchase option of the launch: "" unless its template sets one.
 func (o *launchPlan) marketType() string {
 	if o.data.Market == nil {
 		return ""
@@ -202,7 +202,7 @@ func (o *launchPlan) marketType() string {
 	return o.data.Market.Type
 }
 
-// resolveReservation refuses what names a reservation that does not exist, or buys in a way that needs one without naming it.
+// resolveReservation rejects a reservation that does not exist, and a market type that needs one without an ID.
 func (e *EC2) resolveReservation(o *launchPlan, _ launchRequest) error {
 	_, target := o.reservationPreference()
 	if r := o.data.Reservation; r != nil && r.Target != nil && r.Target.Group != "" {
@@ -247,7 +247,7 @@ func (e *EC2) reserve(o *launchPlan, n int, now time.Time) (*reservation, error)
 	return r, nil
 }
 
-// takes tells whether the order's instances match the reservation.
+// takes reports whether the instances of a launch plan match the reservation.
 func (r *reservation) takes(o *launchPlan, now time.Time) bool {
 	market := ""
 	switch {

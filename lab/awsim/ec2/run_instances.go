@@ -146,7 +146,7 @@ func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, low, high int) (
 	return shown[0], nil
 }
 
-// canLaunch says why n instances of an order do not fit.
+// canLaunch returns why n instances of a launch plan cannot launch.
 func (e *EC2) canLaunch(o *launchPlan, n int, now time.Time) error {
 	if _, err := e.capacity(o, n, now); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (e *EC2) canLaunch(o *launchPlan, n int, now time.Time) error {
 	return nil
 }
 
-// overlaid returns the data with what over says in place of its own.
+// overlaid returns the data with the fields that over sets replaced.
 func (d templateData) overlaid(over templateData) templateData {
 	set(&d.ImageID, over.ImageID)
 	set(&d.InstanceType, over.InstanceType)

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// instanceType is an instance type as it is sold in the region.
+// instanceType is an instance type with its zones and prices in the region.
 type instanceType struct {
 	offline.Type
 	zones    [zonesPerRegion]bool // by index of regionZones
@@ -19,13 +19,13 @@ type instanceType struct {
 	license  float64              // $/h that Windows costs beside both; 0 = the type is not sold with it
 }
 
-// market is what the region sells. It is immutable.
+// market is the offerings of the region. It is immutable.
 type market struct {
-	region   string
-	seed     uint64
-	zones    []Zone
-	types []*instanceType // by name
-	byName   map[string]*instanceType
+	region string
+	seed   uint64
+	zones  []Zone
+	types  []*instanceType // by name
+	byName map[string]*instanceType
 }
 
 // scarceZones is out of how many types one lacks a zone.

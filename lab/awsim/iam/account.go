@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// The quotas of an account that has not asked for more.
+// The default quotas of an account.
 const (
 	maxInstanceProfiles = 1000
 	maxRoles            = 1000

@@ -44,7 +44,7 @@ func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decisi
 	return policy.Decide(a.policyCache.byRole[p.Role], r)
 }
 
-// review brings the rights of a role up to date with its policies. The caller holds the lock.
+// review updates the cached policies of a role. The caller holds the lock.
 func (a *Account) review(role *Role) {
 	var all []*policy.Policy
 	for _, name := range slices.Sorted(maps.Keys(role.Inline)) {

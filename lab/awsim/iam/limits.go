@@ -7,7 +7,7 @@ import (
 )
 
 // SetServiceControlPolicy sets what the account's organization lets its roles do at most; an empty document lifts that. It
-// counts where rights are enforced.
+// counts if IAM is enforced.
 func (a *Account) SetServiceControlPolicy(document string) error {
 	limit, err := parseLimit(document)
 	if err != nil {

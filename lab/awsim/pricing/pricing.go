@@ -1,7 +1,7 @@
 // Package pricing simulates the AWS Price List: GetProducts for Amazon EC2, filled from the offline catalog.
 //
 // Only instances with Linux and Windows are listed: each type in each region that offers it with its on-demand
-// prices, in shared tenancy, or in dedicated tenancy where the machine is bare metal.
+// prices, in shared tenancy, or in dedicated tenancy for bare metal types.
 package pricing
 
 import (
@@ -43,7 +43,7 @@ type product struct {
 	document   string            // as GetProducts returns it
 }
 
-// New returns the price list of a catalog, which is loaded when somebody asks for the first time.
+// New returns the price list of a catalog, which is loaded at the first request.
 func New(load func() (*offline.Catalog, error)) *PriceList {
 	return &PriceList{list: sync.OnceValues(func() (*list, error) {
 		catalog, err := load()

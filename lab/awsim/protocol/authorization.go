@@ -10,13 +10,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/policy"
 )
 
-// Authorizer knows the rights of principals.
+// Authorizer evaluates the IAM policies of principals.
 type Authorizer interface {
-	// Decide says what the policies of a principal make of a request. The account itself may do everything.
+	// Decide evaluates the policies of a principal for a request. The account itself may do everything.
 	Decide(p credential.Principal, r policy.Request) policy.Decision
 }
 
-// RequiredPermission is something that a caller must be allowed to do for a request to succeed.
+// RequiredPermission is a permission that a caller needs for a request to succeed.
 type RequiredPermission struct {
 	// Action with its service, "iam:PassRole"; empty = the request's own.
 	Action string
@@ -26,7 +26,7 @@ type RequiredPermission struct {
 	Keys policy.Keys
 }
 
-// Authorize returns the error by which the service refuses a caller who may not do all of these.
+// Authorize returns the service's access denied error unless the caller has all of these permissions.
 func (r *Request) Authorize(needs ...RequiredPermission) error {
 	r.authorized = true
 	if r.server == nil || r.server.cfg.Authorizer == nil {
@@ -47,7 +47,7 @@ func (r *Request) Authorize(needs ...RequiredPermission) error {
 	return nil
 }
 
-// Enforced reports whether callers are held to their rights.
+// Enforced reports whether the server enforces IAM policies.
 func (r *Request) Enforced() bool { return r.server != nil && r.server.cfg.Authorizer != nil }
 
 // keys are the condition keys of a request, with more.
@@ -71,7 +71,7 @@ func (r *Request) keys(more policy.Keys) policy.Keys {
 	return keys
 }
 
-// denied words a refusal as the service does.
+// denied returns the service's access denied error.
 func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	on := " on resource: " + n.Resource
 	if n.Resource == "*" && r.Service == "ec2" {
@@ -80,7 +80,7 @@ func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	text := fmt.Sprintf("User: %s is not authorized to perform: %s%s %s", r.Principal.ARN, n.Action, on, d.Because(n.Action))
 	switch svc := r.server.services[r.Service]; {
 	case svc.Protocol == EC2Query:
-		// What sts:DecodeAuthorizationMessage would make plain: here it is no secret.
+		// AWS encrypts this message for sts:DecodeAuthorizationMessage; here it is plain base64.
 		encoded := base64.RawURLEncoding.EncodeToString([]byte(text))
 		return Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. %s. Encoded authorization failure message: %s", text, encoded).
 			WithStatus(http.StatusForbidden)
@@ -97,7 +97,7 @@ func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	}
 }
 
-// authorizeDefault asks for the rights to an action whose handler does not ask itself.
+// authorizeDefault checks the permissions of an action with a handler that does not check them itself.
 func (s *Server) authorizeDefault(svc *Service, r *Request) error {
 	if s.cfg.Authorizer == nil || svc.authorizes(r.Action) || !r.signed {
 		return nil // what is unsigned is judged by other proofs

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxCalls bounds the log, so that an account that lives for days does not eat the machine.
+// maxCalls bounds the log's memory for an account that runs for days: 65536 calls, some tens of MB.
 const maxCalls = 1 << 16
 
 // Call is one API call that was answered.
@@ -16,7 +16,7 @@ type Call struct {
 	Time      time.Time
 	Service   string
 	Action    string
-	Principal string // ARN of the caller; empty when it could not be told
+	Principal string // ARN of the caller; empty if unknown
 	Status    int
 	// ErrorCode is empty when the call succeeded.
 	ErrorCode    string

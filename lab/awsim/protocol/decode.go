@@ -222,7 +222,7 @@ func (d decoder) list(s *shape, v reflect.Value, t *tree, path string) error {
 	return nil
 }
 
-// scalar sets v to what text says, or tells what is wrong with the text.
+// scalar sets v to the value of text, or returns what is wrong with the text.
 func scalar(v reflect.Value, text string) (problem string) {
 	switch v.Kind() {
 	case reflect.String:

@@ -1,4 +1,4 @@
-// Package protocol speaks the protocols of the AWS APIs, so that a simulated service is a table of functions.
+// Package protocol implements the protocols of the AWS APIs, so that a simulated service is a table of handlers.
 //
 // A Service has a name (as it stands in the SigV4 credential scope), a Protocol, and a Handler per action. The Server
 // routes a request by the service and region of its signature, finds the action, resolves the access key to a

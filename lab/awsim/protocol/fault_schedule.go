@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// FaultSource decides for each call whether a fault meets it. It is asked for one call at a time.
+// FaultSource decides for each call which fault to inject, if any. The server calls it for one call at a time.
 type FaultSource interface {
 	Next(r *Request) (Fault, bool)
 }
 
-// FaultSchedule is a Weather in which calls fail at random, as they do when a region has a bad day. The shares are of calls and
+// FaultSchedule is a FaultSource that fails calls at random, as during an incident of a region. The shares are of all calls and
 // add up to one at most. Equal seeds give the nth call of an action the same fate.
 type FaultSchedule struct {
 	Seed uint64
-	// Principal is what the ARN of a caller has to contain for the storm to meet it; empty = all callers.
+	// Principal is a part of the ARNs of the callers that get faults; empty = all callers.
 	Principal string
 	// Throttled are answered with RequestLimitExceeded; Broken with an internal error, before any effect.
 	Throttled, Broken float64
-	// Lost take effect and are answered with an internal error; Dropped take effect, and the connection is closed.
+	// Lost take effect, but the response is an internal error; Dropped take effect, but the connection closes.
 	Lost, Dropped float64
 	// Slow are answered after up to a second more than usual.
 	Slow float64
@@ -46,7 +46,7 @@ func (s *FaultSchedule) Next(r *Request) (Fault, bool) {
 		dice = rand.New(rand.NewPCG(s.Seed, hash(name)))
 		s.calls[name] = dice
 	}
-	fate, delay := dice.Float64(), time.Duration(dice.Int64N(int64(time.Second)))
+	roll, delay := dice.Float64(), time.Duration(dice.Int64N(int64(time.Second)))
 	internal := Errorf("InternalError", "An internal error has occurred").WithStatus(http.StatusInternalServerError)
 	for _, f := range []struct {
 		share float64
@@ -58,10 +58,10 @@ func (s *FaultSchedule) Next(r *Request) (Fault, bool) {
 		{s.Dropped, Fault{Error: internal, AfterEffect: true, Drop: true}},
 		{s.Slow, Fault{Delay: delay}},
 	} {
-		if fate < f.share {
+		if roll < f.share {
 			return f.fault, true
 		}
-		fate -= f.share
+		roll -= f.share
 	}
 	return Fault{}, false
 }

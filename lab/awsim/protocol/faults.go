@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is an error that the next calls of an action meet.
+// Fault is an error that is injected into the next calls of an action.
 type Fault struct {
 	Service string // "ec2"; empty = any
 	Action  string // "CreateFleet"; empty = any
@@ -15,7 +15,7 @@ type Fault struct {
 	Error *Error
 	// Times is how many calls fail; 0 = one.
 	Times int
-	// Share is how many of the calls meet it, at random: from 0 to 1; 0 = all. Equal seeds give the nth call the same fate.
+	// Share is the random share of the calls that get it: from 0 to 1; 0 = all. Equal seeds give the nth call the same result.
 	Share float64
 	// AfterEffect performs the action first and then answers with Error: the lost answer. A call that fails by itself
 	// answers with its own error.
@@ -26,30 +26,30 @@ type Fault struct {
 	Delay time.Duration
 }
 
-// Always are the Times of a fault that does not end.
+// Always is the value of Times for a permanent fault.
 const Always = math.MaxInt
 
 // Inject arms a fault. Faults for one action are used up in the order in which they were injected.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
 
-// SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
+// SetFaultSource sets the source of faults for calls without an armed fault; nil removes it.
 func (s *Server) SetFaultSource(w FaultSource) {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
 	s.faults.source = w
 }
 
-// ClearFaults disarms all faults and ends the weather.
+// ClearFaults removes all faults and the fault source.
 func (s *Server) ClearFaults() { s.faults.clear() }
 
 type faults struct {
-	mu      sync.Mutex
-	seed    uint64
-	armed   []armed
+	mu     sync.Mutex
+	seed   uint64
+	armed  []armed
 	source FaultSource
 }
 
-// armed is a fault with the dice that say whom it meets; nil for one that meets all.
+// armed is a fault with the random generator that selects its calls; nil for a fault of all calls.
 type armed struct {
 	Fault
 	dice *rand.Rand

@@ -34,15 +34,15 @@ type Config struct {
 	Latency time.Duration
 	// Throttle enforces the services' rate limits.
 	Throttle bool
-	// Authorizer holds callers to their rights; nil = everybody may do everything.
+	// Authorizer enforces IAM policies; nil = every caller may do everything.
 	Authorizer Authorizer
-	// Journal performs the calls that may change something; nil = nobody writes them down.
+	// Journal performs and records the calls that may change something; nil = no record.
 	Journal Journal
 }
 
-// Journal writes down the calls that may change something.
+// Journal records the calls that may change something.
 type Journal interface {
-	// Perform returns what do does, after it has written down that it was done.
+	// Perform calls do, records the call, and returns the result.
 	Perform(r *Request, do func() (any, error)) (any, error)
 }
 
@@ -81,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	w.Header().Set("x-amzn-RequestId", r.ID)
 	svc, err := s.receive(r)
 	if svc == nil {
-		// Nothing tells the protocol; XML is what AWS's front ends fall back to.
+		// The protocol is unknown; XML is the fallback of AWS's front ends.
 		svc = &Service{Protocol: AWSQuery}
 	}
 	var out any

@@ -44,7 +44,7 @@ type Service struct {
 	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
 	// No needs = everybody may.
 	Permissions func(r *Request) []RequiredPermission
-	// Authorizes are the actions that Needs is not asked about: their handlers call Request.Authorize, as only they know on what.
+	// Authorizes lists the actions with handlers that call Request.Authorize themselves, since only they know the resources.
 	Authorizes []string
 }
 
@@ -71,7 +71,7 @@ type Request struct {
 	Action  string
 	// Principal is who signed; Anonymous for the unsigned actions.
 	Principal credential.Principal
-	// Presigned says that the signature came in the query string.
+	// Presigned reports that the signature was in the query string.
 	Presigned bool
 	Body      []byte
 	// Form holds the parameters of the query protocols, without Action, Version and signature.
@@ -86,7 +86,7 @@ type Request struct {
 	server       *Server
 	signedRegion string
 	signed       bool
-	authorized        bool // Authorize was called
+	authorized   bool // Authorize was called
 }
 
 // Touch records the IDs of resources that the call was about, for the log of calls.

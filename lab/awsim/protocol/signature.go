@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// signature is what a request says about who signed it and for which service; nothing is verified here.
+// signature is the caller and service that a request claims in its signature; nothing is verified here.
 type signature struct {
 	accessKeyID string
 	token       string

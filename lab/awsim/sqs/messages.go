@@ -273,7 +273,7 @@ func (m *message) json(in *receiveInput) jsonMessage {
 	return out
 }
 
-// selects tells whether a name in MessageAttributeNames means the attribute: by name, "All", ".*" or "prefix.*".
+// selects reports whether a name in MessageAttributeNames matches the attribute: by name, "All", ".*" or "prefix.*".
 func selects(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, ".*"); ok {
 		return strings.HasPrefix(name, prefix)

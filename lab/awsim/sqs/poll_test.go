@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
-	sim "github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
+	sim "github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 )
 
 // pollable is a queue whose polls can be seen to wait.

@@ -45,7 +45,7 @@ func (s *STS) Service() protocol.Service {
 			"GetCallerIdentity":         protocol.Query(s.getCallerIdentity),
 		},
 		Unsigned: []string{"AssumeRoleWithWebIdentity"},
-		// Who one is may be asked by all; whose role may be assumed, its trust policy says.
+		// Every caller may call GetCallerIdentity; the trust policy decides who may assume a role.
 		Permissions: func(*protocol.Request) []protocol.RequiredPermission { return nil },
 	}
 }

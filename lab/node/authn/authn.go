@@ -23,14 +23,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EKS is what the authenticator asks of EKS.
+// EKS is the part of the EKS API that the authenticator calls.
 type EKS interface {
 	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
 	ListAccessEntries(context.Context, *eks.ListAccessEntriesInput, ...func(*eks.Options)) (*eks.ListAccessEntriesOutput, error)
 	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
 }
 
-// EC2 is what the authenticator asks of EC2.
+// EC2 is the part of the EC2 API that the authenticator calls.
 type EC2 interface {
 	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
 }
@@ -166,7 +166,7 @@ func (a *Authenticator) identify(ctx context.Context, token string) (Identity, e
 	return id, nil
 }
 
-// mapping looks the principal up where the cluster's mode says. An access entry wins.
+// mapping looks up the principal in the sources of the cluster's authentication mode. An access entry wins.
 func (a *Authenticator) mapping(ctx context.Context, id Identity) (Mapping, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,7 +260,7 @@ func (a *Authenticator) readAuthMap(ctx context.Context, acc *access) (AuthMap, 
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
-// privateDNSName is the name of the instance whose ID is the session name.
+// privateDNSName returns the private DNS name of the instance with the session name as its ID.
 func (a *Authenticator) privateDNSName(ctx context.Context, session string) (string, error) {
 	if !instanceID.MatchString(session) {
 		return "", fmt.Errorf("%w: session %q is not that of an instance", errUnmapped, session)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Identity is who signed a token, as STS told.
+// Identity is the signer of a token, as returned by STS.
 type Identity struct {
 	// ARN is that of the caller: arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION for a role.
 	ARN string

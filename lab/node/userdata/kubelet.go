@@ -21,8 +21,8 @@ type InstanceLimits struct {
 	MaxENIs, IPv4PerENI int
 }
 
-// ENIMaxPods is the number of pods that the interfaces of the machine have addresses for: one
-// address of each interface is the machine's own, and two pods live on the host's network.
+// ENIMaxPods is the number of pods that the instance's network interfaces have addresses for: one
+// address of each interface is the instance's own, and two pods use the host network.
 func (m InstanceLimits) ENIMaxPods() int32 {
 	return int32(m.MaxENIs*(m.IPv4PerENI-1) + 2)
 }

@@ -44,7 +44,7 @@ func (m *launchMetrics) Batched(batcher string, size int, _ time.Duration) {
 	m.batched = append(m.batched, fmt.Sprintf("%s:%d", batcher, size))
 }
 
-// launchFixture is a world with a class that is ready, and a process whose windows close when full.
+// launchFixture is a world with a ready EC2NodeClass, and a launcher with batch windows that close when full.
 type launchFixture struct {
 	*world
 	*aws.Cloud
@@ -145,7 +145,7 @@ func TestBatchLaunch(t *testing.T) {
 		}
 		for n, again := range s.launchBatch(claims...) {
 			if again.err != nil || !ids[again.ProviderID] {
-				t.Errorf("asked again, %s has %s, %v", claims[n].Name, again.ProviderID, again.err)
+				t.Errorf("on the second launch, %s has %s, %v", claims[n].Name, again.ProviderID, again.err)
 			}
 		}
 		s.advancePastDelays()
@@ -183,7 +183,7 @@ func TestBatchLaunch(t *testing.T) {
 			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
-	t.Run("two instances for three claims: the third is told why, and it is counted once", func(t *testing.T) {
+	t.Run("two instances for three claims: the third gets the reason, and the failure counts once", func(t *testing.T) {
 		s := newLaunchFixture(t, 3)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: "us-east-1a", Lifecycle: "on-demand"}, 2)
 		got, failed := 0, 0
@@ -217,13 +217,13 @@ func TestBatchLaunch(t *testing.T) {
 			t.Errorf("%d calls, %d instances", n, len(s.runningInstances()))
 		}
 	})
-	t.Run("a claim asks for one instance, whoever it is launched with", func(t *testing.T) {
+	t.Run("each claim requests one instance, whatever else is in its batch", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
 		if b := s.launchBatch(sameRequirements(1)...)[0]; b.err != nil {
 			t.Fatal(b.err)
 		}
 		if got := s.sent("CreateFleet")[0].Get("TargetCapacitySpecification.TotalTargetCapacity"); got != "1" || len(s.runningInstances()) != 1 {
-			t.Errorf("asked for %s, %d instances", got, len(s.runningInstances()))
+			t.Errorf("requested %s, %d instances", got, len(s.runningInstances()))
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 		}
 		done.Wait()
 	}
-	t.Run("what is not one instance is refused before anybody is asked", func(t *testing.T) {
+	t.Run("a request for other than one instance is rejected before any call", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := len(s.Sim.Calls())
 		for _, id := range []string{"", "aws:///us-east-1a/", ids[0] + "," + ids[1] + "/"} {
@@ -277,7 +277,7 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("one that is not in the common answer is asked for alone", func(t *testing.T) {
+	t.Run("an instance missing from the batched response is described alone", func(t *testing.T) {
 		s, c, ids := two(t)
 		ids[1] = "aws:///us-east-1a/i-0123456789abcdef0"
 		before := s.called("DescribeInstances")
@@ -291,7 +291,7 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
-	t.Run("when the common call is refused, each is asked for alone", func(t *testing.T) {
+	t.Run("after a rejected batched call, each instance is described alone", func(t *testing.T) {
 		s, c, ids := two(t)
 		before := s.called("DescribeInstances")
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InvalidParameterValue", "no")})
@@ -303,12 +303,12 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 		if n := s.called("DescribeInstances") - before; n != 3 {
 			t.Errorf("%d calls", n)
 		}
-		t.Run("but not when EC2 is asked too often", func(t *testing.T) {
+		t.Run("but not after throttling", func(t *testing.T) {
 			before := s.called("DescribeInstances")
 			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("RequestLimitExceeded", "no").WithStatus(503)})
 			both(func(n int) {
 				if _, err := c.Get(t.Context(), ids[n]); err == nil {
-					t.Error("throttled, and nobody says so")
+					t.Error("the throttling is not an error")
 				}
 			})
 			if n := s.called("DescribeInstances") - before; n != 1 {

@@ -19,14 +19,14 @@ func ptr[T any](v T) *T { return &v }
 
 func gone(err error) bool { return errors.Is(err, cloudprovider.ErrNotFound) }
 
-// sentRequest is one launch: what was asked of EC2, and what came of it.
+// sentRequest is one launch: the requests to EC2, and the result.
 type sentRequest struct {
 	fleet, template url.Values
 	got             cloudprovider.Launched
 	err             error
 }
 
-// overrides counts what the fleet asks for.
+// overrides counts the overrides of the CreateFleet request.
 func (o sentRequest) overrides() (n int) {
 	for key := range o.fleet {
 		if strings.HasSuffix(key, ".InstanceType") {
@@ -80,7 +80,7 @@ func TestCreateFleetRequest(t *testing.T) {
 		// want is compared with what see returns.
 		see  func(o sentRequest) string
 		want string
-		// fails where the simulated EC2 has no use for what it is asked for; what it is asked is what counts.
+		// fails where the simulated EC2 does not support the parameters; the test checks only the request.
 		fails bool
 	}{
 		{name: "the class's context is sent", class: said, see: func(o sentRequest) string { return o.fleet.Get("Context") }, want: "my-context"},
@@ -89,12 +89,12 @@ func TestCreateFleetRequest(t *testing.T) {
 		{name: "a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized"},
 		{name: "no price overlay, on demand", see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "lowest-price"},
 		{name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized"},
-		{name: "no tenancy is asked for", see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{name: "no tenancy is requested", see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
 		{name: "both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")), see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
 		{name: "only dedicated", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated")), see: func(o sentRequest) string {
 			return o.template.Get(data+"Placement.Tenancy") + " " + o.got.Labels[awsv1.LabelInstanceTenancy]
 		}, want: "dedicated dedicated"},
-		{name: "EFA that is asked for", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o sentRequest) string {
+		{name: "EFA is requested", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
 		}, want: "efa 1"},
 		{name: "EFA that is not", claim: withEFA, see: func(o sentRequest) string {
@@ -107,7 +107,7 @@ func TestCreateFleetRequest(t *testing.T) {
 		{name: "reserved capacity is switched off", cfg: func(c *aws.Config) { c.ReservedCapacity = false }, see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}},
-		{name: "no reservation is asked for", see: func(o sentRequest) string {
+		{name: "no reservation is requested", see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}, want: "none"},
 		{name: "20G are 19 GiB", class: func(c *class) {

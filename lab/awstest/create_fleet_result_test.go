@@ -22,7 +22,7 @@ func (s *launchFixture) launchOne(name string, requirements ...karpv1.Requiremen
 	return launchResult{got, err}
 }
 
-// offerings tells whether an offering can be had, as far as is known.
+// offerings reports whether an offering is believed to be available.
 func (s *launchFixture) offerings(class *awsv1.EC2NodeClass, instanceType, zone, capacityType string) bool {
 	types, err := s.InstanceTypes(s.t.Context(), class)
 	if err != nil {

@@ -117,7 +117,7 @@ func TestCredentials(t *testing.T) {
 		name    string
 		prepare func(*pod)
 		who     string
-		errors  []string // what the error says; none = there is none
+		errors  []string // parts of the error; none = no error
 	}{
 		{
 			name: "static", who: "arn:aws:iam::111122223333:root",
@@ -255,7 +255,7 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// callRecorder collects what an observer is told.
+// callRecorder records the calls that an observer sees.
 type callRecorder struct {
 	mu              sync.Mutex
 	calls, attempts []session.Seen

@@ -87,7 +87,7 @@ func TestSelectorTerms(t *testing.T) {
 	})
 }
 
-// inSubnet launches and says where to.
+// inSubnet launches an instance and returns its subnet.
 func inSubnet(t *testing.T, w *world, c *aws.Cloud, class *awsv1.EC2NodeClass, name string) string {
 	t.Helper()
 	if _, err := c.Launch(t.Context(), claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err != nil {
@@ -114,7 +114,7 @@ func TestInFlightAddresses(t *testing.T) {
 				t.Errorf("launch %d is in %s, want %s", n, got, want)
 			}
 		}
-		t.Run("until EC2 is asked again", func(t *testing.T) {
+		t.Run("until the next DescribeSubnets", func(t *testing.T) {
 			w.Clock.Advance(time.Minute)
 			resolve(t, c, class) // two instances in the first, one in the second
 			if got := inSubnet(t, w, c, class, "d"); got != ids[1] {
@@ -157,7 +157,7 @@ func TestReservationsAreFollowed(t *testing.T) {
 			t.Errorf("room %v", got)
 		}
 	})
-	t.Run("EC2 does not answer: what is known stays, and the error is told", func(t *testing.T) {
+	t.Run("EC2 does not respond: the known subnets stay, and the error is returned", func(t *testing.T) {
 		w.Clock.Advance(time.Minute)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		r := c.ResolveNodeClass(t.Context(), class)
@@ -165,7 +165,7 @@ func TestReservationsAreFollowed(t *testing.T) {
 			t.Errorf("%v, %v", r.Err, r.Status.CapacityReservations)
 		}
 	})
-	t.Run("one whose end has passed is left out, whether or not EC2 has noticed", func(t *testing.T) {
+	t.Run("a reservation past its end is left out, whatever state EC2 reports", func(t *testing.T) {
 		w.Clock.Advance(37*time.Minute + 30*time.Second)
 		if r := c.ResolveNodeClass(t.Context(), class); r.Next > 30*time.Second {
 			t.Errorf("looks again in %v, the end is in 30s", r.Next)

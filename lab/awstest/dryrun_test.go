@@ -103,7 +103,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%d launch templates, %v", len(out.LaunchTemplates), err)
 		}
 	})
-	t.Run("without dry runs EC2 is not asked", func(t *testing.T) {
+	t.Run("with dry runs disabled, there is no call", func(t *testing.T) {
 		w := newWorld(t)
 		got, _ := checked(t, w.start(w.config("uid-1")), nodeClass("default"))
 		if fleets, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || fleets+runs+w.called("CreateLaunchTemplate") > 0 {
@@ -135,12 +135,12 @@ func TestDryRunRefused(t *testing.T) {
 			}
 			calls := w.called(tc.action)
 			if again, _ := checked(t, c, class); again != got || w.called(tc.action) != calls {
-				t.Errorf("asked again at once: %+v", again)
+				t.Errorf("repeated at once: %+v", again)
 			}
 			w.Clock.Advance(30 * time.Second)
 			checked(t, c, class)
 			if w.called(tc.action) == calls {
-				t.Error("not asked again after half a minute")
+				t.Error("not repeated after half a minute")
 			}
 			t.Run("a policy that is put right is seen within five minutes, without a restart or an edit", func(t *testing.T) {
 				for range 20 { // long wrong
@@ -177,7 +177,7 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 	})
 	for _, action := range []string{"CreateLaunchTemplate", "CreateFleet", "RunInstances"} {
 		for name, problem := range map[string]*protocol.Error{"throttled": protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
-			t.Run(action+" "+name+": asked again, and nothing is concluded", func(t *testing.T) {
+			t.Run(action+" "+name+": repeated, without a conclusion", func(t *testing.T) {
 				w := newWorld(t)
 				c := w.withDryRun()
 				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: action, Error: problem, Times: 100})

@@ -33,7 +33,7 @@ const (
 	greenUID = "9b1d7c42-0c1e-4f7a-8a8b-6f5e4d3c2b1a"
 )
 
-// expectedPermissions are what the product says that the controller of a cluster with this UID needs.
+// expectedPermissions is the policy that `dovetail iam-policy` prints for a cluster with this UID.
 func expectedPermissions(t testing.TB, uid string) policy.Document {
 	t.Helper()
 	d, err := policy.New(policy.Params{

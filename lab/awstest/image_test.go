@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// imageWorld is a world whose images are asked for through one class.
+// imageWorld is a world with images and one EC2NodeClass that selects them.
 type imageWorld struct {
 	*world
 	cloud *aws.Cloud
@@ -229,7 +229,7 @@ func TestImages(t *testing.T) {
 		calls := w.called("GetParameter")
 		w.found()
 		if again := w.called("GetParameter"); again != calls {
-			t.Errorf("SSM was asked %d times more while nothing had changed", again-calls)
+			t.Errorf("SSM got %d more calls without a change", again-calls)
 		}
 		// AWS releases another image. It is not looked for before the old one is deprecated.
 		const parameter = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id"
@@ -252,7 +252,7 @@ func TestImages(t *testing.T) {
 		w.found()
 		w.found()
 		if again := w.called("GetParameter"); again != calls {
-			t.Errorf("SSM was asked %d times more", again-calls)
+			t.Errorf("SSM got %d more calls", again-calls)
 		}
 	})
 }
@@ -276,13 +276,13 @@ func TestUnsupportedAliases(t *testing.T) {
 				t.Errorf("%+v, %v", got, r.Err)
 			}
 			if n := w.called("GetParameter"); n != 0 {
-				t.Errorf("SSM was asked %d times", n)
+				t.Errorf("SSM got %d calls", n)
 			}
 		})
 	}
 }
 
-// What was found is believed for the refresh interval, and longer where SSM says what a name stands for.
+// Resolved images are cached for the refresh interval, and longer for aliases that SSM resolves.
 func TestImageCacheExpires(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
@@ -296,13 +296,13 @@ func TestImageCacheExpires(t *testing.T) {
 		w.Clock.Advance(step.after)
 		resolve(t, c, class)
 		if d, r := w.called("DescribeImages"), w.called("GetParameter"); d != step.describes || r != step.reads {
-			t.Errorf("after %v more: EC2 asked %d times, SSM %d times; want %d, %d", step.after, d, r, step.describes, step.reads)
+			t.Errorf("after %v more: %d calls to EC2, %d to SSM; want %d, %d", step.after, d, r, step.describes, step.reads)
 		}
 	}
 	class.Spec.AMISelectorTerms, class.Generation = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}, 2
 	resolve(t, c, class)
 	if d := w.called("DescribeImages"); d != 4 {
-		t.Errorf("an edited class was answered from memory: EC2 asked %d times", d)
+		t.Errorf("an edited class got a cached answer: %d calls to EC2", d)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestInstanceTypes(t *testing.T) {
 		t.Errorf("m5.large costs %v on demand and %v as spot", od.Price, spot.Price)
 	}
 	if price, ok := c.Price("m5.large", "us-east-1a", "spot"); !ok || price != spot.Price {
-		t.Errorf("spot price %v, the offering says %v", price, spot.Price)
+		t.Errorf("spot price %v, the offering has %v", price, spot.Price)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestNoCapacity(t *testing.T) {
 	}
 	calls := w.called("CreateFleet")
 	if _, err := c.Launch(t.Context(), claim("general-2", general.Spec.Requirements...), class); !errors.As(err, &scarce) || w.called("CreateFleet") != calls {
-		t.Errorf("EC2 was asked again for what it does not have: %v", err)
+		t.Errorf("the launch repeated a call for unavailable capacity: %v", err)
 	}
 	w.Clock.Advance(unavailableofferings.For)
 	if !available("us-east-1a") {

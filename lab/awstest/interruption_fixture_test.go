@@ -25,7 +25,7 @@ import (
 
 const queueName = "interruptions"
 
-// interruptionFixture is an account with instances of claims, and the controllers that follow what is said of them.
+// interruptionFixture is an account with the instances of NodeClaims, and the interruption controllers.
 type interruptionFixture struct {
 	*world
 	*controllertest.Fixture
@@ -140,7 +140,7 @@ func (w *interruptionFixture) queued() string {
 	return out.Attributes["ApproximateNumberOfMessages"] + "+" + out.Attributes["ApproximateNumberOfMessagesNotVisible"]
 }
 
-// drainQueue empties the queue of what has been said so far.
+// drainQueue deletes all messages so far.
 func (w *interruptionFixture) drainQueue() {
 	w.world.t.Helper()
 	q := w.cloud.InterruptionQueue(queueName)
@@ -216,7 +216,7 @@ func reasons(said []string) map[string]int {
 	return out
 }
 
-// poolCondition is what the NodePool says of the queue.
+// poolCondition returns the NodePool's condition about the queue.
 func (w *interruptionFixture) poolCondition() (metav1.Condition, bool) {
 	pool := controllertest.Pool("general")
 	w.Get(pool)
@@ -226,7 +226,7 @@ func (w *interruptionFixture) poolCondition() (metav1.Condition, bool) {
 // until waits for what other goroutines do.
 func (w *interruptionFixture) until(what string, done func() bool) {
 	w.world.t.Helper()
-	deadline := time.After(2 * time.Minute) // far more than a busy machine needs
+	deadline := time.After(2 * time.Minute) // far more than a busy host needs
 	for !done() {
 		select {
 		case <-deadline:

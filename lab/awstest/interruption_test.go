@@ -118,7 +118,7 @@ func TestActionsOnInterruptions(t *testing.T) {
 	}
 }
 
-// What EC2 takes back is not asked for again for a while: by no launch, in the same zone, of the same type, as spot.
+// After an interruption, no launch requests the same spot offering (type and zone) for a while.
 func TestInterruptedSpotOfferingsBecomeUnavailable(t *testing.T) {
 	w := newInterruptionFixture(t, "a")
 	class := nodeClass("default")
@@ -205,7 +205,7 @@ func TestDeletingClaimsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A warning may come before the claim says which instance it has got.
+// A warning may arrive before the NodeClaim's status has the instance.
 func TestWarningsAboutInstancesThatAreBeingLaunched(t *testing.T) {
 	w := newInterruptionFixture(t, "a")
 	id, provider := w.instance("a"), w.Claim("a").Status.ProviderID
@@ -274,9 +274,12 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- w.queue.Start(ctx) }()
-			w.until("the pool says so", func() bool { c, ok := w.poolCondition(); return ok && c.Reason == tt.reason && c.Status == metav1.ConditionTrue })
+			w.until("the NodePool has the condition", func() bool {
+				c, ok := w.poolCondition()
+				return ok && c.Reason == tt.reason && c.Status == metav1.ConditionTrue
+			})
 			if counted(t, w.metrics.Available.WithLabelValues(queueName)) != 0 {
-				t.Error("the gauge says that the queue can be read")
+				t.Error("the gauge reports a readable queue")
 			}
 			mend()
 			if err := w.Sim.EC2().Reclaim(w.instance("a")); err != nil {
@@ -289,7 +292,7 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 				t.Errorf("the controller has ended: %v", err)
 			}
 			if got := reasons(w.Said())["Warning InterruptionQueueUnavailable"]; got != 1 {
-				t.Errorf("the pool was told %d times", got)
+				t.Errorf("the NodePool got %d events", got)
 			}
 		})
 	}
@@ -297,7 +300,9 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 
 func TestStatusOfInstances(t *testing.T) {
 	type test = awsim.Check
-	deadline := func(w *interruptionFixture) string { return w.Claim("a").Annotations[karpv1.AnnotationTerminationTimestamp] }
+	deadline := func(w *interruptionFixture) string {
+		return w.Claim("a").Annotations[karpv1.AnnotationTerminationTimestamp]
+	}
 	for _, tt := range []struct {
 		name  string
 		check test
@@ -423,7 +428,7 @@ func TestStatusOfInstances(t *testing.T) {
 		}
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstanceStatus", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
 		if err := w.status.Pass(w.Context()); err == nil || !strings.Contains(err.Error(), "ec2:DescribeInstanceStatus") {
-			t.Fatalf("want to be told which permission is missing, got %v", err)
+			t.Fatalf("got %v, want the missing permission", err)
 		}
 		w.checkStatus()
 		w.expect("a")

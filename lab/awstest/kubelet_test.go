@@ -19,7 +19,7 @@ func kubelet(text string) func(*awsv1.EC2NodeClass) {
 	return func(c *awsv1.EC2NodeClass) { c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(text)} }
 }
 
-// validated says whether a class with these kubelet settings is valid, and why not.
+// validated returns whether a class with these kubelet settings is valid, and why not.
 func kubeletCondition(t *testing.T, c *aws.Cloud, text string) (status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
 	class := nodeClass("default")
@@ -66,7 +66,7 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 	}
 }
 
-// What an expression comes to is what the node is told, and what pods are planned on.
+// The value of an expression is in the node's user data and in the planned capacity.
 func TestLaunchWithKubeletExpressions(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")

@@ -41,15 +41,15 @@ import (
 type faultyTransport struct {
 	server http.Handler
 
-	mu   sync.Mutex
+	mu  sync.Mutex
 	rng *rand.Rand
 	// reliable lines lose nothing.
 	reliable bool
-	dead bool
+	dead     bool
 	// callsUntilDeath is how many more calls of CreateFleet the process lives through; after the last it dies before, or after, the
 	// call takes effect.
-	callsUntilDeath      int
-	afterEffect bool
+	callsUntilDeath int
+	afterEffect     bool
 }
 
 var errMessageLost = errors.New("the message was lost")
@@ -121,10 +121,10 @@ type storedClaim struct {
 // simulation is one seed: a few claims, and what befalls those who launch them.
 type simulation struct {
 	*simulationFixture
-	t    *testing.T
-	rng *rand.Rand
-	mu   sync.Mutex
-	claims []*storedClaim
+	t         *testing.T
+	rng       *rand.Rand
+	mu        sync.Mutex
+	claims    []*storedClaim
 	transport *faultyTransport
 	launcher  *launch.Launcher
 	instances *instance.Instances
@@ -133,10 +133,10 @@ type simulation struct {
 // simulationFixture is what all seeds share.
 type simulationFixture struct {
 	*world
-	class *awsv1.EC2NodeClass
-	types []*catalog.InstanceType
-	identity   identity.Identity
-	cfg   awssdk.Config
+	class    *awsv1.EC2NodeClass
+	types    []*catalog.InstanceType
+	identity identity.Identity
+	cfg      awssdk.Config
 }
 
 // start replaces the process by a new one, that knows nothing.
@@ -354,7 +354,7 @@ func newSimulationFixture(t *testing.T) *simulationFixture {
 
 // TestLostResponsesLaunchNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
 // after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
-// controllers that die at any call or forget what they were told, claims that are deleted, status writes that are lost.
+// controllers that die at any call or lose their state, claims that are deleted, status writes that are lost.
 func TestLostResponsesLaunchNothingTwice(t *testing.T) {
 	s := newSimulationFixture(t)
 	for seed := range uint64(1000) {
@@ -377,7 +377,7 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 		timing := awsim.DefaultTiming()
 		timing.Visible = time.Minute
 		s.Sim.SetTiming(timing)
-		s.startGathering(batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2}) // however slow the machine is
+		s.startGathering(batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2}) // however slow the host is
 		s.transport.reliable, s.transport.callsUntilDeath, s.transport.afterEffect = true, 1, false
 		var launches sync.WaitGroup
 		for n, c := range []**karpv1.NodeClaim{&s.kept, &s.deleted} {
@@ -402,7 +402,7 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 	}
 	const long = instance.VisibleWithin + time.Second
 
-	t.Run("the other asks again, late, and that answer is lost: it is not released before it is known", func(t *testing.T) {
+	t.Run("the other claim retries late and loses the response, too: the deleted claim is not released before the outcome is known", func(t *testing.T) {
 		s := begin(t)
 		s.transport.dead = false
 		s.Clock.Advance(long - 2*time.Second)
@@ -423,7 +423,7 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 			t.Errorf("the other claim has none: %v", err)
 		}
 	})
-	t.Run("nobody asks: it is released, and nothing is launched for it later", func(t *testing.T) {
+	t.Run("no retry: the claim is released, and nothing is launched for it later", func(t *testing.T) {
 		s := begin(t)
 		s.transport.dead = false
 		s.Clock.Advance(long)

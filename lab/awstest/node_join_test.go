@@ -102,7 +102,7 @@ func TestNodesCanJoinByConfigMap(t *testing.T) {
 	}
 }
 
-// What may not be looked at stops nothing, and is said.
+// A denied read does not block launches, and is reported.
 func TestJoiningUnchecked(t *testing.T) {
 	for _, denied := range []struct{ service, action, said string }{
 		{"eks", "ListAccessEntries", "the access entries of cluster blue could not be checked"},

@@ -160,7 +160,7 @@ func TestEditedClassIsLookedUpAnew(t *testing.T) {
 	calls := w.called("DescribeSubnets")
 	resolve(t, c, class)
 	if n := w.called("DescribeSubnets"); n != calls {
-		t.Error("EC2 was asked twice within a minute")
+		t.Error("EC2 got two calls within a minute")
 	}
 	class.Generation++
 	class.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: class.Status.Subnets[0].ID}}

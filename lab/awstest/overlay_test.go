@@ -31,7 +31,7 @@ func (h hiddenType) Price(s offline.Sale) (offline.Price, bool) {
 	return h.Fallback.Price(s)
 }
 
-// A type without a price cannot be bought, unless a user has given it one.
+// A type without a price cannot launch, unless a NodeOverlay sets its price.
 func TestUserPrices(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -78,8 +78,8 @@ func TestUserPrices(t *testing.T) {
 	}
 }
 
-// A claim that asks for what only a NodeOverlay adds is launched by it, and promises it.
-// Without the overlay there is no such machine.
+// A claim that requests a resource of a NodeOverlay launches with it, and has it in its capacity.
+// Without the overlay no instance type fits.
 func TestLaunchOverlaid(t *testing.T) {
 	const device = corev1.ResourceName("example.com/device")
 	o := &v1alpha1.NodeOverlay{}

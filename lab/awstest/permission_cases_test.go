@@ -82,8 +82,12 @@ func permissionCases() []permissionCase {
 			x.class.Status = r.Status
 			return r.Err
 		}},
-		{"launch on demand", func(ctx context.Context, x *permissionFixture) error { return x.launch(ctx, "general-1", x.class, "on-demand") }},
-		{"launch spot", func(ctx context.Context, x *permissionFixture) error { return x.launch(ctx, "general-2", x.class, "spot") }},
+		{"launch on demand", func(ctx context.Context, x *permissionFixture) error {
+			return x.launch(ctx, "general-1", x.class, "on-demand")
+		}},
+		{"launch spot", func(ctx context.Context, x *permissionFixture) error {
+			return x.launch(ctx, "general-2", x.class, "spot")
+		}},
 		{"launch into a reservation", func(ctx context.Context, x *permissionFixture) error {
 			return x.launch(ctx, "general-3", x.class, "reserved")
 		}},
@@ -125,7 +129,7 @@ func permissionCases() []permissionCase {
 	}
 }
 
-// zonalShift asks for the zonal shifts of the cluster.
+// zonalShift reads the zonal shifts of the cluster.
 func (x *permissionFixture) zonalShift(ctx context.Context) error {
 	arn := url.PathEscape("arn:aws:eks:us-east-1:111122223333:cluster/" + clusterName)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.URL+"/managedresources/"+arn, nil)

@@ -24,7 +24,7 @@ func (w *world) group(name, strategy string, partitions int) string {
 	return id
 }
 
-// placing is a class whose instances go into a group.
+// placing is a class with a placement group.
 func placing(selector awsv1.PlacementGroupSelector) *awsv1.EC2NodeClass {
 	class := nodeClass("default")
 	class.Spec.PlacementGroupSelector = &selector
@@ -96,7 +96,7 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 			t.Errorf("%s, labels %v", again.Status.ProviderID, again.Labels)
 		}
 	})
-	t.Run("no group is asked for any more", func(t *testing.T) {
+	t.Run("the group is no longer requested", func(t *testing.T) {
 		free := class.DeepCopy()
 		free.Spec.PlacementGroupSelector = nil
 		drifts(t, c, free, node, "PlacementGroupDrift")

@@ -43,10 +43,10 @@ func TestPreflightErrors(t *testing.T) {
 			[]string{"allow ec2:DescribeInstanceTypes"},
 		},
 		{
-			"the cluster is not known and may not be asked for", func(w *world, _ *aws.Config) { w.refuse("eks", "DescribeCluster") },
+			"no cluster settings, and eks:DescribeCluster is denied", func(w *world, _ *aws.Config) { w.refuse("eks", "DescribeCluster") },
 			[]string{"find the cluster", "describe EKS cluster blue", "allow eks:DescribeCluster", "set --cluster-endpoint"},
 		},
-		{"the cluster is known and may not be asked for", func(w *world, c *aws.Config) { known(c, w.ca); w.refuse("eks", "DescribeCluster") }, nil},
+		{"cluster settings, and eks:DescribeCluster is denied", func(w *world, c *aws.Config) { known(c, w.ca); w.refuse("eks", "DescribeCluster") }, nil},
 		{
 			"there is no such cluster", func(_ *world, c *aws.Config) { c.Cluster.Name, c.Identity.ClusterName = "green", "green" },
 			[]string{"describe EKS cluster green", "No cluster found"},
@@ -102,7 +102,7 @@ func TestClusterDiscovery(t *testing.T) {
 	}{
 		{"nothing is set", func(*aws.Config) {}, endpoint, "1.32"},
 		{"the endpoint is set", func(c *aws.Config) { c.Cluster.Endpoint = "https://private.example.com" }, "https://private.example.com", "1.32"},
-		{"the API server tells its version", func(c *aws.Config) { c.KubernetesVersion = "1.33" }, endpoint, "1.33"},
+		{"the API server reports its version", func(c *aws.Config) { c.KubernetesVersion = "1.33" }, endpoint, "1.33"},
 		{"the version is EKS's", func(c *aws.Config) { c.KubernetesVersion, c.VersionFromEKS = "1.33", true }, endpoint, "1.32"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestClusterDiscovery(t *testing.T) {
 	})
 }
 
-// An upgrade of the control plane is noticed without a restart, and one to a version that is not supported is said once.
+// A control plane upgrade is noticed without a restart, and an unsupported version is logged once.
 func TestVersionIsFollowed(t *testing.T) {
 	w := newWorld(t)
 	var log bytes.Buffer
@@ -137,10 +137,10 @@ func TestVersionIsFollowed(t *testing.T) {
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	c := w.start(cfg)
 	for _, step := range []struct {
-		version string
-		failure error
-		want    string
-		told    int // how often it was said that a version is not supported
+		version  string
+		failure  error
+		want     string
+		warnings int // about an unsupported version
 	}{
 		{"1.33", nil, "1.33", 0},
 		{"1.34", errors.New("the API server is away"), "1.33", 0},
@@ -155,13 +155,13 @@ func TestVersionIsFollowed(t *testing.T) {
 		if !errors.Is(err, step.failure) || c.KubernetesVersion() != step.want {
 			t.Errorf("after %s: version %s, error %v", step.version, c.KubernetesVersion(), err)
 		}
-		if told := strings.Count(log.String(), "not supported"); told != step.told {
-			t.Errorf("after %s it was said %d times that a version is not supported, want %d:\n%s", step.version, told, step.told, log.String())
+		if warnings := strings.Count(log.String(), "not supported"); warnings != step.warnings {
+			t.Errorf("after %s %d warnings about an unsupported version, want %d:\n%s", step.version, warnings, step.warnings, log.String())
 		}
 	}
 }
 
-// The API server's version is followed where EKS may not be asked, and that it may not is not said again and again.
+// Without eks:DescribeCluster, the version follows the API server's, and the denial is logged once.
 func TestVersionIsFollowedWithoutEKS(t *testing.T) {
 	w := newWorld(t)
 	w.refuse("eks", "DescribeCluster")
@@ -180,7 +180,7 @@ func TestVersionIsFollowedWithoutEKS(t *testing.T) {
 	}
 	w.refuse("eks", "DescribeCluster")
 	if err := c.RefreshVersion(t.Context()); err == nil {
-		t.Error("that EKS may not be asked any more is not said")
+		t.Error("the denied call is not reported")
 	}
 }
 
@@ -221,6 +221,6 @@ func TestIsolatedVPC(t *testing.T) {
 		}
 	}
 	if spot == 0 {
-		t.Error("spot prices, which EC2 tells, were not read")
+		t.Error("spot prices were not read")
 	}
 }

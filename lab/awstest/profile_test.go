@@ -147,7 +147,7 @@ func TestRoleIsMissing(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		missing()
 		if calls() == 0 {
-			t.Error("IAM is not asked again")
+			t.Error("there is no second call to IAM")
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("nothing is asked of IAM from an isolated VPC", func(t *testing.T) {
+	t.Run("an isolated VPC makes no call to IAM", func(t *testing.T) {
 		w := newWorld(t)
 		cfg := w.config("uid-1")
 		cfg.IsolatedVPC = true
@@ -209,7 +209,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Error(err)
 		}
 		if n := w.called("GetInstanceProfile"); n > 0 {
-			t.Errorf("%d profiles were asked for by name", n)
+			t.Errorf("%d profiles were read by name", n)
 		}
 	})
 }

@@ -161,7 +161,7 @@ func TestLaunchIntoAReservation(t *testing.T) {
 		}
 	}
 	if got := room(t, c, class); got[id] != 1 {
-		t.Errorf("before EC2 is asked again: room %v", got)
+		t.Errorf("before the next DescribeCapacityReservations: room %v", got)
 	}
 	w.advancePastDelays()
 	if seen, err := c.Get(t.Context(), got.ProviderID); err != nil || seen.CapacityType != "reserved" || seen.Reservation.ID != id {
@@ -187,7 +187,7 @@ func TestLaunchIntoAReservation(t *testing.T) {
 			t.Errorf("room %v", got)
 		}
 	})
-	t.Run("the third is bought", func(t *testing.T) {
+	t.Run("the third launches on-demand", func(t *testing.T) {
 		third, err := c.Launch(t.Context(), claim("general-3", in(karpv1.LabelCapacityType, "reserved", "on-demand")), class)
 		if err != nil || third.Labels[karpv1.LabelCapacityType] != "on-demand" || third.Labels[awsv1.LabelReservationID] != "" {
 			t.Errorf("%v, %v", third.Labels, err)

@@ -134,7 +134,7 @@ func resolve(t testing.TB, c *aws.Cloud, class *awsv1.EC2NodeClass) {
 	class.Status = r.Status
 }
 
-// claim asks for one CPU, on demand unless other capacity types are given.
+// claim requests one CPU, on-demand unless the requirements name other capacity types.
 func claim(name string, requirements ...karpv1.Requirement) *karpv1.NodeClaim {
 	return &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{karpv1.LabelNodePool: "general"}},

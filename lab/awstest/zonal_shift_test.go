@@ -100,7 +100,7 @@ func TestZonalShift(t *testing.T) {
 			t.Errorf("sold in %v", got)
 		}
 	})
-	t.Run("it ends by itself, whether or not anybody is asked", func(t *testing.T) {
+	t.Run("the shift expires without a call", func(t *testing.T) {
 		w.Clock.Advance(time.Hour)
 		if got := sold(); !got["us-east-1a"] || !got["us-east-1b"] || len(c.ShiftedZones()) > 0 {
 			t.Errorf("sold in %v, shifted %v", got, c.ShiftedZones())
@@ -191,7 +191,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 				t.Errorf("listed %v", got)
 			}
 		}
-		t.Run("until EC2 says that it is terminated", func(t *testing.T) {
+		t.Run("until EC2 reports it as terminated", func(t *testing.T) {
 			awsimtest.OK(admin.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: instanceID(a2)}))(t)
 			w.Clock.Advance(time.Minute)
 			if got := listed(); len(got) > 0 {

@@ -26,7 +26,7 @@ type kind struct {
 	// minimal is the least that is accepted, defaulted its spec as the API server stores it.
 	minimal, defaulted string
 	// full has every field.
-	full string
+	full     string
 	examples []ruleExample
 }
 
@@ -172,7 +172,7 @@ func (k kind) store(t *testing.T) *unstructured.Unstructured {
 
 func strict() metav1.CreateOptions { return metav1.CreateOptions{FieldValidation: "Strict"} }
 
-// try asks the API server whether it would take the full object with value at r's field.
+// try sends a dry-run request for the full object with value at r's field.
 func (k kind) try(t *testing.T, stored *unstructured.Unstructured, r ruleExample, value string) error {
 	t.Helper()
 	object, err := build(k.full, r, value)

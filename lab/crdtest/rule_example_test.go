@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ruleExample is one rule at one field, with an example of each outcome. Examples start from an object in which
+// ruleExample is one rule at one field, with a valid and an invalid value. Examples start from an object in which
 // every field is set.
 type ruleExample struct {
 	// rule is a name from patterns or rules, or the schema's own word: required, enum, min, max, minLength,

@@ -108,7 +108,7 @@ func TestDriftByHash(t *testing.T) {
 	})
 }
 
-func TestDriftOfWhatWasSelected(t *testing.T) {
+func TestDriftOfSelectedResources(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-func TestLifeOfAnInstance(t *testing.T) {
+func TestInstanceLifecycle(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")

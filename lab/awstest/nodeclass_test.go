@@ -117,7 +117,7 @@ func TestIgnoredKubeletFieldsLeaveTheClassReady(t *testing.T) {
 }
 
 // Dashboards and tests know these sentences from Karpenter.
-func TestSelectorsThatMatchNothingSayWhatKarpenterSays(t *testing.T) {
+func TestSelectorsWithoutMatchHaveKarpentersMessage(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")

@@ -144,7 +144,7 @@ func TestAdoptableInstanceIsAdoptedBeforeItsEnd(t *testing.T) {
 	}
 }
 
-func TestInstancesThatNobodyKnowsAreLeftAlone(t *testing.T) {
+func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	class := nodeClass("default")
 	before := w.start(w.config("uid-of-nobody"))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSeedsAreSharedOut(t *testing.T) {
+func TestSeedsAreDividedAmongWorlds(t *testing.T) {
 	for _, tt := range []struct {
 		mixes  Seeds
 		worlds int

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// A story's checks are only worth what they catch.
+// These tests break each rule that a scenario's check must detect.
 
 func TestUnpaired(t *testing.T) {
 	claim := func(name, id string) karpv1.NodeClaim {

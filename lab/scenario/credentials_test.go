@@ -81,13 +81,13 @@ func launchesAs(ctx context.Context, w *World, count int, session string) error 
 		}
 	}
 	if last := sessions[len(sessions)-1]; !strings.Contains(last, awsim.ControllerRole(w.Name)+"/"+session) {
-		return fmt.Errorf("the node was bought as %s, want a session %s", last, session)
+		return fmt.Errorf("the node was launched as %s, want a session %s", last, session)
 	}
 	return nil
 }
 
-// The controller itself, not only its parts, gets its role by each way that EKS has, and says what is missing if it does
-// not. Its settings are the Helm chart's.
+// The controller gets its role by each of EKS's mechanisms, and its error names the remedy if it gets none. Its settings are
+// the Helm chart's.
 func TestControllerGetsItsRole(t *testing.T) {
 	t.Parallel()
 	binary, settings := labtest.Binary(t), chartEnvironment(t)
@@ -102,11 +102,11 @@ func TestControllerGetsItsRole(t *testing.T) {
 			return w.StartController(ctx)
 		}}
 	}
-	story := Scenario{
+	s := Scenario{
 		Name: "credentials", Summary: "the controller's role comes by Pod Identity and by its service account",
 		Steps: []Step{
 			{
-				Name: "without credentials it ends and says what to do", Timeout: time.Minute,
+				Name: "without credentials it exits with the remedy", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					setEnv(w, settings...)
 					setEnv(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
@@ -127,20 +127,20 @@ func TestControllerGetsItsRole(t *testing.T) {
 				return err
 			}),
 			installPool(manifests.Default, nil),
-			{Name: "it buys a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 1, "eks-") }},
+			{Name: "it launches a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 1, "eks-") }},
 			begin("start it with the role of its service account", func(ctx context.Context, w *World) error {
 				token, err := tokenFile(ctx, t, w, "sts.amazonaws.com")
 				setEnv(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "", "AWS_WEB_IDENTITY_TOKEN_FILE", token,
 					"AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/"+awsim.ControllerRole(w.Name), "AWS_ROLE_SESSION_NAME", "by-service-account")
 				return err
 			}),
-			{Name: "it buys more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 40, "by-service-account") }},
+			{Name: "it launches more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 40, "by-service-account") }},
 			{
-				Name: "its calls of AWS are counted", Timeout: time.Minute,
+				Name: "its AWS calls are in the metrics", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					text, err := w.Metrics(ctx)
 					if err == nil && !strings.Contains(text, `aws_sdk_go_request_total{action="CreateFleet",code="200",service="EC2"}`) {
-						err = fmt.Errorf("there is no count of CreateFleet")
+						err = fmt.Errorf("the metrics have no count of CreateFleet")
 					}
 					return err
 				},
@@ -148,7 +148,7 @@ func TestControllerGetsItsRole(t *testing.T) {
 			deleteAll("sample", manifests.Default),
 		},
 	}
-	result := Run(t.Context(), story, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
+	result := Run(t.Context(), s, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
 	for _, step := range result.Steps {
 		t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
 		if !step.Passed {

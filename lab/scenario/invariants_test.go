@@ -11,7 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-func TestGuardCountsDisruptedNodes(t *testing.T) {
+func TestInvariantsCountDisruptedNodes(t *testing.T) {
 	claim := func(name string, conditions ...string) *karpv1.NodeClaim {
 		c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 		for _, t := range conditions {
@@ -55,7 +55,7 @@ func TestGuardCountsDisruptedNodes(t *testing.T) {
 	}
 }
 
-func TestGuardCountsReadyPods(t *testing.T) {
+func TestInvariantsCountReadyPods(t *testing.T) {
 	pod := func(name string, ready corev1.ConditionStatus) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}},

@@ -8,14 +8,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// theScenarioFails is the step of a naive controller's story that has to fail.
-const theScenarioFails = "the story notices"
+// theScenarioFails is the step that a naive controller has to fail.
+const theScenarioFails = "the scenario's check fails"
 
-// runNaive tells the story of a naive controller, expects all to pass but the last step, which notices it, and returns what that says.
-func runNaive(t *testing.T, story Scenario) (message string) {
+// runNaive runs a scenario with a naive controller. It expects every step but theScenarioFails to pass, and returns its error.
+func runNaive(t *testing.T, s Scenario) (message string) {
 	t.Helper()
 	binary := labtest.Binary(t)
-	result := Run(t.Context(), story, world.Config{
+	result := Run(t.Context(), s, world.Config{
 		Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail"), Unrestricted: true,
 	}, Silent{})
 	for _, step := range result.Steps {
@@ -28,9 +28,9 @@ func runNaive(t *testing.T, story Scenario) (message string) {
 			message = step.Error
 		}
 	}
-	// Besides its own steps, a world is booted and ended.
-	if want := len(story.Steps) + 2; len(result.Steps) != want {
-		t.Errorf("%d steps were told, want %d: %+v", len(result.Steps), want, result.Steps)
+	// Two steps more: boot and close the world.
+	if want := len(s.Steps) + 2; len(result.Steps) != want {
+		t.Errorf("%d steps ran, want %d: %+v", len(result.Steps), want, result.Steps)
 	}
 	return message
 }

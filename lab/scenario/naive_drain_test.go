@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveDrain taints a node and drives off its pods, the daemons as soon as the others are gone.
+// naiveDrain taints a node and deletes its pods, DaemonSet pods right after the others.
 func naiveDrain(ctx context.Context, w *World, name string) error {
 	node := &corev1.Node{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
@@ -50,18 +50,17 @@ func naiveDrain(ctx context.Context, w *World, name string) error {
 	return nil
 }
 
-// The world of volume-detach-on-disruption bites: a drain that goes by tiers alone leaves volumes behind, and the story
-// would say so.
+// The scenario volume-detach-on-disruption fails for a drain that does not wait for volumes: it leaves volumes attached.
 func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 	t.Parallel()
 	const replicas = 2
-	story := volumeDetach()
-	story.Steps = []Step{
+	s := volumeDetach()
+	s.Steps = []Step{
 		startController(),
 		installPool(manifests.MediumInstances, nil),
 		installStorage("without a toleration for karpenter.sh/disrupted", toleratesNone),
 		runDatabase(replicas, "gp3"),
-		{Name: "drain a node naively: its volumes stay", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		{Name: "drain a node naively: its volumes stay attached", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			node, _, err := busiest(ctx, w)
 			if err != nil {
 				return err
@@ -71,14 +70,14 @@ func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 			}
 			return world.Until(ctx, func() error {
 				if noMultiAttach(ctx, w) == nil || attachmentsOf(ctx, w, node) == "" {
-					return errors.New("no pod waits for a volume that is attached elsewhere")
+					return errors.New("no pod waits for a volume that is attached to another node")
 				}
 				return nil
 			})
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: noMultiAttach},
 	}
-	if message := runNaive(t, story); !strings.Contains(message, "Multi-Attach error") {
+	if message := runNaive(t, s); !strings.Contains(message, "Multi-Attach error") {
 		t.Errorf("the error is only: %s", message)
 	}
 }

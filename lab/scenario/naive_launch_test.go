@@ -20,12 +20,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// errReplaced is what the naive launcher says of an instance that did not join.
+// errReplaced is the naive launcher's error for an instance that did not join.
 var errReplaced = errors.New("the instance did not join and was terminated")
 
-// naiveLaunch launches an instance as the cluster's first one was, and terminates it if it has not joined within patience. It
-// does not ask why.
-func naiveLaunch(ctx context.Context, w *World, patience time.Duration) error {
+// naiveLaunch launches an instance like the cluster's first one, and terminates it if it does not join within the timeout. It
+// does not check why.
+func naiveLaunch(ctx context.Context, w *World, timeout time.Duration) error {
 	first := w.Instances()[0]
 	templates, err := w.EC2().DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{})
 	if err != nil {
@@ -56,9 +56,9 @@ func naiveLaunch(ctx context.Context, w *World, patience time.Duration) error {
 		return fmt.Errorf("nothing was launched: %+v", launched.Errors)
 	}
 	id := launched.Instances[0].InstanceIds[0]
-	enough, cancel := context.WithTimeout(ctx, patience)
+	joinCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	late := world.Until(enough, func() error {
+	late := world.Until(joinCtx, func() error {
 		var nodes corev1.NodeList
 		if err := list(ctx, w, &nodes); err != nil {
 			return err
@@ -77,11 +77,11 @@ func naiveLaunch(ctx context.Context, w *World, patience time.Duration) error {
 	return fmt.Errorf("%w: %w", errReplaced, late)
 }
 
-// The world of role-not-mapped bites: a launcher that replaces what does not join buys without end, and the story would say so.
-func TestNaiveLauncherKeepsBuying(t *testing.T) {
+// The scenario role-not-mapped fails for a launcher that replaces instances that do not join: it launches without end.
+func TestNaiveLauncherKeepsLaunching(t *testing.T) {
 	t.Parallel()
-	story := roleNotMapped()
-	story.Steps = []Step{
+	s := roleNotMapped()
+	s.Steps = []Step{
 		startController(),
 		installPool(manifests.Default, nil),
 		{Name: "create a pod: an instance is launched for it", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
@@ -95,21 +95,21 @@ func TestNaiveLauncherKeepsBuying(t *testing.T) {
 				return nil
 			})
 		}},
-		{Name: "the mapping goes, and a naive launcher replaces what does not join", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+		{Name: "delete the mapping: a naive launcher replaces instances that do not join", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := w.StopController(ctx); err != nil {
 				return err
 			}
 			if err := unmapNodeRole(ctx, w); err != nil {
 				return err
 			}
-			for range 2 { // one that may join does after some 3 s
+			for range 2 { // an instance with a mapped role joins after about 3 s
 				if err := naiveLaunch(ctx, w, 6*time.Second); !errors.Is(err, errReplaced) {
 					return fmt.Errorf("joined, or %w", err)
 				}
 			}
 			return nil
 		}},
-		{Name: "mapped again, the next one joins", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+		{Name: "map the role again: the next instance joins", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 			if _, err := w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
 				ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name))), Type: aws.String("EC2_LINUX"),
 			}); err != nil {
@@ -119,7 +119,7 @@ func TestNaiveLauncherKeepsBuying(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return launchedAtMost(w, 2) }},
 	}
-	if message := runNaive(t, story); !strings.Contains(message, "4 instances were launched, want at most 2") {
+	if message := runNaive(t, s); !strings.Contains(message, "4 instances were launched, want at most 2") {
 		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveTaintWrite takes the registration's taint off a node as it was once read. Taints are a list, so that all of them are sent, and
-// no version says which ones were meant.
+// naiveTaintWrite removes the unregistered taint from a stale copy of a node. A merge patch sends the whole list of taints,
+// and without a resource version the API server accepts it.
 func naiveTaintWrite(ctx context.Context, w *World, read *corev1.Node) error {
 	node := read.DeepCopy()
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyUnregistered })
 	return w.Client.Patch(ctx, node, client.MergeFrom(read))
 }
 
-// The world of uninitialized-taint bites: a writer that sends the whole list of a stale copy puts the taint back that the cloud
-// controller manager took off, and the story would say so.
-func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
+// The scenario uninitialized-taint fails for a writer that sends a stale list of taints: it adds the taint again that the cloud
+// controller manager removed.
+func TestNaiveWriterAddsTheTaintAgain(t *testing.T) {
 	t.Parallel()
-	back := &returnedTaints{}
+	returned := &returnedTaints{}
 	read := make(chan *corev1.Node, 1)
-	story := uninitializedTaint()
-	story.Steps = []Step{
+	s := uninitializedTaint()
+	s.Steps = []Step{
 		startController(),
 		installPool(manifests.Default, nil),
-		watchTaint(back),
-		{Name: "create a pod: its node is read as it joins", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+		watchTaint(returned),
+		{Name: "create a pod and read its node as it joins", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			defer w.History.Watch(func(o client.Object, _ bool) {
 				if n, ok := o.(*corev1.Node); ok && hasTaint(n, uninitialized) && hasTaint(n, karpv1.TaintKeyUnregistered) {
 					select {
@@ -49,8 +49,8 @@ func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 			}
 			return awaitPodsRunning(ctx, w, "sample", 1)
 		}},
-		{Name: "so far the taint went for good", Timeout: time.Second, Run: back.none},
-		{Name: "the node is written as it was read then: the taint is back", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
+		{Name: "the taint was removed and not added again", Timeout: time.Second, Run: returned.none},
+		{Name: "write the stale copy of the node: the taint is added again", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			select {
 			case node := <-read:
 				if err := naiveTaintWrite(ctx, w, node); err != nil {
@@ -60,15 +60,15 @@ func TestNaiveWriterPutsTheTaintBack(t *testing.T) {
 				return errors.New("the node was not seen with its taints")
 			}
 			return world.Until(ctx, func() error {
-				if back.none(ctx, w) == nil {
-					return errors.New("the taint is not back")
+				if returned.none(ctx, w) == nil {
+					return errors.New("the taint was not added again")
 				}
 				return nil
 			})
 		}},
-		{Name: theScenarioFails, Timeout: time.Second, Run: back.none},
+		{Name: theScenarioFails, Timeout: time.Second, Run: returned.none},
 	}
-	if message := runNaive(t, story); !strings.Contains(message, "was added again to Node") {
+	if message := runNaive(t, s); !strings.Contains(message, "was added again to Node") {
 		t.Errorf("the error is only: %s", message)
 	}
 }

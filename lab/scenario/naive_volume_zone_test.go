@@ -18,10 +18,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naivePlanner buys a node for a pod in the zone that it likes best, and in the next one if the pod is not on it a moment after
-// it is up. It does not look at volumes.
-func naivePlanner(ctx context.Context, w *World, app string, likes ...string) error {
-	for _, zone := range likes {
+// naivePlanner launches a node for a pod in the first of its preferred zones, and in the next one if the pod is not bound
+// shortly after the node is initialized. It ignores volumes.
+func naivePlanner(ctx context.Context, w *World, app string, zones ...string) error {
+	for _, zone := range zones {
 		claim := zoneClaim(zone)
 		if err := w.Client.Create(ctx, claim); err != nil {
 			return err
@@ -47,7 +47,7 @@ func naivePlanner(ctx context.Context, w *World, app string, likes ...string) er
 	return awaitPodsRunning(ctx, w, app, 1)
 }
 
-// zoneClaim is a claim of no pool.
+// zoneClaim returns a NodeClaim without a NodePool.
 func zoneClaim(zone string) *karpv1.NodeClaim {
 	in := func(key, value string) karpv1.Requirement {
 		return karpv1.Requirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
@@ -77,16 +77,15 @@ func awaitBound(ctx context.Context, w *World, app string) error {
 	})
 }
 
-// The world of immediate-volume bites: a planner that does not look at volumes buys a node where the pod's volume is not, and
-// the story would say so.
-func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
+// The scenario immediate-volume fails for a planner that ignores volumes: it launches a node in a zone without the volume.
+func TestNaivePlannerLaunchesInAnotherZoneThanTheVolume(t *testing.T) {
 	t.Parallel()
-	story := immediateVolume()
-	story.Steps = []Step{
+	s := immediateVolume()
+	s.Steps = []Step{
 		startController(),
 		installPool(manifests.MediumInstances, nil),
 		installStorage("with a toleration for every taint", toleratesAll),
-		{Name: "the controller has no NodePool to buy from", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
+		{Name: "delete the NodePool, so that the controller does not launch", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
 			pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 			if err := w.Client.Delete(ctx, pool); err != nil {
 				return err
@@ -99,7 +98,7 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 				return fmt.Errorf("%d NodePools are there", len(pools.Items))
 			})
 		}},
-		{Name: "a pod with a volume: nodes are bought naively until it runs", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+		{Name: "create a pod with a volume: the naive planner launches nodes until it runs", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			if err := apply(ctx, w, manifests.Database, database(1, "gp3-immediate")); err != nil {
 				return err
 			}
@@ -116,7 +115,7 @@ func TestNaivePlannerBuysWhereTheVolumeIsNot(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: 10 * time.Second, Run: oneNodeInZone},
 	}
-	if message := runNaive(t, story); !strings.Contains(message, "2 NodeClaims were created and 2 instances launched") {
+	if message := runNaive(t, s); !strings.Contains(message, "2 NodeClaims were created and 2 instances launched") {
 		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -57,7 +57,7 @@ func TestStepsAreReported(t *testing.T) {
 	})
 }
 
-func TestWorldThatDoesNotBoot(t *testing.T) {
+func TestWorldDoesNotBoot(t *testing.T) {
 	s := Scenario{Name: "s", Steps: []Step{{Name: "never", Run: func(context.Context, *World) error {
 		t.Error("a step ran without a world")
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveGarbageCollection is a collector of garbage that goes by the cluster's name: it ends what bears the name, is older than 30 s, and has
+// naiveGarbageCollection identifies instances by the cluster's name only: it terminates those with the name, older than 30 s, and with
 // no NodeClaim in its API server.
 func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) error {
 	keys, err := c.Credentials()
@@ -56,13 +56,13 @@ func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) err
 	return nil
 }
 
-// The world of two-clusters-one-name bites: an autoscaler that goes by the name destroys the other's nodes in it, and the
-// story would say so.
-func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
+// The scenario two-clusters-one-name fails for an autoscaler that identifies instances by the cluster's name only: it
+// terminates the other cluster's nodes.
+func TestNaiveGarbageCollectionTerminatesForeignNodes(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
-	story := twoClustersOneName()
-	story.Steps = []Step{
+	s := twoClustersOneName()
+	s.Steps = []Step{
 		startController(),
 		{Name: "the first cluster has nodes", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			for _, name := range []string{manifests.TwoClustersPools, manifests.TwoClustersWorkload} {
@@ -82,7 +82,7 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 			}
 			return awaitPodsRunning(ctx, w, steadyApp, nodes)
 		}},
-		{Name: "the second cluster goes by the name", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
+		{Name: "the second cluster collects by name", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
 			return world.Until(ctx, func() error {
 				if err := naiveGarbageCollection(ctx, w, w.Clusters[1]); err != nil {
 					return err
@@ -92,22 +92,22 @@ func TestNaiveCollectorDestroysTheOthersNodes(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return foreignChanges(w.AWS.Calls(), w.Clusters) }},
 	}
-	if message := runNaive(t, story); strings.Count(message, "lab-2: TerminateInstances on i-") < nodes {
+	if message := runNaive(t, s); strings.Count(message, "lab-2: TerminateInstances on i-") < nodes {
 		t.Errorf("the error is only: %s", message)
 	}
 }
 
-// firstInstancesGone is nil once the first n instances there were are gone.
+// firstInstancesGone returns nil once the first n instances are terminated.
 func firstInstancesGone(all []awsim.Instance, n int) error {
 	for _, i := range all[:n] {
 		if world.Live(i) {
-			return errors.New("an instance of the first cluster is still there")
+			return errors.New("an instance of the first cluster still runs")
 		}
 	}
 	return nil
 }
 
-func TestTrespass(t *testing.T) {
+func TestForeignChanges(t *testing.T) {
 	clusters := []*world.Cluster{{Name: "lab", ID: "lab-1"}, {Name: "lab", ID: "lab-2"}}
 	call := func(session, action, code string, resources ...string) awsim.Call {
 		return awsim.Call{Principal: "arn:aws:sts::1:assumed-role/KarpenterControllerRole-lab/" + session, Action: action, ErrorCode: code, Resources: resources}

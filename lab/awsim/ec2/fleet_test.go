@@ -70,7 +70,7 @@ func TestEqualPricesShareTheZones(t *testing.T) {
 	}
 }
 
-func TestFleetGoesOnWhereCapacityEnds(t *testing.T) {
+func TestFleetFallsBackWhenCapacityEnds(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
-// TestLifeOfAnInstance follows one machine from a fleet to its last trace.
-func TestLifeOfAnInstance(t *testing.T) {
+// TestInstanceLifecycle follows one machine from a fleet to its last trace.
+func TestInstanceLifecycle(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	free := a.free(t)

@@ -126,7 +126,7 @@ func TestLongPollSeesMessageComeBack(t *testing.T) {
 	}
 }
 
-func TestLongPollEndsWithRequest(t *testing.T) {
+func TestLongPollStopsWithRequest(t *testing.T) {
 	p := startPollable(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := p.poll(ctx)

@@ -51,7 +51,7 @@ func golden(t *testing.T, name string) string {
 	return string(text)
 }
 
-func TestDecodeWhatControllersWrite(t *testing.T) {
+func TestDecodeUserDataOfControllers(t *testing.T) {
 	ca := newCA(t)
 	unregistered := corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}
 	for _, tt := range []struct {
@@ -130,7 +130,7 @@ func compress(t *testing.T, raw []byte) []byte {
 	return out.Bytes()
 }
 
-func TestDecodeSaysWhyBootFails(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	ca := newCA(t)
 	bootstrap := func(args string) string { return "#!/bin/bash\n/etc/eks/bootstrap.sh " + args }
 	joined := " --apiserver-endpoint https://h --b64-cluster-ca @CA@ "
@@ -273,7 +273,7 @@ func TestValidateLabels(t *testing.T) {
 }
 
 // The script of the images knows options only with their value as a word of its own.
-func TestBootstrapScriptIgnoresWhatItDoesNotKnow(t *testing.T) {
+func TestBootstrapScriptIgnoresUnknownCommands(t *testing.T) {
 	ca := newCA(t)
 	text := "#!/bin/bash\nsudo /etc/eks/bootstrap.sh c --use-max-pods=false --some-option x --apiserver-endpoint https://h --b64-cluster-ca @CA@ && echo done"
 	got, err := Decode(AL2, withCA(text, ca))

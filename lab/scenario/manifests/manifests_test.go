@@ -20,7 +20,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderNamesWhatIsMissing(t *testing.T) {
+func TestRenderErrors(t *testing.T) {
 	for _, tt := range []struct{ name, manifest, want string }{
 		{"variable", manifests.LimitedPool, "AMI_ID"},
 		{"manifest", "none.yaml", "none.yaml"},

@@ -26,7 +26,7 @@ func ending(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	return c
 }
 
-func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
+func TestHistoryReportsPodsWithTwoClaims(t *testing.T) {
 	type sight struct {
 		claim *karpv1.NodeClaim
 		gone  bool

@@ -34,7 +34,7 @@ func (e *EC2) terminateInstances(r *protocol.Request, in *terminateInput) (*chan
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
+	return e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State == ShuttingDown || i.State == Terminated {
 			return i
 		}
@@ -61,7 +61,7 @@ func (e *EC2) stopInstances(r *protocol.Request, in *stopInput) (*changesOutput,
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
+	return e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State != Running {
 			return i
 		}
@@ -82,7 +82,7 @@ func (e *EC2) startInstances(r *protocol.Request, in *startInput) (*changesOutpu
 		}
 		return nil
 	}
-	return e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, now time.Time) *instanceRecord {
+	return e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, now time.Time) *instanceRecord {
 		if i.State != Stopped {
 			return i
 		}
@@ -104,7 +104,7 @@ func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, 
 		}
 		return nil
 	}
-	_, err := e.change(r, in.DryRun, in.IDs, check, func(i *instanceRecord, _ time.Time) *instanceRecord { return i })
+	_, err := e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, _ time.Time) *instanceRecord { return i })
 	return nil, err
 }
 
@@ -118,11 +118,16 @@ func (e *EC2) end(i *instanceRecord, state string, now time.Time) *instanceRecor
 	return e.enterState(i, state, now)
 }
 
-// change applies a change to all of the instances, or to none when one is unknown or may not be changed so.
-func (e *EC2) change(
-	r *protocol.Request, dry bool, ids []string, check func(*instanceRecord) error, apply func(*instanceRecord, time.Time) *instanceRecord,
-) (*changesOutput, error) {
-	for _, id := range ids {
+// stateChanges is a request that changes the state of instances.
+type stateChanges struct {
+	dryRun bool
+	ids    []string
+	check  func(*instanceRecord) error // whether an instance allows the change
+}
+
+// change applies a change to all of the instances, or to none if one is unknown or does not allow it.
+func (e *EC2) change(r *protocol.Request, in stateChanges, apply func(*instanceRecord, time.Time) *instanceRecord) (*changesOutput, error) {
+	for _, id := range in.ids {
 		if err := instanceIDs().check(id); err != nil {
 			return nil, err
 		}
@@ -130,15 +135,15 @@ func (e *EC2) change(
 	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.changeable(r, ids, now, check); err != nil {
+	if err := e.changeable(r, in.ids, now, in.check); err != nil {
 		return nil, err
 	}
-	if dry {
+	if in.dryRun {
 		return nil, dryRun()
 	}
 	out := &changesOutput{}
 	seen := map[string]bool{}
-	for _, id := range ids {
+	for _, id := range in.ids {
 		if seen[id] {
 			continue
 		}
@@ -148,7 +153,7 @@ func (e *EC2) change(
 		out.Changes = append(out.Changes, stateChange{ID: id, Current: stateOf(after.State), Previous: stateOf(before.State)})
 	}
 	e.setTimer()
-	r.Touch(ids...)
+	r.Touch(in.ids...)
 	return out, nil
 }
 

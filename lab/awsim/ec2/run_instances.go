@@ -75,7 +75,7 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 		return nil, dryRun()
 	}
 	return once(e, r, in.ClientToken, func() (*reservationInfo, error) {
-		return e.run(r, o, e.newBatch(in.ClientToken, now), *in.MinCount, *in.MaxCount)
+		return e.run(r, o, e.newBatch(in.ClientToken, now), instanceCount{least: *in.MinCount, most: *in.MaxCount})
 	})
 }
 
@@ -121,19 +121,22 @@ func templateTags(t *template, v *templateVersion) map[string]string {
 	return map[string]string{"aws:ec2launchtemplate:id": t.id, "aws:ec2launchtemplate:version": strconv.Itoa(v.number)}
 }
 
-// run launches between low and high instances of an order, as many as there is capacity for, or none. The lock must be held.
-func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, low, high int) (*reservationInfo, error) {
-	if err := e.canLaunch(o, low, b.now); err != nil {
+// instanceCount is MinCount and MaxCount of RunInstances.
+type instanceCount struct{ least, most int }
+
+// run launches between least and most instances of a launch plan, as many as capacity allows, or none. The lock must be held.
+func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, n instanceCount) (*reservationInfo, error) {
+	if err := e.canLaunch(o, n.least, b.now); err != nil {
 		return nil, err
 	}
 	var launched []*instanceRecord
-	for len(launched) < high {
+	for len(launched) < n.most {
 		i, err := e.launch(o, b)
 		if err != nil && len(launched) == 0 {
 			return nil, err
 		}
 		if err != nil {
-			break // there is room for low, see above
+			break // canLaunch found room for the least
 		}
 		launched = append(launched, i)
 	}

@@ -119,7 +119,7 @@ func (a *Account) requiredPermissions(r *protocol.Request) []protocol.RequiredPe
 	}
 	switch {
 	case profile != "":
-		return a.profileNeeds(r, profile, role, tags, keys)
+		return a.profilePermissions(r, profileCall{profile: profile, role: role, tags: tags, keys: keys})
 	case role != "":
 		return []protocol.RequiredPermission{{Resource: a.roleARN(role, r.Form.Get("Path")), Keys: keys}}
 	case r.Form.Get("PolicyArn") != "":
@@ -128,31 +128,38 @@ func (a *Account) requiredPermissions(r *protocol.Request) []protocol.RequiredPe
 	return []protocol.RequiredPermission{{Keys: keys}}
 }
 
-// profileNeeds are those of a call about an instance profile. One that does not exist has the ARN of its name alone and
-// no tags, so that who may touch only tagged ones is refused before they learn that there is none.
-func (a *Account) profileNeeds(r *protocol.Request, name, role string, tags map[string]string, keys policy.Keys) []protocol.RequiredPermission {
+// profileCall is a call about an instance profile: its names, request tags and condition keys.
+type profileCall struct {
+	profile, role string
+	tags          map[string]string
+	keys          policy.Keys
+}
+
+// profilePermissions are the permissions for a call about an instance profile. A missing profile has an ARN without a path
+// and no tags: a caller with a policy that requires tags gets AccessDenied, not NoSuchEntity.
+func (a *Account) profilePermissions(r *protocol.Request, c profileCall) []protocol.RequiredPermission {
 	path := "/"
 	if given := r.Form.Get("Path"); given != "" {
 		path = given
 	}
-	need := protocol.RequiredPermission{Resource: a.arn("instance-profile", path, name), Keys: keys}
-	if p, ok := a.InstanceProfile(name); ok {
+	need := protocol.RequiredPermission{Resource: a.arn("instance-profile", path, c.profile), Keys: c.keys}
+	if p, ok := a.InstanceProfile(c.profile); ok {
 		need.Resource = p.ARN
 		for _, t := range p.Tags {
-			keys.Put("aws:ResourceTag/"+t.Key, t.Value)
+			c.keys.Put("aws:ResourceTag/"+t.Key, t.Value)
 		}
 	}
 	needs := []protocol.RequiredPermission{need}
 	switch r.Action {
 	case "CreateInstanceProfile":
-		if len(tags) > 0 { // tags that a resource is created with are seen as those that it has
+		if len(c.tags) > 0 { // IAM evaluates the request tags as resource tags
 			tagging := policy.Keys{}
-			maps.Copy(tagging, keys)
-			tagging.Tags("aws:ResourceTag/", tags)
+			maps.Copy(tagging, c.keys)
+			tagging.Tags("aws:ResourceTag/", c.tags)
 			needs = append(needs, protocol.RequiredPermission{Action: "iam:TagInstanceProfile", Resource: need.Resource, Keys: tagging})
 		}
 	case "AddRoleToInstanceProfile":
-		needs = append(needs, PassRole(a.roleARN(role, "")))
+		needs = append(needs, PassRole(a.roleARN(c.role, "")))
 	}
 	return needs
 }

@@ -106,7 +106,7 @@ func (s *Service) writeError(w http.ResponseWriter, r *Request, e *Error) {
 	switch s.Protocol {
 	case EC2Query, AWSQuery:
 		h.Set("Content-Type", "text/xml;charset=UTF-8")
-		body = xmlError(s.Protocol, s.Namespace, fault, r.ID, e)
+		body = s.xmlError(fault, r.ID, e)
 	case JSON10, JSON11, RESTJSON:
 		h.Set("Content-Type", jsonTypes[s.Protocol])
 		h.Set("x-amzn-ErrorType", e.Code)
@@ -117,17 +117,17 @@ func (s *Service) writeError(w http.ResponseWriter, r *Request, e *Error) {
 		body, _ = json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
 	}
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = w.Write(body) // fails only if the client has disconnected
 }
 
 var jsonTypes = map[Protocol]string{
 	JSON10: "application/x-amz-json-1.0", JSON11: "application/x-amz-json-1.1", RESTJSON: "application/json",
 }
 
-func xmlError(p Protocol, namespace, fault, id string, e *Error) []byte {
+func (s *Service) xmlError(fault, id string, e *Error) []byte {
 	var b bytes.Buffer
 	b.WriteString(xml.Header)
-	if p == EC2Query {
+	if s.Protocol == EC2Query {
 		b.WriteString("<Response><Errors><Error>")
 		element(&b, "Code", e.Code)
 		element(&b, "Message", e.Message)
@@ -136,7 +136,7 @@ func xmlError(p Protocol, namespace, fault, id string, e *Error) []byte {
 		b.WriteString("</Response>")
 		return b.Bytes()
 	}
-	b.WriteString(`<ErrorResponse xmlns="` + namespace + `"><Error>`)
+	b.WriteString(`<ErrorResponse xmlns="` + s.Namespace + `"><Error>`)
 	element(&b, "Type", fault)
 	element(&b, "Code", e.Code)
 	element(&b, "Message", e.Message)

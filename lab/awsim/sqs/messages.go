@@ -148,14 +148,14 @@ type jsonMessage struct {
 }
 
 func (s *SQS) receiveMessage(r *protocol.Request, in *receiveInput) (*receiveOutput, error) {
-	limit, err := within("MaxNumberOfMessages", in.MaxNumberOfMessages, 1, 1, 10)
+	limit, err := within("MaxNumberOfMessages", in.MaxNumberOfMessages, intRange{fallback: 1, least: 1, most: 10})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := within("VisibilityTimeout", in.VisibilityTimeout, 0, 0, 43200); err != nil {
+	if _, err := within("VisibilityTimeout", in.VisibilityTimeout, visibilityRange); err != nil {
 		return nil, err
 	}
-	if _, err := within("WaitTimeSeconds", in.WaitTimeSeconds, 0, 0, 20); err != nil {
+	if _, err := within("WaitTimeSeconds", in.WaitTimeSeconds, intRange{most: 20}); err != nil {
 		return nil, err
 	}
 	if err := checkSystemAttributes(slices.Concat(in.AttributeNames, in.MessageSystemAttributeNames)); err != nil {
@@ -220,12 +220,18 @@ func (q *queue) either(seconds *int, setting string) time.Duration {
 	return q.duration(setting)
 }
 
-func within(name string, given *int, otherwise, least, most int) (int, error) {
+// intRange is the allowed range of a parameter, and its value if it is absent.
+type intRange struct{ fallback, least, most int }
+
+// visibilityRange is SQS's range of VisibilityTimeout in seconds: up to twelve hours.
+var visibilityRange = intRange{most: 43200}
+
+func within(name string, given *int, r intRange) (int, error) {
 	if given == nil {
-		return otherwise, nil
+		return r.fallback, nil
 	}
-	if *given < least || *given > most {
-		return 0, invalidValue("Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.", *given, name, least, most)
+	if *given < r.least || *given > r.most {
+		return 0, invalidValue("Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.", *given, name, r.least, r.most)
 	}
 	return *given, nil
 }
@@ -316,7 +322,7 @@ func (s *SQS) changeMessageVisibility(_ *protocol.Request, in *visibilityInput) 
 	if in.VisibilityTimeout == nil {
 		return nil, missing("VisibilityTimeout")
 	}
-	seconds, err := within("VisibilityTimeout", in.VisibilityTimeout, 0, 0, 43200)
+	seconds, err := within("VisibilityTimeout", in.VisibilityTimeout, visibilityRange)
 	if err != nil {
 		return nil, err
 	}

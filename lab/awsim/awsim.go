@@ -1,10 +1,9 @@
-// Package awsim is an AWS account in memory that any AWS client can talk to.
+// Package awsim is an AWS API simulator: an in-memory AWS account for any AWS client.
 //
 // Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint (AWS_ENDPOINT_URL),
-// each in its own wire protocol (package wire); one package per service holds state and rules. It accepts what the real
-// APIs document and answers anything else with their errors, so that a client that works here was not told what it
-// wanted to hear. Besides the wire there is a Go API for what a test or a lab does that no client of AWS can: watch
-// instances, take a role's credentials, arm faults, set capacity.
+// each in its own protocol (package protocol); one package per service holds its state and rules. It accepts what the real
+// APIs document and answers anything else with their errors, so that a client cannot work here and fail in AWS for that
+// reason. A Go API does what no AWS client can: watch instances, take a role's credentials, inject faults, set capacity.
 //
 // Everything is deterministic for a seed, a clock and an order of calls. Prices on demand are real, those of spot are
 // simulated: the regional average times a factor per type and zone.
@@ -22,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/zonalshift"
 )
 
@@ -30,11 +29,11 @@ import (
 type (
 	Instance      = ec2.Instance
 	InstanceEvent = ec2.InstanceEvent
-	Call          = wire.Call
+	Call          = protocol.Call
 	Credentials   = credential.Credentials
-	Fault         = wire.Fault
-	Weather       = wire.Weather
-	Storm         = wire.Storm
+	Fault         = protocol.Fault
+	FaultSource   = protocol.FaultSource
+	FaultSchedule = protocol.FaultSchedule
 	Pool          = ec2.Pool
 
 	CapacityReservation = ec2.CapacityReservation
@@ -49,14 +48,14 @@ type Options struct {
 	Seed   uint64
 	Clock  clock.Clock // default clock.System
 	Timing Timing      // default DefaultTiming()
-	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See wire.Config.
+	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See protocol.Config.
 	Latency time.Duration
 	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
 	Throttle bool
-	// EnforceIAM holds role sessions to the policies of their roles, as AWS does. Without it, everybody may do everything.
+	// EnforceIAM enforces the IAM policies of role sessions. Without it, every caller may do everything.
 	EnforceIAM bool
-	// Journal writes down the calls that may change the account; see package journal.
-	Journal wire.Journal
+	// Journal records the calls that may change the account; see package journal.
+	Journal protocol.Journal
 	Log     *slog.Logger
 }
 
@@ -89,7 +88,7 @@ type Sim struct {
 	seeds   seeds
 	targets eventTargets
 	options Options
-	server  *wire.Server
+	server  *protocol.Server
 	keys    *credential.Ring
 	ec2     *ec2.EC2
 	shifts  *zonalshift.Shifts
@@ -103,11 +102,11 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	cfg := wire.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
+	cfg := protocol.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
 	if o.EnforceIAM {
 		cfg.Authorizer = s.iam
 	}
-	s.server = wire.NewServer(cfg)
+	s.server = protocol.NewServer(cfg)
 	s.ec2, err = ec2.New(ec2.Config{
 		Region: o.Region, AccountID: o.AccountID, Seed: o.Seed, Clock: o.Clock, Timing: o.Timing,
 		Profiles: profiles{s.iam},
@@ -115,7 +114,7 @@ func New(o Options) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ec2.OnNotice(s.send)
+	s.ec2.OnEvent(s.send)
 	s.shifts = zonalshift.New(zonalshift.Config{Managed: s.managed, Zones: s.zoneIDs, Now: o.Clock.Now})
 	s.server.Register(append(s.wired(), s.ec2.Service(), s.shifts.Service())...)
 	return s, nil
@@ -124,8 +123,8 @@ func New(o Options) (*Sim, error) {
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
-// Redo makes a call of old again; see wire.Server.Redo.
-func (s *Sim) Redo(r *http.Request) error { return s.server.Redo(r) }
+// Replay makes a call of old again; see wire.Server.Redo.
+func (s *Sim) Replay(r *http.Request) error { return s.server.Replay(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
 func (s *Sim) Close() { s.ec2.Close() }
@@ -155,8 +154,8 @@ func (s *Sim) Calls() []Call { return s.server.Calls() }
 // Inject makes the next calls of an action fail, or lose their answer after the effect.
 func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 
-// SetWeather has faults from w meet the calls for which none is armed; nil ends that.
-func (s *Sim) SetWeather(w Weather) { s.server.SetWeather(w) }
+// SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
+func (s *Sim) SetFaultSource(w FaultSource) { s.server.SetFaultSource(w) }
 
 // ClearFaults disarms what Inject armed, and ends the weather.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }
@@ -182,4 +181,4 @@ func (s *Sim) SetCapacity(p Pool, count int) { s.ec2.SetCapacity(p, count) }
 func (s *Sim) ClearCapacity() { s.ec2.ClearCapacity() }
 
 // FailPool makes every launch from the pools that p covers fail with err; see ec2.EC2.FailPool.
-func (s *Sim) FailPool(p Pool, err *wire.Error) { s.ec2.FailPool(p, err) }
+func (s *Sim) FailPool(p Pool, err *protocol.Error) { s.ec2.FailPool(p, err) }

@@ -29,10 +29,10 @@ type eventTargets struct {
 	sent uint64
 }
 
-// SendEvents has EventBridge send what happens to instances to a queue, beside those that get it already: spot interruption
+// SendEventsTo has EventBridge send what happens to instances to a queue, beside those that get it already: spot interruption
 // warnings, rebalance recommendations, changes of state, interruptions of capacity reservations, and AWS Health events. It
 // creates the queue if there is none; a queue that gets events already goes on to.
-func (s *Sim) SendEvents(queue string) error {
+func (s *Sim) SendEventsTo(queue string) error {
 	if err := s.sqs.CreateQueue(queue, map[string]string{"MessageRetentionPeriod": "300"}); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Sim) SendEvents(queue string) error {
 }
 
 // send puts a notice into every target queue. EC2 calls it under its lock.
-func (s *Sim) send(n ec2.Notice) {
+func (s *Sim) send(n ec2.Event) {
 	s.targets.mu.Lock()
 	defer s.targets.mu.Unlock()
 	if len(s.targets.queues) == 0 {
@@ -65,7 +65,7 @@ func (s *Sim) send(n ec2.Notice) {
 }
 
 // event is a notice as EventBridge writes it: the nth of the account.
-func (s *Sim) event(n ec2.Notice, number uint64) (string, error) {
+func (s *Sim) event(n ec2.Event, number uint64) (string, error) {
 	resources := n.Resources
 	if n.Source == "aws.ec2" {
 		resources = make([]string, len(n.Resources))

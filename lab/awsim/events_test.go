@@ -48,7 +48,7 @@ func TestEvents(t *testing.T) {
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: "c1", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Sim.SendEvents("events"); err != nil {
+	if err := w.Sim.SendEventsTo("events"); err != nil {
 		t.Fatal(err)
 	}
 	queues, machines := sqs.NewFromConfig(w.Config), ec2.NewFromConfig(w.Config)
@@ -156,7 +156,7 @@ func TestEventsReachEveryQueue(t *testing.T) {
 		if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: cluster, Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Sim.SendEvents(cluster); err != nil {
+		if err := w.Sim.SendEventsTo(cluster); err != nil {
 			t.Fatal(err)
 		}
 	}

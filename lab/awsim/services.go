@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/pricing"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ssm"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/sts"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // services are the parts of the account besides EC2.
@@ -44,8 +44,8 @@ func newServices(o Options, keys *credential.Ring) services {
 }
 
 // wired are the services at the wire.
-func (s services) wired() []wire.Service {
-	return []wire.Service{
+func (s services) wired() []protocol.Service {
+	return []protocol.Service{
 		s.iam.Service(), s.sts.Service(), s.ssm.Service(), s.eks.Service(), s.sqs.Service(), s.pricing.Service(),
 	}
 }

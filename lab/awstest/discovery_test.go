@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	simec2 "github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // subnets adds a /24 in zone a for each set of tags, and returns their IDs in that order. The VPC's upper half is free.
@@ -59,11 +59,11 @@ func TestSelectorTerms(t *testing.T) {
 		terms terms
 		want  []string
 	}{
-		{"aws row 111: terms are alternatives", terms{{Tags: tags("net", "a")}, {Tags: tags("tier", "db")}}, ids[:3]},
-		{"aws row 111: the tags of one term must all be there", terms{{Tags: tags("net", "a", "tier", "db")}}, ids[1:2]},
+		{"terms are alternatives", terms{{Tags: tags("net", "a")}, {Tags: tags("tier", "db")}}, ids[:3]},
+		{"the tags of one term must all be there", terms{{Tags: tags("net", "a", "tier", "db")}}, ids[1:2]},
 		{"any value", terms{{Tags: tags("net", "*")}}, []string{ids[0], ids[1], ids[3]}},
-		{"aws row 113: matched by several terms, listed once", terms{{Tags: tags("net", "a")}, {Tags: tags("net", "*", "tier", "*")}, {ID: ids[1]}}, ids[:2]},
-		{"aws row 129: of those with equally many free addresses the lower ID first", terms{{ID: ids[3]}, {ID: ids[2]}, {ID: ids[1]}, {ID: ids[0]}}, ids},
+		{"matched by several terms, listed once", terms{{Tags: tags("net", "a")}, {Tags: tags("net", "*", "tier", "*")}, {ID: ids[1]}}, ids[:2]},
+		{"of those with equally many free addresses the lower ID first", terms{{ID: ids[3]}, {ID: ids[2]}, {ID: ids[1]}, {ID: ids[0]}}, ids},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			class := nodeClass("default")
@@ -75,7 +75,7 @@ func TestSelectorTerms(t *testing.T) {
 			}
 		})
 	}
-	t.Run("aws row 129: and those with more before them", func(t *testing.T) {
+	t.Run("and those with more before them", func(t *testing.T) {
 		class := nodeClass("default")
 		class.Spec.SubnetSelectorTerms = append(terms{{ID: ids[0]}, {ID: ids[3]}}, class.Spec.SubnetSelectorTerms...)
 		resolve(t, c, class)
@@ -86,7 +86,7 @@ func TestSelectorTerms(t *testing.T) {
 	})
 }
 
-// inSubnet launches and says where to.
+// inSubnet launches an instance and returns its subnet.
 func inSubnet(t *testing.T, w *world, c *cloud, class *awsv1.EC2NodeClass, name string) string {
 	t.Helper()
 	if _, err := c.Launch(t.Context(), claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err != nil {
@@ -96,7 +96,7 @@ func inSubnet(t *testing.T, w *world, c *cloud, class *awsv1.EC2NodeClass, name 
 	return all[len(all)-1].SubnetID
 }
 
-func TestAddressesOnTheirWay(t *testing.T) {
+func TestInFlightAddresses(t *testing.T) {
 	world := func(t *testing.T) (*world, *cloud, *awsv1.EC2NodeClass, []string) {
 		w := newWorld(t)
 		ids := w.subnets(tags("net", "a"), tags("net", "a"))
@@ -106,14 +106,14 @@ func TestAddressesOnTheirWay(t *testing.T) {
 		resolve(t, c, class)
 		return w, c, class, sorted(ids...)
 	}
-	t.Run("aws row 130: the next launch counts the addresses that one before it will use", func(t *testing.T) {
+	t.Run("the next launch counts the addresses that one before it will use", func(t *testing.T) {
 		w, c, class, ids := world(t)
 		for n, want := range []string{ids[0], ids[1], ids[0]} {
 			if got := inSubnet(t, w, c, class, string(rune('a'+n))); got != want {
 				t.Errorf("launch %d is in %s, want %s", n, got, want)
 			}
 		}
-		t.Run("until EC2 is asked again", func(t *testing.T) {
+		t.Run("until the next DescribeSubnets", func(t *testing.T) {
 			w.Clock.Advance(time.Minute)
 			resolve(t, c, class) // two instances in the first, one in the second
 			if got := inSubnet(t, w, c, class, "d"); got != ids[1] {
@@ -121,9 +121,9 @@ func TestAddressesOnTheirWay(t *testing.T) {
 			}
 		})
 	})
-	t.Run("aws row 131: a launch that fails gives them back", func(t *testing.T) {
+	t.Run("a launch that fails gives them back", func(t *testing.T) {
 		w, c, class, ids := world(t)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
 		if _, err := c.Launch(t.Context(), claim("fails", onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err == nil {
 			t.Fatal("launched")
 		}
@@ -149,22 +149,22 @@ func TestReservationsAreFollowed(t *testing.T) {
 		return out
 	}
 	if got := states(); len(got) != 2 || got[block] != "expiring" || got[plain] != "active" {
-		t.Errorf("aws row 125: states %v, want %s expiring and %s active", got, block, plain)
+		t.Errorf("states %v, want %s expiring and %s active", got, block, plain)
 	}
-	t.Run("aws row 125: nothing is launched into a block that ends soon", func(t *testing.T) {
+	t.Run("nothing is launched into a block that ends soon", func(t *testing.T) {
 		if got := room(t, c, class); got[block] != 0 || got[plain] != 1 {
 			t.Errorf("room %v", got)
 		}
 	})
-	t.Run("aws row 126: EC2 does not answer: what is known stays, and the error is told", func(t *testing.T) {
+	t.Run("EC2 does not respond: the known subnets stay, and the error is returned", func(t *testing.T) {
 		w.Clock.Advance(time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		r := c.ResolveNodeClass(t.Context(), class)
 		if r.Err == nil || len(r.Status.CapacityReservations) != 2 || conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" {
 			t.Errorf("%v, %v", r.Err, r.Status.CapacityReservations)
 		}
 	})
-	t.Run("aws row 124: one whose end has passed is left out, whether or not EC2 has noticed", func(t *testing.T) {
+	t.Run("a reservation past its end is left out, whatever state EC2 reports", func(t *testing.T) {
 		w.Clock.Advance(37*time.Minute + 30*time.Second)
 		if r := c.ResolveNodeClass(t.Context(), class); r.Next > 30*time.Second {
 			t.Errorf("looks again in %v, the end is in 30s", r.Next)

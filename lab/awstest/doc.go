@@ -1,4 +1,4 @@
-// Package awstest proves the product's cloud adapter at the wire: the real SDK against the simulated AWS.
+// Package awstest tests the product's AWS packages with the real SDK against the AWS API simulator.
 //
 // It holds tests only. It is the one place of the lab that looks inside the product.
 package awstest

@@ -15,11 +15,11 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// stamp does what the reconciler of node classes does with hashes.
-func stamp(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) {
+// stampHash does what the reconciler of node classes does with hashes.
+func stampHash(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) {
 	t.Helper()
 	hash, version, err := c.NodeClassHash(class)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestDriftByHash(t *testing.T) {
 	class := nodeClass("default")
 	class.Spec.AMIFamily = ""
 	resolve(t, c, class)
-	stamp(t, c, class)
+	stampHash(t, c, class)
 	node := launched(t, c, class, claim("general-1", onDemand))
 	drifts(t, c, class, node, "")
 	for _, tc := range []struct {
@@ -68,20 +68,20 @@ func TestDriftByHash(t *testing.T) {
 		want string
 	}{
 		{"a tag more", func(c *awsv1.EC2NodeClass) { c.Spec.Tags = map[string]string{"team": "a", "more": "b"} }, "NodeClassDrift"},
-		{"aws row 146: the family that the alias implies is spelled out", func(c *awsv1.EC2NodeClass) { c.Spec.AMIFamily = "AL2023" }, ""},
-		{"aws row 147: other subnet selector terms", func(c *awsv1.EC2NodeClass) {
+		{"the family that the alias implies is spelled out", func(c *awsv1.EC2NodeClass) { c.Spec.AMIFamily = "AL2023" }, ""},
+		{"other subnet selector terms", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-1"}}
 		}, ""},
-		{"aws row 147: other security group selector terms", func(c *awsv1.EC2NodeClass) {
+		{"other security group selector terms", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "x"}}
 		}, ""},
-		{"aws row 147: capacity reservation selector terms", func(c *awsv1.EC2NodeClass) {
+		{"capacity reservation selector terms", func(c *awsv1.EC2NodeClass) {
 			c.Spec.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{ID: "cr-1"}}
 		}, ""},
-		{"aws row 147: other image selector terms of the family", func(c *awsv1.EC2NodeClass) {
+		{"other image selector terms of the family", func(c *awsv1.EC2NodeClass) {
 			c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v20260101"}}
 		}, ""},
-		{"aws row 147: ipPrefixCount", func(c *awsv1.EC2NodeClass) { c.Spec.IPPrefixCount = awssdk.Int32(1) }, ""},
+		{"ipPrefixCount", func(c *awsv1.EC2NodeClass) { c.Spec.IPPrefixCount = awssdk.Int32(1) }, ""},
 		{"on its way out", func(c *awsv1.EC2NodeClass) {
 			c.Spec.Tags, c.DeletionTimestamp = nil, &metav1.Time{Time: w.Clock.Now()}
 		}, ""},
@@ -89,33 +89,33 @@ func TestDriftByHash(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			edited := class.DeepCopy() // its status is what it was: nothing but the hash can tell
 			tc.edit(edited)
-			stamp(t, c, edited)
+			stampHash(t, c, edited)
 			drifts(t, c, edited, node, tc.want)
 		})
 	}
-	t.Run("aws row 145: another version of the hash", func(t *testing.T) {
+	t.Run("another version of the hash", func(t *testing.T) {
 		old := node.DeepCopy()
 		old.Annotations[awsv1.AnnotationNodeClassHash], old.Annotations[awsv1.AnnotationNodeClassHashVersion] = "12345", "v6"
 		drifts(t, c, class, old, "")
 	})
-	t.Run("aws row 148: the cluster has another certificate authority", func(t *testing.T) {
+	t.Run("the cluster has another certificate authority", func(t *testing.T) {
 		cfg := w.config("uid-1")
 		cfg.Cluster.CABundle = "bmV3"
 		renewed := class.DeepCopy()
-		stamp(t, w.start(cfg), renewed)
+		stampHash(t, w.start(cfg), renewed)
 		drifts(t, c, renewed, node, "NodeClassDrift")
 	})
 }
 
-func TestDriftOfWhatWasSelected(t *testing.T) {
+func TestDriftOfSelectedResources(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
 	resolve(t, c, class)
-	stamp(t, c, class)
+	stampHash(t, c, class)
 	node := launched(t, c, class, claim("general-1", onDemand))
 	id := node.Status.ProviderID
-	w.settle()
+	w.advancePastDelays()
 	seen, err := c.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
@@ -136,13 +136,13 @@ func TestDriftOfWhatWasSelected(t *testing.T) {
 			newer.ID = "ami-0123456789abcdef0"
 			c.Status.AMIs = append([]awsv1.AMI{newer}, c.Status.AMIs...)
 		}, "AMIDrift"},
-		{"aws row 149: the class has a group more", func(c *awsv1.EC2NodeClass) {
+		{"the class has a group more", func(c *awsv1.EC2NodeClass) {
 			c.Status.SecurityGroups = append(c.Status.SecurityGroups, awsv1.SecurityGroup{ID: "sg-more"})
 		}, "SecurityGroupDrift"},
 		{"the subnet is no longer selected", func(c *awsv1.EC2NodeClass) {
 			c.Status.Subnets = slices.DeleteFunc(c.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == seen.SubnetID })
 		}, "SubnetDrift"},
-		{"aws row 150: image, group and subnet", func(c *awsv1.EC2NodeClass) {
+		{"image, group and subnet", func(c *awsv1.EC2NodeClass) {
 			c.Status.SecurityGroups = []awsv1.SecurityGroup{{ID: "sg-other"}}
 			c.Status.Subnets = slices.DeleteFunc(c.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == seen.SubnetID })
 		}, "SecurityGroupDrift"},
@@ -162,7 +162,7 @@ func TestDriftOfWhatWasSelected(t *testing.T) {
 	})
 	t.Run("no verdict while EC2 does not answer, and one listing for many claims after", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		if got, err := c.Drift(t.Context(), class, node); err == nil || got != "" || strings.Contains(err.Error(), "RequestID") {
 			t.Errorf("drift %q, %v", got, err)
 		}
@@ -200,9 +200,9 @@ func TestDriftOfAReservation(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class := reserving()
 	resolve(t, c, class)
-	stamp(t, c, class)
+	stampHash(t, c, class)
 	node := launched(t, c, class, claim("general-1", anyCapacity))
-	w.settle()
+	w.advancePastDelays()
 	drifts(t, c, class, node, "")
 	elsewhere := class.DeepCopy()
 	elsewhere.Status.CapacityReservations = nil
@@ -219,12 +219,12 @@ func TestDriftOfAReservation(t *testing.T) {
 		cfg.ReservedCapacity = false
 		drifts(t, w.start(cfg), elsewhere, node, "")
 	})
-	t.Run("aws row 151: the reservation has ended and the instance is on-demand", func(t *testing.T) {
+	t.Run("the reservation has ended and the instance is on-demand", func(t *testing.T) {
 		drifts(t, c, elsewhere, node, "CapacityReservationDrift") // the listing is fresh, and still has it in the reservation
 		if err := w.Sim.CancelCapacityReservation(id); err != nil {
 			t.Fatal(err)
 		}
-		w.settle()
+		w.advancePastDelays()
 		drifts(t, c, elsewhere, node, "")
 	})
 }

@@ -17,11 +17,11 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// rehearsing starts a process that checks node classes by dry runs, in a cluster with these pools.
-func (w *world) rehearsing(pools ...karpv1.NodePool) *cloud {
+// withDryRun starts a process that checks node classes by dry runs, in a cluster with these pools.
+func (w *world) withDryRun(pools ...karpv1.NodePool) *cloud {
 	cfg := w.config("uid-1")
 	cfg.DisableDryRun = false
 	cfg.NodePools = func(context.Context) ([]karpv1.NodePool, error) { return pools, nil }
@@ -49,8 +49,8 @@ func checked(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) (cloudprovider.C
 	return conditionOf(r, awsv1.ConditionValidationSucceeded), r
 }
 
-func denied(by string) *wire.Error {
-	return wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
+func denied(by string) *protocol.Error {
+	return protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
 		"not authorized to perform: ec2:CreateFleet %s", by).WithStatus(403)
 }
 
@@ -61,7 +61,7 @@ func (w *world) dryRuns() (fleets, runs int) {
 
 func TestDryRun(t *testing.T) {
 	w := newWorld(t)
-	c := w.rehearsing()
+	c := w.withDryRun()
 	class := nodeClass("default")
 	got, r := checked(t, c, class)
 	if got.Status != metav1.ConditionTrue || r.Err != nil {
@@ -102,7 +102,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%d launch templates, %v", len(out.LaunchTemplates), err)
 		}
 	})
-	t.Run("aws row 177: without dry runs EC2 is not asked", func(t *testing.T) {
+	t.Run("with dry runs disabled, there is no call", func(t *testing.T) {
 		w := newWorld(t)
 		got, _ := checked(t, w.start(w.config("uid-1")), nodeClass("default"))
 		if fleets, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || fleets+runs+w.called("CreateLaunchTemplate") > 0 {
@@ -116,13 +116,13 @@ func TestDryRunRefused(t *testing.T) {
 		name, action, by string
 		reason, says     string
 	}{
-		{"aws row 174: launch templates, by no policy", "CreateLaunchTemplate", "because no identity-based policy allows the ec2:CreateLaunchTemplate action", "CreateLaunchTemplateAuthCheckFailed", "no identity-based policy"},
-		{"aws row 174: fleets, by a permissions boundary", "CreateFleet", "with an explicit deny in a permissions boundary", "CreateFleetAuthCheckFailed", "denied by a permissions boundary"},
-		{"aws row 174: instances, by a service control policy", "RunInstances", "with an explicit deny in a service control policy", "RunInstancesAuthCheckFailed", "denied by a service control policy"},
+		{"launch templates, by no policy", "CreateLaunchTemplate", "because no identity-based policy allows the ec2:CreateLaunchTemplate action", "CreateLaunchTemplateAuthCheckFailed", "no identity-based policy"},
+		{"fleets, by a permissions boundary", "CreateFleet", "with an explicit deny in a permissions boundary", "CreateFleetAuthCheckFailed", "denied by a permissions boundary"},
+		{"instances, by a service control policy", "RunInstances", "with an explicit deny in a service control policy", "RunInstancesAuthCheckFailed", "denied by a service control policy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			c := w.rehearsing()
+			c := w.withDryRun()
 			class := nodeClass("default")
 			deny := func() {
 				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: tc.action, Error: denied(tc.by), Times: 100})
@@ -134,12 +134,12 @@ func TestDryRunRefused(t *testing.T) {
 			}
 			calls := w.called(tc.action)
 			if again, _ := checked(t, c, class); again != got || w.called(tc.action) != calls {
-				t.Errorf("asked again at once: %+v", again)
+				t.Errorf("repeated at once: %+v", again)
 			}
 			w.Clock.Advance(30 * time.Second)
 			checked(t, c, class)
 			if w.called(tc.action) == calls {
-				t.Error("not asked again after half a minute")
+				t.Error("not repeated after half a minute")
 			}
 			t.Run("a policy that is put right is seen within five minutes, without a restart or an edit", func(t *testing.T) {
 				for range 20 { // long wrong
@@ -157,11 +157,11 @@ func TestDryRunRefused(t *testing.T) {
 }
 
 func TestDryRunWithoutAnswer(t *testing.T) {
-	busy := wire.Errorf("InternalError", "bad minute").WithStatus(500)
-	t.Run("aws row 175: one subnet fails, the next accepts", func(t *testing.T) {
+	busy := protocol.Errorf("InternalError", "bad minute").WithStatus(500)
+	t.Run("one subnet fails, the next accepts", func(t *testing.T) {
 		w := newWorld(t)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy})
-		got, _ := checked(t, w.rehearsing(), nodeClass("default"))
+		got, _ := checked(t, w.withDryRun(), nodeClass("default"))
 		if _, runs := w.dryRuns(); got.Status != metav1.ConditionTrue || runs != 2 {
 			t.Errorf("%+v, %d runs", got, runs)
 		}
@@ -170,15 +170,15 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: denied("")})
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: busy, Times: 100})
-		if got, r := checked(t, w.rehearsing(), nodeClass("default")); got.Status != "unchanged" || r.Err == nil {
+		if got, r := checked(t, w.withDryRun(), nodeClass("default")); got.Status != "unchanged" || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 	})
 	for _, action := range []string{"CreateLaunchTemplate", "CreateFleet", "RunInstances"} {
-		for name, problem := range map[string]*wire.Error{"throttled": wire.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
-			t.Run(action+" "+name+": asked again, and nothing is concluded", func(t *testing.T) {
+		for name, problem := range map[string]*protocol.Error{"throttled": protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "busy": busy} {
+			t.Run(action+" "+name+": repeated, without a conclusion", func(t *testing.T) {
 				w := newWorld(t)
-				c := w.rehearsing()
+				c := w.withDryRun()
 				w.Sim.Inject(awsim.Fault{Service: "ec2", Action: action, Error: problem, Times: 100})
 				class := nodeClass("default")
 				if got, r := checked(t, c, class); got.Status != "unchanged" || r.Err == nil {
@@ -193,9 +193,9 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 	}
 	t.Run("what a person has to look at is said, and does not unready a class that was ready", func(t *testing.T) {
 		w := newWorld(t)
-		c := w.rehearsing()
+		c := w.withDryRun()
 		class := nodeClass("default")
-		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
+		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
 		w.Sim.Inject(odd)
 		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
@@ -217,17 +217,17 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		class := nodeClass("default")
 		class.Spec.UserData = "#!/bin/bash\n#" + strings.Repeat("x", 17000)
-		if got, _ := checked(t, w.rehearsing(), class); got.Status != metav1.ConditionFalse || got.Reason != "UserDataSizeLimitExceeded" {
+		if got, _ := checked(t, w.withDryRun(), class); got.Status != metav1.ConditionFalse || got.Reason != "UserDataSizeLimitExceeded" {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
 func TestDryRunAndInstanceProfiles(t *testing.T) {
-	unknown := wire.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
-	t.Run("aws row 176: the user's profile does not exist", func(t *testing.T) {
+	unknown := protocol.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
+	t.Run("the user's profile does not exist", func(t *testing.T) {
 		w := newWorld(t)
-		c := w.rehearsing()
+		c := w.withDryRun()
 		class := nodeClass("default")
 		class.Spec.Role, class.Spec.InstanceProfile = "", "mine"
 		got, r := checked(t, c, class)
@@ -235,9 +235,9 @@ func TestDryRunAndInstanceProfiles(t *testing.T) {
 			t.Errorf("%+v, again in %v", got, r.Next)
 		}
 	})
-	t.Run("aws row 176: a profile that has just been made is waited for", func(t *testing.T) {
+	t.Run("a profile that has just been made is waited for", func(t *testing.T) {
 		w := newWorld(t)
-		c := w.rehearsing()
+		c := w.withDryRun()
 		class := nodeClass("default")
 		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "RunInstances", Error: unknown, Times: 100})
 		got, r := checked(t, c, class)
@@ -252,7 +252,7 @@ func TestDryRunAndInstanceProfiles(t *testing.T) {
 }
 
 // template is the content of the only launch template there is, and its type that was asked for.
-func (w *world) rehearsed(t *testing.T) *ec2types.ResponseLaunchTemplateData {
+func (w *world) dryRunCalls(t *testing.T) *ec2types.ResponseLaunchTemplateData {
 	t.Helper()
 	client := ec2.NewFromConfig(w.Config)
 	all, err := client.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{})
@@ -266,7 +266,7 @@ func (w *world) rehearsed(t *testing.T) *ec2types.ResponseLaunchTemplateData {
 	return out.LaunchTemplateVersions[0].LaunchTemplateData
 }
 
-func TestWhatADryRunAsksFor(t *testing.T) {
+func TestRequestsOfADryRun(t *testing.T) {
 	gpu := in("karpenter.k8s.aws/instance-gpu-count", "1")
 	for _, tc := range []struct {
 		name     string
@@ -276,18 +276,18 @@ func TestWhatADryRunAsksFor(t *testing.T) {
 		tenancy  ec2types.Tenancy
 	}{
 		{"what the pool launches", "default", []karpv1.Requirement{gpu}, false, ec2types.TenancyDefault},
-		{"aws row 178: a pool of another class does not count", "other", []karpv1.Requirement{gpu}, true, ec2types.TenancyDefault},
-		{"aws row 178: nothing suits the pool", "default", []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "z9.large")}, true, ec2types.TenancyDefault},
-		{"aws row 179: standard and accelerated images both match", "default", nil, true, ec2types.TenancyDefault},
-		{"aws row 180: a pool that allows both tenancies", "default", []karpv1.Requirement{in(awsv1.LabelInstanceTenancy, "default", "dedicated")}, true, ec2types.TenancyDedicated},
+		{"a pool of another class does not count", "other", []karpv1.Requirement{gpu}, true, ec2types.TenancyDefault},
+		{"nothing suits the pool", "default", []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "z9.large")}, true, ec2types.TenancyDefault},
+		{"standard and accelerated images both match", "default", nil, true, ec2types.TenancyDefault},
+		{"a pool that allows both tenancies", "default", []karpv1.Requirement{in(awsv1.LabelInstanceTenancy, "default", "dedicated")}, true, ec2types.TenancyDedicated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			class := nodeClass("default")
-			if got, r := checked(t, w.rehearsing(poolOf(tc.class, tc.pool...)), class); got.Status != metav1.ConditionTrue {
+			if got, r := checked(t, w.withDryRun(poolOf(tc.class, tc.pool...)), class); got.Status != metav1.ConditionTrue {
 				t.Fatalf("%+v, %v", got, r.Err)
 			}
-			data := w.rehearsed(t)
+			data := w.dryRunCalls(t)
 			if data.Placement.Tenancy != tc.tenancy {
 				t.Errorf("tenancy %s", data.Placement.Tenancy)
 			}

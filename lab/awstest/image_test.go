@@ -13,10 +13,10 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// imageWorld is a world whose images are asked for through one class.
+// imageWorld is a world with images and one EC2NodeClass that selects them.
 type imageWorld struct {
 	*world
 	cloud *cloud
@@ -130,27 +130,27 @@ func TestImages(t *testing.T) {
 	const parameters = "/aws/service/eks/optimized-ami/1.32/amazon-linux-2023/"
 	team := map[string]string{"team": "a"}
 
-	t.Run("aws row 114: the parameter of one variant is missing", func(t *testing.T) {
+	t.Run("the parameter of one variant is missing", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@latest"})
 		w.Sim.SSM().Withdraw(parameters + "x86_64/neuron/recommended/image_id")
 		if got := w.found(); len(got) != 4 || strings.Contains(strings.Join(got, " "), "neuron") {
 			t.Errorf("images %v, want those of the other four", got)
 		}
 	})
-	t.Run("aws row 115: all parameters are missing", func(t *testing.T) {
+	t.Run("all parameters are missing", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@v20991231"})
 		if condition, _ := w.look(); condition != "False UnsupportedAlias" {
 			t.Errorf("AMIsReady is %s", condition)
 		}
 	})
-	t.Run("aws row 115: all parameters are withheld", func(t *testing.T) {
+	t.Run("all parameters are withheld", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@latest"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Times: 5, Error: wire.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400)})
+		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Times: 5, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400)})
 		if condition, err := w.look(); condition != "unchanged" || err == nil || !strings.Contains(err.Error(), "ssm:GetParameter") {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}
 	})
-	t.Run("aws row 116: a custom parameter is missing", func(t *testing.T) {
+	t.Run("a custom parameter is missing", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{SSMParameter: "/no/such"}, awsv1.AMISelectorTerm{SSMParameter: "/ours/text"}, awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"})
 		id := w.own("mine", "arm64", 1, nil)
 		for name, value := range map[string]string{"/ours/text": "not an image", "/ours/golden": id} {
@@ -160,20 +160,20 @@ func TestImages(t *testing.T) {
 		}
 		w.expect("mine arch=arm64")
 	})
-	t.Run("aws row 116: a custom parameter is withheld", func(t *testing.T) {
+	t.Run("a custom parameter is withheld", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Error: wire.Errorf("AccessDeniedException", "not authorized").WithStatus(400)})
+		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Error: protocol.Errorf("AccessDeniedException", "not authorized").WithStatus(400)})
 		if condition, err := w.look(); condition != "unchanged" || err == nil {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}
 	})
-	t.Run("aws row 117: a newer deprecated and an older live image", func(t *testing.T) {
+	t.Run("a newer deprecated and an older live image", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{Tags: team})
 		w.own("old", "x86_64", 1, team)
 		w.Sim.EC2().DeprecateImage(w.own("new", "x86_64", 2, team))
 		w.expect("old arch=amd64")
 	})
-	t.Run("aws row 118: both are deprecated", func(t *testing.T) {
+	t.Run("both are deprecated", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{Tags: team})
 		for day, name := range []string{"old", "new"} {
 			w.Sim.EC2().DeprecateImage(w.own(name, "x86_64", day+1, team))
@@ -183,14 +183,14 @@ func TestImages(t *testing.T) {
 			t.Error("status does not say that the image is deprecated")
 		}
 	})
-	t.Run("aws row 119: same date, different names", func(t *testing.T) {
+	t.Run("same date, different names", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{Tags: team})
 		for _, name := range []string{"a", "c", "b"} {
 			w.own(name, "x86_64", 1, team)
 		}
 		w.expect("c arch=amd64")
 	})
-	t.Run("aws row 121: a name without owner", func(t *testing.T) {
+	t.Run("a name without owner", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{Name: "amazon-eks-node-al2023-x86_64-standard-1.32-*"})
 		w.expect("amazon-eks-node-al2023-x86_64-standard-1.32-v20260715 arch=amd64")
 		w.own("amazon-eks-node-al2023-x86_64-standard-1.32-ours", "x86_64", 1, nil)
@@ -206,7 +206,7 @@ func TestImages(t *testing.T) {
 		w.class.Spec.AMISelectorTerms[0].Owner = "amazon"
 		w.expect("amazon-eks-node-al2023-x86_64-standard-1.32-v20260715 arch=amd64")
 	})
-	t.Run("aws row 122: tags only", func(t *testing.T) {
+	t.Run("tags only", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{Tags: map[string]string{"team": "*"}})
 		w.own("tagged", "x86_64", 1, team)
 		w.own("untagged", "x86_64", 2, nil)
@@ -222,13 +222,13 @@ func TestImages(t *testing.T) {
 		}
 		w.expect("arm64 arch=arm64", "x86_64 arch=amd64")
 	})
-	t.Run("aws row 123: a mutable parameter points to a deprecated image", func(t *testing.T) {
+	t.Run("a mutable parameter points to a deprecated image", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "windows2022@latest"})
 		w.expect("Windows_Server-2022-English-Core-EKS_Optimized-1.32-2026.07.15 os=windows arch=amd64 windows-build=10.0.20348")
 		calls := w.called("GetParameter")
 		w.found()
 		if again := w.called("GetParameter"); again != calls {
-			t.Errorf("SSM was asked %d times more while nothing had changed", again-calls)
+			t.Errorf("SSM got %d more calls without a change", again-calls)
 		}
 		// AWS releases another image. It is not looked for before the old one is deprecated.
 		const parameter = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id"
@@ -243,7 +243,7 @@ func TestImages(t *testing.T) {
 		w.found() // this look finds it deprecated, the next one its successor
 		w.expect("successor os=windows arch=amd64 windows-build=10.0.20348")
 	})
-	t.Run("aws row 123: a pinned release stays", func(t *testing.T) {
+	t.Run("a pinned release stays", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2@v20260610"})
 		w.found()
 		w.Sim.EC2().DeprecateImage(w.class.Status.AMIs[0].ID)
@@ -251,18 +251,18 @@ func TestImages(t *testing.T) {
 		w.found()
 		w.found()
 		if again := w.called("GetParameter"); again != calls {
-			t.Errorf("SSM was asked %d times more", again-calls)
+			t.Errorf("SSM got %d more calls", again-calls)
 		}
 	})
 }
 
-// aws row 120: what exists for no version of Kubernetes is refused for good, in words that tell what to do.
+// what exists for no version of Kubernetes is refused for good, in words that tell what to do.
 func TestUnsupportedAliases(t *testing.T) {
 	for _, tc := range []struct{ alias, version, says string }{
 		{"al2@latest", "1.33", "use al2023 or bottlerocket"},
 		{"windows2025@latest", "1.34", "begin with 1.35"},
 	} {
-		t.Run("aws row 120: "+tc.alias+" on "+tc.version, func(t *testing.T) {
+		t.Run(""+tc.alias+" on "+tc.version, func(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.config("uid-1")
 			cfg.KubernetesVersion = tc.version
@@ -275,14 +275,14 @@ func TestUnsupportedAliases(t *testing.T) {
 				t.Errorf("%+v, %v", got, r.Err)
 			}
 			if n := w.called("GetParameter"); n != 0 {
-				t.Errorf("SSM was asked %d times", n)
+				t.Errorf("SSM got %d calls", n)
 			}
 		})
 	}
 }
 
-// What was found is believed for the refresh interval, and longer where SSM says what a name stands for.
-func TestHowLongImagesAreBelieved(t *testing.T) {
+// Resolved images are cached for the refresh interval, and longer for aliases that SSM resolves.
+func TestImageCacheExpires(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
 	cfg.AMIRefresh = 10 * time.Minute
@@ -295,13 +295,13 @@ func TestHowLongImagesAreBelieved(t *testing.T) {
 		w.Clock.Advance(step.after)
 		resolve(t, c, class)
 		if d, r := w.called("DescribeImages"), w.called("GetParameter"); d != step.describes || r != step.reads {
-			t.Errorf("after %v more: EC2 asked %d times, SSM %d times; want %d, %d", step.after, d, r, step.describes, step.reads)
+			t.Errorf("after %v more: %d calls to EC2, %d to SSM; want %d, %d", step.after, d, r, step.describes, step.reads)
 		}
 	}
 	class.Spec.AMISelectorTerms, class.Generation = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}, 2
 	resolve(t, c, class)
 	if d := w.called("DescribeImages"); d != 4 {
-		t.Errorf("an edited class was answered from memory: EC2 asked %d times", d)
+		t.Errorf("an edited class got a cached answer: %d calls to EC2", d)
 	}
 }
 

@@ -23,43 +23,43 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// pulse is a process that dies when the API server has made so many deletions for it, in the midst of whatever else it does:
+// countedQueue is a process that dies when the API server has made so many deletions for it, in the midst of whatever else it does:
 // nothing it sends arrives any more, neither at AWS nor at the API server.
-type pulse struct {
+type countedQueue struct {
 	client.Client
 	http  awssdk.HTTPClient
 	left  atomic.Int64
 	ended atomic.Bool
 }
 
-func (p *pulse) Do(r *http.Request) (*http.Response, error) {
+func (p *countedQueue) Do(r *http.Request) (*http.Response, error) {
 	if p.ended.Load() {
-		return nil, errKilled
+		return nil, errProcessKilled
 	}
 	return p.http.Do(r)
 }
 
-func (p *pulse) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (p *countedQueue) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if p.ended.Load() {
-		return errKilled
+		return errProcessKilled
 	}
 	return p.Client.List(ctx, list, opts...)
 }
 
-func (p *pulse) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+func (p *countedQueue) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	if p.ended.Load() {
-		return errKilled
+		return errProcessKilled
 	}
 	err := p.Client.Delete(ctx, o, opts...)
 	if err == nil && p.left.Add(-1) == 0 {
 		p.ended.Store(true)
-		return errKilled // it took effect, and nobody learns so
+		return errProcessKilled // it took effect, and nobody learns so
 	}
 	return err
 }
 
 // process runs a controller from its start until the queue is empty, or it is killed, and returns how many messages it deleted.
-func process(t testing.TB, w *world, p *pulse) int {
+func process(t testing.TB, w *world, p *countedQueue) int {
 	t.Helper()
 	cfg := w.config("uid-1")
 	cfg.AWS.HTTPClient = p
@@ -83,7 +83,7 @@ func process(t testing.TB, w *world, p *pulse) int {
 		readers.Go(func() {
 			for more := true; more; {
 				var err error
-				if more, err = queue.Round(context.Background(), 0); err != nil && !errors.Is(err, errKilled) && !p.ended.Load() {
+				if more, err = queue.Round(context.Background(), 0); err != nil && !errors.Is(err, errProcessKilled) && !p.ended.Load() {
 					t.Error(err)
 					return
 				}
@@ -94,9 +94,9 @@ func process(t testing.TB, w *world, p *pulse) int {
 	return counted(t, heard.Deleted)
 }
 
-// killedHalfWay sends n messages, each about another claim that lives, kills the controller at half of them, starts another
+// killedMidway sends n messages, each about another claim that lives, kills the controller at half of them, starts another
 // and returns how long both have worked.
-func killedHalfWay(t testing.TB, n int) time.Duration {
+func killedMidway(t testing.TB, n int) time.Duration {
 	t.Helper()
 	w := newWorld(t)
 	if err := w.Sim.SQS().CreateQueue(queueName, map[string]string{"MessageRetentionPeriod": "300"}); err != nil {
@@ -111,14 +111,14 @@ func killedHalfWay(t testing.TB, n int) time.Duration {
 	}
 	api := controllertest.NewCrowd(claims)
 	began := time.Now()
-	first := &pulse{Client: api, http: w.Config.HTTPClient}
+	first := &countedQueue{Client: api, http: w.Config.HTTPClient}
 	first.left.Store(int64(n / 2))
 	before := process(t, w, first)
 	if !first.ended.Load() || before == 0 || before > n/2 {
 		t.Fatalf("killed: %v, after %d messages were deleted", first.ended.Load(), before)
 	}
 	w.Clock.Advance(20 * time.Second) // what the dead has received is handed out again
-	after := process(t, w, &pulse{Client: api, http: w.Config.HTTPClient})
+	after := process(t, w, &countedQueue{Client: api, http: w.Config.HTTPClient})
 	took := time.Since(began)
 	if before+after != n {
 		t.Errorf("%d and %d messages were deleted, of %d", before, after, n)
@@ -133,7 +133,7 @@ func killedHalfWay(t testing.TB, n int) time.Duration {
 }
 
 // No message about a claim that lives is lost when the controller is killed half-way, and each claim is ended once.
-func TestKilledHalfWayThroughTheQueue(t *testing.T) { killedHalfWay(t, 1000) }
+func TestKilledWhileReadingTheQueue(t *testing.T) { killedMidway(t, 1000) }
 
 // BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from SQS at the wire to the deletion of as many claims, with the
 // controller killed half-way.
@@ -141,7 +141,7 @@ func BenchmarkInterruptionQueue(b *testing.B) {
 	const n = 20_000
 	var took time.Duration
 	for b.Loop() {
-		took += killedHalfWay(b, n)
+		took += killedMidway(b, n)
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/took.Seconds(), "messages/s")
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// mortal is the connection of a process that is killed at a certain call that changes the account: before
+// killableTransport is the connection of a process that is killed at a certain call that changes the account: before
 // it leaves, or after it took effect. Nothing gets through afterwards. Calls that only read are not
 // counted: a process that dies there leaves the same account as one that dies at the next change.
-type mortal struct {
+type killableTransport struct {
 	afterward bool
 
 	mu      sync.Mutex
@@ -35,13 +35,13 @@ type mortal struct {
 	dead    bool
 }
 
-var errKilled = errors.New("the process was killed")
+var errProcessKilled = errors.New("the process was killed")
 
-func (m *mortal) Do(r *http.Request) (*http.Response, error) {
+func (m *killableTransport) Do(r *http.Request) (*http.Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead {
-		return nil, errKilled
+		return nil, errProcessKilled
 	}
 	change, err := changes(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *mortal) Do(r *http.Request) (*http.Response, error) {
 			_ = response.Body.Close()
 		}
 	}
-	return nil, errKilled
+	return nil, errProcessKilled
 }
 
 // changes reports whether a call changes the account, by the action in a query protocol's body. The
@@ -84,7 +84,7 @@ func changes(r *http.Request) (bool, error) {
 }
 
 // launchUntilKilled runs a process from its start through a launch, and reports whether it came to the end.
-func launchUntilKilled(t *testing.T, w *world, m *mortal, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
+func launchUntilKilled(t *testing.T, w *world, m *killableTransport, class *awsv1.EC2NodeClass, claim *karpv1.NodeClaim) bool {
 	t.Helper()
 	cfg := w.config("uid-1")
 	cfg.AWS.HTTPClient = m
@@ -117,9 +117,9 @@ func TestKilledAtEveryChange(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					w := newWorld(t)
 					class, general := nodeClass("default"), claim("general-1", onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"))
-					finished = launchUntilKilled(t, w, &mortal{changes: n, afterward: afterward}, class, general)
+					finished = launchUntilKilled(t, w, &killableTransport{changes: n, afterward: afterward}, class, general)
 					if visible {
-						w.settle()
+						w.advancePastDelays()
 					}
 					c := w.start(w.config("uid-1"))
 					resolve(t, c, class)
@@ -127,7 +127,7 @@ func TestKilledAtEveryChange(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if living := w.living(); len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
+					if living := w.runningInstances(); len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
 						t.Errorf("%d instances, the claim has %s", len(living), got.ProviderID)
 					}
 					if n := w.called("CreateInstanceProfile"); n != 1 {
@@ -153,26 +153,26 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 	}{
 		{"same process", func(_ *world, c *cloud) *cloud { return c }},
 		{"new process", func(w *world, _ *cloud) *cloud { return w.start(w.config("uid-1")) }},
-		{"same process, instance visible", func(w *world, c *cloud) *cloud { w.settle(); return c }},
-		{"new process, instance visible", func(w *world, _ *cloud) *cloud { w.settle(); return w.start(w.config("uid-1")) }},
+		{"same process, instance visible", func(w *world, c *cloud) *cloud { w.advancePastDelays(); return c }},
+		{"new process, instance visible", func(w *world, _ *cloud) *cloud { w.advancePastDelays(); return w.start(w.config("uid-1")) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			c := w.start(w.config("uid-1"))
 			class, general := nodeClass("default"), claim("general-1", onDemand)
 			resolve(t, c, class)
-			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "try again").WithStatus(500)})
+			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
 			if _, err := c.Launch(t.Context(), general, class); err == nil {
 				t.Fatal("a lost answer was read")
 			}
-			if n := len(w.living()); n != 1 {
+			if n := len(w.runningInstances()); n != 1 {
 				t.Fatalf("the call without answer left %d instances", n)
 			}
 			got, err := tc.next(w, c).Launch(t.Context(), general, class)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if living := w.living(); len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
+			if living := w.runningInstances(); len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
 				t.Errorf("%d instances, the claim has %s", len(living), got.ProviderID)
 			}
 		})
@@ -186,7 +186,7 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "try again").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
 	_, _ = c.Launch(t.Context(), general, class)
 	c = w.start(w.config("uid-1"))
 	class.Status.Subnets = class.Status.Subnets[1:]
@@ -195,9 +195,9 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	if !errors.As(err, &create) || create.Reason != "LaunchOutcomeUnknown" {
 		t.Fatalf("want to wait, got %v", err)
 	}
-	w.settle()
+	w.advancePastDelays()
 	got, err := c.Launch(t.Context(), general, class)
-	if living := w.living(); err != nil || len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
+	if living := w.runningInstances(); err != nil || len(living) != 1 || got.ProviderID != "aws:///"+living[0].Zone+"/"+living[0].ID {
 		t.Errorf("%d instances, the claim has %q, %v", len(living), got.ProviderID, err)
 	}
 }
@@ -208,15 +208,15 @@ func TestRefusedLaunch(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: wire.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
 	_, err := c.Launch(t.Context(), general, class)
 	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || create.Reason != "Unauthorized" {
 		t.Fatalf("want reason Unauthorized, got %v", err)
 	}
 	class.Status.Subnets = class.Status.Subnets[1:]
-	if _, err := c.Launch(t.Context(), general, class); err != nil || len(w.living()) != 1 {
-		t.Errorf("%d instances, %v", len(w.living()), err)
+	if _, err := c.Launch(t.Context(), general, class); err != nil || len(w.runningInstances()) != 1 {
+		t.Errorf("%d instances, %v", len(w.runningInstances()), err)
 	}
 }
 

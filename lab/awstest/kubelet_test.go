@@ -11,15 +11,15 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func kubelet(text string) func(*awsv1.EC2NodeClass) {
 	return func(c *awsv1.EC2NodeClass) { c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(text)} }
 }
 
-// validated says whether a class with these kubelet settings is valid, and why not.
-func verdictOnKubelet(t *testing.T, c *cloud, text string) (status metav1.ConditionStatus, reason, message string) {
+// validated returns whether a class with these kubelet settings is valid, and why not.
+func kubeletCondition(t *testing.T, c *cloud, text string) (status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
 	class := nodeClass("default")
 	kubelet(text)(class)
@@ -30,8 +30,8 @@ func verdictOnKubelet(t *testing.T, c *cloud, text string) (status metav1.Condit
 func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
-	t.Run("aws row 98: gate off, string maxPods", func(t *testing.T) {
-		if status, reason, _ := verdictOnKubelet(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse || reason != "KubeletExpressionsDisabled" {
+	t.Run("gate off, string maxPods", func(t *testing.T) {
+		if status, reason, _ := kubeletCondition(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse || reason != "KubeletExpressionsDisabled" {
 			t.Errorf("%s, %s", status, reason)
 		}
 	})
@@ -46,13 +46,13 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 		{"all is well", `{"maxPods": "vcpus * 10", "kubeReserved": {"memory": "11 * max_pods + 255"}}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, nil},
 		{"does not compile", `{"maxPods": "cores * 10"}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.maxPods", "undeclared reference to 'cores'"}},
 		{"no number", `{"systemReserved": {"cpu": "vcpus > 2"}}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.systemReserved.cpu"}},
-		{"aws row 97: fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"-1 is not a valid number of pods"}},
+		{"fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"-1 is not a valid number of pods"}},
 		{"a negative reservation for every type", `{"kubeReserved": {"cpu": "0 - vcpus"}}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"is negative"}},
 		{"fails for one type", `{"maxPods": "instance_type == 'm5.large' ? 1 / (vcpus - vcpus) : 20"}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, []string{"division by zero", "not launched because of it: m5.large"}},
 		{"an unknown signal", `{"evictionHard": {"memory.free": "5%"}}`, metav1.ConditionFalse, "InvalidKubeletConfiguration", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, reason, message := verdictOnKubelet(t, c, tt.kubelet)
+			status, reason, message := kubeletCondition(t, c, tt.kubelet)
 			if status != tt.status || reason != tt.reason {
 				t.Errorf("%s, %s: %s", status, reason, message)
 			}
@@ -65,7 +65,7 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 	}
 }
 
-// What an expression comes to is what the node is told, and what pods are planned on.
+// The value of an expression is in the node's user data and in the planned capacity.
 func TestLaunchWithKubeletExpressions(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
@@ -100,8 +100,8 @@ func TestLaunchWithKubeletExpressions(t *testing.T) {
 			if want := resource.MustParse("548Mi"); capacity.Cmp(want) != 0 { // and 100Mi that must stay free
 				t.Errorf("%s of memory are withheld, want %s", capacity.String(), want.String())
 			}
-			w.settle()
-			for _, i := range w.living() {
+			w.advancePastDelays()
+			for _, i := range w.runningInstances() {
 				if !strings.HasSuffix(got.ProviderID, i.ID) {
 					continue
 				}
@@ -147,11 +147,11 @@ func TestMemoryThatWasSeen(t *testing.T) {
 			t.Errorf("planned with %s, want %s", got.String(), want)
 		}
 	}
-	t.Run("aws row 102: an image that is no longer mapped", func(t *testing.T) {
+	t.Run("an image that is no longer mapped", func(t *testing.T) {
 		seen("ami-0123456789abcdef0", "7000Mi")
 		expect(estimate.String())
 	})
-	t.Run("aws row 101: two smaller values, then a larger", func(t *testing.T) {
+	t.Run("two smaller values, then a larger", func(t *testing.T) {
 		seen(got.ImageID, "7700Mi")
 		expect("7700Mi")
 		seen(got.ImageID, "7686Mi")
@@ -161,7 +161,7 @@ func TestMemoryThatWasSeen(t *testing.T) {
 			t.Errorf("m5.xlarge is planned with %s", other.String())
 		}
 	})
-	t.Run("aws row 103: the images of the class change", func(t *testing.T) {
+	t.Run("the images of the class change", func(t *testing.T) {
 		class.Status.AMIs = append(class.Status.AMIs[:0:0], class.Status.AMIs...)
 		for i := range class.Status.AMIs {
 			class.Status.AMIs[i].ID = strings.Replace(class.Status.AMIs[i].ID, "ami-", "ami-f", 1)
@@ -201,9 +201,9 @@ func TestNewPricesShow(t *testing.T) {
 // Without the Pricing API plans are made with what ships with the program, and that is known.
 func TestWherePricesComeFrom(t *testing.T) {
 	w := newWorld(t)
-	t.Run("aws row 106: the Pricing API fails", func(t *testing.T) {
+	t.Run("the Pricing API fails", func(t *testing.T) {
 		c := w.start(w.config("uid-1"))
-		w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: wire.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts")})
+		w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts")})
 		if err := c.RefreshPrices(t.Context()); err == nil {
 			t.Fatal("prices were read")
 		}
@@ -219,7 +219,7 @@ func TestWherePricesComeFrom(t *testing.T) {
 			t.Errorf("%v, %+v", err, c.PriceState())
 		}
 	})
-	t.Run("aws row 109: an isolated VPC", func(t *testing.T) {
+	t.Run("an isolated VPC", func(t *testing.T) {
 		cfg := w.config("uid-1")
 		cfg.IsolatedVPC = true
 		c := w.start(cfg)

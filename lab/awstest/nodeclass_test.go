@@ -10,7 +10,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func conditionOf(r cloudprovider.Resolution, typ string) cloudprovider.Condition {
@@ -22,7 +22,7 @@ func conditionOf(r cloudprovider.Resolution, typ string) cloudprovider.Condition
 	return cloudprovider.Condition{Type: typ, Status: "unchanged"}
 }
 
-func TestWhatANodeClassComesTo(t *testing.T) {
+func TestStatusOfANodeClass(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
@@ -59,7 +59,7 @@ func TestConditionsOfANodeClass(t *testing.T) {
 		{"no subnet", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0123456789abcdef0"}}
 		}, "SubnetsReady", "False", "SubnetsNotFound"},
-		{"aws row 173: a dependency is False: no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
+		{"a dependency is False: no subnet, so nothing to validate", func(c *awsv1.EC2NodeClass) {
 			c.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"no": "such"}}}
 		}, "ValidationSucceeded", "False", "DependenciesNotReady"},
 		{"no security group", func(c *awsv1.EC2NodeClass) {
@@ -117,7 +117,7 @@ func TestIgnoredKubeletFieldsLeaveTheClassReady(t *testing.T) {
 }
 
 // Dashboards and tests know these sentences from Karpenter.
-func TestSelectorsThatMatchNothingSayWhatKarpenterSays(t *testing.T) {
+func TestSelectorsWithoutMatchHaveKarpentersMessage(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
@@ -135,11 +135,11 @@ func TestSelectorsThatMatchNothingSayWhatKarpenterSays(t *testing.T) {
 }
 
 func TestDependencyIsUnknown(t *testing.T) {
-	t.Run("aws row 173: of a dependency nothing is known yet", func(t *testing.T) {
+	t.Run("of a dependency nothing is known yet", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 		r := c.ResolveNodeClass(t.Context(), class)
 		got := conditionOf(r, awsv1.ConditionValidationSucceeded)
 		if got.Status != metav1.ConditionUnknown || got.Reason != "DependenciesNotReady" || !strings.Contains(got.Message, "SecurityGroupsReady") {
@@ -160,7 +160,7 @@ func TestEditedClassIsLookedUpAnew(t *testing.T) {
 	calls := w.called("DescribeSubnets")
 	resolve(t, c, class)
 	if n := w.called("DescribeSubnets"); n != calls {
-		t.Error("EC2 was asked twice within a minute")
+		t.Error("EC2 got two calls within a minute")
 	}
 	class.Generation++
 	class.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: class.Status.Subnets[0].ID}}
@@ -177,7 +177,7 @@ func TestBadMinute(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	class.Generation++
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: wire.Errorf("InternalError", "bad minute").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
 	r := c.ResolveNodeClass(t.Context(), class)
 	if r.Err == nil || len(r.Status.Subnets) != len(class.Status.Subnets) || conditionOf(r, "SubnetsReady").Status != "unchanged" {
 		t.Errorf("error %v, %d subnets, %+v", r.Err, len(r.Status.Subnets), conditionOf(r, "SubnetsReady"))

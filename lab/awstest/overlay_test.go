@@ -18,20 +18,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 )
 
-// hiding knows all prices but one.
-type hiding struct {
+// hiddenType knows all prices but one.
+type hiddenType struct {
 	pricing.Fallback
 	instanceType string
 }
 
-func (h hiding) Price(s offline.Sale) (offline.Price, bool) {
+func (h hiddenType) Price(s offline.Sale) (offline.Price, bool) {
 	if s.Type == h.instanceType {
 		return offline.Price{}, false
 	}
 	return h.Fallback.Price(s)
 }
 
-// A type without a price cannot be bought, unless a user has given it one.
+// A type without a price cannot launch, unless a NodeOverlay sets its price.
 func TestUserPrices(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -39,15 +39,15 @@ func TestUserPrices(t *testing.T) {
 		want   float64
 		off    bool // the feature gate
 	}{
-		{"aws row 94: no price", nil, 0, false},
-		{"aws row 95: a user's price", map[string]float64{"m5.large": 0.25}, 0.25, false},
-		{"aws row 95: the same with the gate off", map[string]float64{"m5.large": 0.25}, 0, true},
+		{"no price", nil, 0, false},
+		{"a user's price", map[string]float64{"m5.large": 0.25}, 0.25, false},
+		{"the same with the gate off", map[string]float64{"m5.large": 0.25}, 0, true},
 		{"a user's price of another type", map[string]float64{"m5.xlarge": 0.25}, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.config("uid-1")
-			cfg.IsolatedVPC, cfg.Fallback = true, hiding{cfg.Fallback, "m5.large"}
+			cfg.IsolatedVPC, cfg.Fallback = true, hiddenType{cfg.Fallback, "m5.large"}
 			prices, version := map[string]float64{}, 0
 			if !tt.off {
 				cfg.UserPrices = func() (map[string]float64, int) { return prices, version }
@@ -78,8 +78,8 @@ func TestUserPrices(t *testing.T) {
 	}
 }
 
-// A claim that asks for what only a NodeOverlay adds is launched by it, and promises it.
-// Without the overlay there is no such machine.
+// A claim that requests a resource of a NodeOverlay launches with it, and has it in its capacity.
+// Without the overlay no instance type fits.
 func TestLaunchOverlaid(t *testing.T) {
 	const device = corev1.ResourceName("example.com/device")
 	o := &v1alpha1.NodeOverlay{}
@@ -125,7 +125,7 @@ func TestLaunchOverlaid(t *testing.T) {
 		return nil, unknown
 	}
 	w = newWorld(t)
-	if _, err := launch(func() adapter.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(err, unknown) || len(w.living()) != 0 {
-		t.Errorf("error %v, %d instances; want none before the overlays are known", err, len(w.living()))
+	if _, err := launch(func() adapter.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(err, unknown) || len(w.runningInstances()) != 0 {
+		t.Errorf("error %v, %d instances; want none before the overlays are known", err, len(w.runningInstances()))
 	}
 }

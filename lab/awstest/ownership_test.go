@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // value is a tag's value; empty if there is no such tag.
@@ -33,7 +33,7 @@ func value(tags []ec2types.Tag, key string) string {
 	return ""
 }
 
-func TestEverythingThatIsMadeBearsTheIdentity(t *testing.T) {
+func TestCreatedResourcesHaveTheClusterUID(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
 	class := nodeClass("default")
@@ -41,7 +41,7 @@ func TestEverythingThatIsMadeBearsTheIdentity(t *testing.T) {
 	if _, err := c.Launch(t.Context(), claim("general-1", in("karpenter.sh/capacity-type", "spot")), class); err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
+	w.advancePastDelays()
 	admin := ec2.NewFromConfig(w.Config)
 	found := map[string]string{}
 	for _, r := range awsimtest.OK(admin.DescribeInstances(t.Context(), nil))(t).Reservations {
@@ -78,8 +78,8 @@ func (w *world) karpenters(c *cloud, class *awsv1.EC2NodeClass) (providerID, id 
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.settle()
-	id = w.living()[0].ID
+	w.advancePastDelays()
+	id = w.runningInstances()[0].ID
 	awsimtest.OK(ec2.NewFromConfig(w.Config).DeleteTags(w.t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{
 		{Key: awssdk.String("dovetail.sh/cluster-uid")}, {Key: awssdk.String("dovetail.sh/nodeclaim-uid")},
 	}}))(w.t)
@@ -145,7 +145,7 @@ func TestAdoptableInstanceIsAdoptedBeforeItsEnd(t *testing.T) {
 	}
 }
 
-func TestInstancesThatNobodyKnowsAreLeftAlone(t *testing.T) {
+func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	class := nodeClass("default")
 	before := w.start(w.config("uid-of-nobody"))
@@ -190,13 +190,13 @@ func TestTagsOfAJoinedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
+	w.advancePastDelays()
 	for range 2 {
 		if err := c.Name(t.Context(), got.ProviderID, "node-1", "general-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if tags := w.living()[0].Tags; tags["Name"] != "node-1" || tags["karpenter.sh/nodeclaim"] != "general-1" || tags["eks:eks-cluster-name"] != clusterName {
+	if tags := w.runningInstances()[0].Tags; tags["Name"] != "node-1" || tags["karpenter.sh/nodeclaim"] != "general-1" || tags["eks:eks-cluster-name"] != clusterName {
 		t.Errorf("tags %v", tags)
 	}
 	if n := w.called("CreateTags"); n != 1 {
@@ -208,11 +208,11 @@ func TestTagsOfAJoinedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
+	w.advancePastDelays()
 	if err := c.Name(t.Context(), named.ProviderID, "node-2", "general-2"); err != nil {
 		t.Fatal(err)
 	}
-	if name := w.living()[1].Tags["Name"]; name != "the-users" {
+	if name := w.runningInstances()[1].Tags["Name"]; name != "the-users" {
 		t.Errorf("the user's Name became %q", name)
 	}
 }
@@ -240,7 +240,7 @@ func TestProfilesOfKarpenter(t *testing.T) {
 }
 
 func TestIdentityWhenEKSDoesNotSay(t *testing.T) {
-	denied := awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 100, Error: wire.Errorf("AccessDeniedException", "no").WithStatus(403)}
+	denied := awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 100, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)}
 	for _, tc := range []struct {
 		name               string
 		endpoint           string
@@ -289,7 +289,7 @@ func TestNameThatComesToNameAnotherCluster(t *testing.T) {
 	}
 }
 
-// lifecycle row 2, at the wire: a launch whose result was not written down gives the same instance again.
+// A launch with a lost result returns the same instance again.
 func TestLaunchTwice(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
@@ -311,21 +311,21 @@ func TestLaunchIsInProgressUntilItsOutcomeIsKnown(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	one := claim("general-1", onDemand)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: wire.Errorf("InternalError", "lost").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "lost").WithStatus(500)})
 	if _, err := c.Launch(t.Context(), one, class); err == nil {
 		t.Fatal("the answer was lost, and the launch succeeded")
 	}
 	if !c.Launching(string(one.UID)) {
 		t.Error("a launch whose answer was lost does not count as in progress")
 	}
-	w.settle()
+	w.advancePastDelays()
 	if _, err := c.Launch(t.Context(), one, class); err != nil {
 		t.Fatal(err)
 	}
 	if c.Launching(string(one.UID)) {
 		t.Error("a launch that has succeeded counts as in progress")
 	}
-	if n := len(w.living()); n != 1 {
+	if n := len(w.runningInstances()); n != 1 {
 		t.Errorf("%d instances", n)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // profiles are the names of all instance profiles that clusters of this name have made, or the user under a path like theirs.
@@ -86,7 +86,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 	class.Spec.Role = awsim.ControllerRole(clusterName)
 	resolve(t, c, class)
 	after := class.Status.InstanceProfile
-	t.Run("aws row 181: a new profile is made, and the one before is kept for an hour", func(t *testing.T) {
+	t.Run("a new profile is made, and the one before is kept for an hour", func(t *testing.T) {
 		if after == before || !slices.Equal(w.profiles(), sorted(before, after)) {
 			t.Fatalf("%s, then %s of %v", before, after, w.profiles())
 		}
@@ -104,7 +104,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 			}
 		})
 	})
-	t.Run("aws row 182: what was made before the status could be written is found again, by any process", func(t *testing.T) {
+	t.Run("what was made before the status could be written is found again, by any process", func(t *testing.T) {
 		lost := nodeClass("other")
 		resolve(t, c, lost)
 		made := lost.Status.InstanceProfile
@@ -121,7 +121,7 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 func sorted(all ...string) []string { return slices.Sorted(slices.Values(all)) }
 
 func TestRoleIsMissing(t *testing.T) {
-	t.Run("aws row 183: the profile is removed, and IAM not called for a minute", func(t *testing.T) {
+	t.Run("the profile is removed, and IAM not called for a minute", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		calls := w.iamCalls()
@@ -146,7 +146,7 @@ func TestRoleIsMissing(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		missing()
 		if calls() == 0 {
-			t.Error("IAM is not asked again")
+			t.Error("there is no second call to IAM")
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 	create := func(w *world, name, path string, tags ...iamtypes.Tag) {
 		awsimtest.OK(iam.NewFromConfig(w.Config).CreateInstanceProfile(context.Background(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags}))(w.t)
 	}
-	t.Run("aws row 184: the user's profile stays when the class goes", func(t *testing.T) {
+	t.Run("the user's profile stays when the class goes", func(t *testing.T) {
 		w := newWorld(t)
 		create(w, "mine", "/")
 		c := w.start(w.config("uid-1"))
@@ -169,7 +169,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Errorf("%d calls that delete", n)
 		}
 	})
-	t.Run("aws row 185: a launch template that cannot be deleted keeps the class, and the next attempt lets it go", func(t *testing.T) {
+	t.Run("a launch template that cannot be deleted keeps the class, and the next attempt lets it go", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")
@@ -177,7 +177,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-1", onDemand), class); err != nil {
 			t.Fatal(err)
 		}
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: wire.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
 		if err := c.DeleteNodeClassResources(t.Context(), class); err == nil {
 			t.Error("no error")
 		}
@@ -185,7 +185,7 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("aws row 186: nothing is asked of IAM from an isolated VPC", func(t *testing.T) {
+	t.Run("an isolated VPC makes no call to IAM", func(t *testing.T) {
 		w := newWorld(t)
 		cfg := w.config("uid-1")
 		cfg.IsolatedVPC = true
@@ -201,14 +201,14 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 			t.Errorf("%d calls of IAM", n)
 		}
 	})
-	t.Run("aws row 187: profiles are never sought by a name made of the cluster's", func(t *testing.T) {
+	t.Run("profiles are never sought by a name made of the cluster's", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		if err := c.DeleteNodeClassResources(t.Context(), nodeClass("default")); err != nil {
 			t.Error(err)
 		}
 		if n := w.called("GetInstanceProfile"); n > 0 {
-			t.Errorf("%d profiles were asked for by name", n)
+			t.Errorf("%d profiles were read by name", n)
 		}
 	})
 }
@@ -246,7 +246,7 @@ func TestCollectInstanceProfiles(t *testing.T) {
 	use.Classes = map[string]bool{"uid-of-default": true, "uid-of-busy": true}
 	use.Unsure = map[string]bool{"uid-of-busy": true}
 	c := w.start(w.config("uid-1"))
-	w.Sim.Inject(awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: wire.Errorf("ServiceFailure", "bad minute").WithStatus(500)})
+	w.Sim.Inject(awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: protocol.Errorf("ServiceFailure", "bad minute").WithStatus(500)})
 	gone, err := w.collected(c, time.Hour, use)
 	want := []string{"of-a-class-here", "ours", "ours-with-role"}
 	if len(gone) != 2 || err == nil {

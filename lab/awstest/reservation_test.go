@@ -146,7 +146,7 @@ func TestLaunchIntoAReservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := w.living()[0]
+	i := w.runningInstances()[0]
 	if i.CapacityReservationID != id || i.Type != "m5.large" || i.Zone != "us-east-1a" {
 		t.Errorf("%s in %s, reservation %q", i.Type, i.Zone, i.CapacityReservationID)
 	}
@@ -160,17 +160,17 @@ func TestLaunchIntoAReservation(t *testing.T) {
 		}
 	}
 	if got := room(t, c, class); got[id] != 1 {
-		t.Errorf("before EC2 is asked again: room %v", got)
+		t.Errorf("before the next DescribeCapacityReservations: room %v", got)
 	}
-	w.settle()
+	w.advancePastDelays()
 	if seen, err := c.Get(t.Context(), got.ProviderID); err != nil || seen.CapacityType != "reserved" || seen.Reservation.ID != id {
 		t.Errorf("read as %q, %+v, %v", seen.CapacityType, seen.Reservation, err)
 	}
 	t.Run("a process that starts anew adopts it as it is", func(t *testing.T) {
 		c := w.start(w.config("uid-1"))
 		again, err := c.Launch(t.Context(), claim("general-1", anyCapacity), class)
-		if err != nil || again.ProviderID != got.ProviderID || again.Labels[awsv1.LabelReservationID] != id || len(w.living()) != 1 {
-			t.Errorf("%+v, %v, %d instances", again, err, len(w.living()))
+		if err != nil || again.ProviderID != got.ProviderID || again.Labels[awsv1.LabelReservationID] != id || len(w.runningInstances()) != 1 {
+			t.Errorf("%+v, %v, %d instances", again, err, len(w.runningInstances()))
 		}
 	})
 	t.Run("and counts what is left at once", func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestLaunchIntoAReservation(t *testing.T) {
 			t.Errorf("room %v", got)
 		}
 	})
-	t.Run("the third is bought", func(t *testing.T) {
+	t.Run("the third launches on-demand", func(t *testing.T) {
 		third, err := c.Launch(t.Context(), claim("general-3", in(karpv1.LabelCapacityType, "reserved", "on-demand")), class)
 		if err != nil || third.Labels[karpv1.LabelCapacityType] != "on-demand" || third.Labels[awsv1.LabelReservationID] != "" {
 			t.Errorf("%v, %v", third.Labels, err)
@@ -204,7 +204,7 @@ func TestLaunchIntoAReservation(t *testing.T) {
 	})
 }
 
-// rows 26 and 27 of the provider's edge cases: somebody else was faster.
+// Another consumer uses the reservation first.
 func TestReservationIsUsedUpMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	id := w.reserve(1)
@@ -248,7 +248,7 @@ func TestKindsOfReservations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.settle()
+			w.advancePastDelays()
 			seen, err := c.Get(t.Context(), got.ProviderID)
 			read := fmt.Sprintf("%s %v", seen.Reservation.Type, seen.Reservation.Interruptible)
 			labels := got.Labels[awsv1.LabelReservationType] + " " + got.Labels[awsv1.LabelReservationInterruptible]
@@ -259,7 +259,7 @@ func TestKindsOfReservations(t *testing.T) {
 	}
 }
 
-// row 66: with the gate off an instance may fall into an open reservation, and is on-demand all the same.
+// With the gate off an instance may fall into an open reservation, and is on-demand all the same.
 func TestOpenReservationUnasked(t *testing.T) {
 	w := newWorld(t)
 	open := w.reserve(1, func(r *awsim.CapacityReservation) { r.Targeted = false })
@@ -274,7 +274,7 @@ func TestOpenReservationUnasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.settle()
+		w.advancePastDelays()
 		seen, err := c.Get(t.Context(), got.ProviderID)
 		if err != nil || seen.CapacityType != "on-demand" || seen.Reservation != (cloudprovider.Reservation{}) {
 			t.Errorf("%s: read as %s, %+v, %v", name, seen.CapacityType, seen.Reservation, err)

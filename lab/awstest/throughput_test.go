@@ -52,7 +52,7 @@ func BenchmarkLaunch(b *testing.B) {
 				if err := work.Wait(); err != nil {
 					b.Fatal(err)
 				}
-				if n := len(w.living()); n != claims {
+				if n := len(w.runningInstances()); n != claims {
 					b.Fatalf("%d instances for %d claims", n, claims)
 				}
 				fleets := w.called("CreateFleet")

@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // booted launches the claim and returns the instance, and so what it was handed.
@@ -23,7 +23,7 @@ func (w *world) booted(c *cloud, claim *karpv1.NodeClaim, class *awsv1.EC2NodeCl
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, i := range w.living() {
+	for _, i := range w.runningInstances() {
 		if strings.HasSuffix(got.ProviderID, "/"+i.ID) {
 			return i
 		}
@@ -41,11 +41,11 @@ func TestUserDataOfInstances(t *testing.T) {
 			}
 		}
 	}
-	t.Run("aws row 135: AL2023 without service CIDR", func(t *testing.T) {
+	t.Run("AL2023 without service CIDR", func(t *testing.T) {
 		w := newWorld(t)
 		class := nodeClass("default")
 		resolve(t, w.start(w.config("uid-1")), class)
-		w.Sim.Inject(awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 9, Error: wire.Errorf("AccessDeniedException", "no").WithStatus(403)})
+		w.Sim.Inject(awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 9, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)})
 		cfg := w.config("uid-1")
 		cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), "1.32"
 		_, err := w.start(cfg).Launch(t.Context(), claim("general-1", onDemand), class)
@@ -66,19 +66,19 @@ func TestUserDataOfInstances(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Reason != "UserDataNotEncodable" || !strings.Contains(failed.Message, `label "example.com/team"`) {
 				t.Errorf("%s: %v", family, err)
 			}
-			if w.called("CreateLaunchTemplate") != 0 || len(w.living()) != 0 {
-				t.Errorf("%s: %d launch templates, %d instances", family, w.called("CreateLaunchTemplate"), len(w.living()))
+			if w.called("CreateLaunchTemplate") != 0 || len(w.runningInstances()) != 0 {
+				t.Errorf("%s: %d launch templates, %d instances", family, w.called("CreateLaunchTemplate"), len(w.runningInstances()))
 			}
 		}
 	})
-	t.Run("aws row 136: a label that a kubelet may not ask for", func(t *testing.T) {
+	t.Run("a label that a kubelet may not ask for", func(t *testing.T) {
 		w := newWorld(t)
 		c, class, claim := w.start(w.config("uid-1")), nodeClass("default"), claim("general-1", onDemand)
 		resolve(t, c, class)
 		claim.Labels["foo.kubernetes.io/bar"], claim.Labels["team"] = "x", "a"
 		mentions(t, w.booted(c, claim, class), map[string]bool{"foo.kubernetes.io/bar": false, "team=a": true, "karpenter.sh/do-not-sync-taints=true": true, "karpenter.sh/capacity-type=on-demand": true})
 	})
-	t.Run("aws row 140: invalid TOML", func(t *testing.T) {
+	t.Run("invalid TOML", func(t *testing.T) {
 		w := newWorld(t)
 		c, class := w.start(w.config("uid-1")), nodeClass("default")
 		class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}
@@ -90,7 +90,7 @@ func TestUserDataOfInstances(t *testing.T) {
 			t.Errorf("%d launch templates, error %v", w.called("CreateLaunchTemplate"), err)
 		}
 	})
-	t.Run("aws row 141: a startup taint equal to the unregistered taint", func(t *testing.T) {
+	t.Run("a startup taint equal to the unregistered taint", func(t *testing.T) {
 		w := newWorld(t)
 		c, class, claim := w.start(w.config("uid-1")), nodeClass("default"), claim("general-1", onDemand)
 		resolve(t, c, class)
@@ -99,7 +99,7 @@ func TestUserDataOfInstances(t *testing.T) {
 			t.Errorf("the taint is not there once\n%s", i.UserData)
 		}
 	})
-	t.Run("aws row 142: family Custom", func(t *testing.T) {
+	t.Run("family Custom", func(t *testing.T) {
 		w := newWorld(t)
 		c, class := w.start(w.config("uid-1")), nodeClass("default")
 		class.Spec.AMIFamily, class.Spec.UserData = awsv1.AMIFamilyCustom, "#cloud-config\r\nruncmd: []\n"
@@ -129,7 +129,7 @@ func TestUserDataOfInstances(t *testing.T) {
 }
 
 func TestUserDataAndLaunchTemplates(t *testing.T) {
-	t.Run("aws row 143: different maxPods per type", func(t *testing.T) {
+	t.Run("different maxPods per type", func(t *testing.T) {
 		w := newWorld(t)
 		c, class := w.start(w.config("uid-1")), nodeClass("default")
 		resolve(t, c, class)
@@ -151,7 +151,7 @@ func TestUserDataAndLaunchTemplates(t *testing.T) {
 		}
 	})
 	for family, templates := range map[string]int{awsv1.AMIFamilyCustom: 1, awsv1.AMIFamilyAL2023: 3} {
-		t.Run("aws row 144: only CA bundle or labels differ, family "+family, func(t *testing.T) {
+		t.Run("only CA bundle or labels differ, family "+family, func(t *testing.T) {
 			w := newWorld(t)
 			class := nodeClass("default")
 			class.Spec.AMIFamily = family

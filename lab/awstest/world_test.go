@@ -135,7 +135,7 @@ func resolve(t testing.TB, c *cloud, class *awsv1.EC2NodeClass) {
 	class.Status = r.Status
 }
 
-// claim asks for one CPU, on demand unless other capacity types are given.
+// claim requests one CPU, on-demand unless the requirements name other capacity types.
 func claim(name string, requirements ...karpv1.Requirement) *karpv1.NodeClaim {
 	return &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{karpv1.LabelNodePool: "general"}},
@@ -153,8 +153,8 @@ func in(key string, values ...string) karpv1.Requirement {
 
 var onDemand = in(karpv1.LabelCapacityType, "on-demand")
 
-// living are the instances that cost money.
-func (w *world) living() []awsim.Instance {
+// runningInstances are the instances that cost money.
+func (w *world) runningInstances() []awsim.Instance {
 	var out []awsim.Instance
 	for _, i := range w.Sim.Instances() {
 		if i.State == string(cloudprovider.Pending) || i.State == string(cloudprovider.Running) {
@@ -175,5 +175,5 @@ func (w *world) called(action string) int {
 	return n
 }
 
-// settle lets everything in EC2 that takes a while happen.
-func (w *world) settle() { w.Clock.Advance(10 * time.Second) }
+// advancePastDelays lets everything in EC2 that takes a while happen.
+func (w *world) advancePastDelays() { w.Clock.Advance(10 * time.Second) }

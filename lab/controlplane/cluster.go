@@ -1,4 +1,4 @@
-// Package controlplane runs the control plane of a Kubernetes cluster on this machine: etcd,
+// Package controlplane runs the control plane of a Kubernetes cluster on this host: etcd,
 // kube-apiserver, kube-controller-manager and kube-scheduler, each in a process of its own, with
 // TLS between all of them, RBAC, and the Node authorizer. Everything listens on the loopback
 // interface only, on ports of its own, so that several clusters run side by side.
@@ -27,8 +27,8 @@ import (
 const (
 	// version is the minor version of Kubernetes that the components are.
 	version = "1.36"
-	// startWithin is how long a start may take on a busy machine. It takes a few seconds.
-	startWithin = 2 * time.Minute
+	// startTimeout is how long a start may take on a busy host. It usually takes a few seconds.
+	startTimeout = 2 * time.Minute
 	// kubeconfigName names the administrator's kubeconfig file in the state directory.
 	kubeconfigName = "admin"
 )
@@ -37,22 +37,22 @@ const (
 type Cluster struct {
 	cfg      Config
 	state    state
-	ports    map[string]*reservation // by component
+	ports    map[string]*portReservation // by component
 	endpoint string
 	ca       *pki.Authority
 	admin    *rest.Config
 	client   kubernetes.Interface
 
-	renewing sync.Mutex // held while a component that ran is started again
+	restartMu sync.Mutex // held while a component that ran is started again
 
-	mu        sync.Mutex
-	processes map[string]*process.Process // by component; nil once stopped
-	paused    map[string]bool             // components that are not to run for a while
-	kept      bool                        // scheduler and controller manager are started again when they end
-	stopping  bool
-	err       error
-	done      chan struct{}
-	doneOnce  sync.Once
+	mu             sync.Mutex
+	processes      map[string]*process.Process // by component; nil once stopped
+	stopped        map[string]bool             // components that are not to run for a while
+	restartClients bool                        // scheduler and controller manager are started again when they end
+	stopping       bool
+	err            error
+	done           chan struct{}
+	doneOnce       sync.Once
 }
 
 // Start starts a cluster and returns when it is healthy: the API server is ready, pods are
@@ -67,10 +67,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:   cfg,
 		state: state{dir: cfg.Dir},
-		ports: map[string]*reservation{},
+		ports: map[string]*portReservation{},
 		done:  make(chan struct{}),
 
-		processes: map[string]*process.Process{}, paused: map[string]bool{},
+		processes: map[string]*process.Process{}, stopped: map[string]bool{},
 	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster %q: %w", cfg.Name, err), c.Stop(ctx))
@@ -82,7 +82,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return c.boot(ctx)
 }
@@ -137,9 +137,9 @@ func (c *Cluster) boot(ctx context.Context) error {
 		return err
 	}
 	http := anonymousHTTP(c.ca)
-	ready := func(component, path string) probe { return answers(http, c.ports[component].url()+path) }
+	ready := func(component, path string) probe { return respondsOK(http, c.ports[component].url()+path) }
 
-	if err := c.run(ctx, etcd, c.etcdArgs(), answers(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
+	if err := c.run(ctx, etcd, c.etcdArgs(), respondsOK(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
 		return err
 	}
 	if err := c.runAPIServer(ctx); err != nil {
@@ -153,7 +153,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 }
 
 func (c *Cluster) runAPIServer(ctx context.Context) error {
-	return c.run(ctx, apiServer, c.apiServerArgs(), answers(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
+	return c.run(ctx, apiServer, c.apiServerArgs(), respondsOK(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
 }
 
 // KillAPIServer ends the API server at once, as a crash does. All else keeps running, and finds nobody at the endpoint
@@ -162,7 +162,7 @@ func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	p := c.processes[apiServer]
 	if p != nil {
-		c.paused[apiServer] = true
+		c.stopped[apiServer] = true
 	}
 	c.mu.Unlock()
 	if p == nil {
@@ -174,7 +174,7 @@ func (c *Cluster) KillAPIServer() error {
 // StartAPIServer starts the API server again after KillAPIServer, and returns when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
-	again := c.paused[apiServer] && !c.stopping
+	again := c.stopped[apiServer] && !c.stopping
 	c.mu.Unlock()
 	if !again {
 		return fmt.Errorf("the API server of cluster %q was not killed", c.cfg.Name)
@@ -184,12 +184,12 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 
 // RestartControllerManager ends the controller manager and starts it again, and with that all that it remembers.
 func (c *Cluster) RestartControllerManager(ctx context.Context) error {
-	c.renewing.Lock()
-	defer c.renewing.Unlock()
+	c.restartMu.Lock()
+	defer c.restartMu.Unlock()
 	c.mu.Lock()
 	p := c.processes[controllerManager]
 	if p != nil {
-		c.paused[controllerManager] = true
+		c.stopped[controllerManager] = true
 	}
 	c.mu.Unlock()
 	if p == nil {
@@ -218,10 +218,10 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 		c.mu.Unlock()
 		return errors.Join(fmt.Errorf("cluster %q was stopped", c.cfg.Name), p.Kill())
 	}
-	c.processes[component], c.paused[component] = p, false
+	c.processes[component], c.stopped[component] = p, false
 	c.mu.Unlock()
-	go c.watch(component, p)
-	if err := await(ctx, component, p, healthy); err != nil {
+	go c.watchProcess(component, p)
+	if err := awaitHealthy(ctx, component, p, healthy); err != nil {
 		return err
 	}
 	c.cfg.Log.Info("component is healthy", "cluster", c.cfg.Name, "component", component, "took", time.Since(begin))
@@ -229,58 +229,58 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	return nil
 }
 
-// environment is what components see. Unless told otherwise they let more garbage lie than a program does by itself: collecting it
-// is a fifth of what the API server does while nodes join.
+// environment is the components' environment. GOGC defaults to 200, since garbage collection takes a fifth of the API server's
+// CPU while nodes join.
 func environment() []string {
 	env := os.Environ()
-	if _, told := os.LookupEnv("GOGC"); !told {
+	if _, set := os.LookupEnv("GOGC"); !set {
 		env = append(env, "GOGC=200")
 	}
 	return env
 }
 
-// watch reports the end of a process that was not asked to end.
-func (c *Cluster) watch(component string, p *process.Process) {
+// watchProcess reports an unexpected exit of a process, or restarts it.
+func (c *Cluster) watchProcess(component string, p *process.Process) {
 	<-p.Done()
 	c.mu.Lock()
-	unasked := !c.stopping && c.err == nil && !c.paused[component] && c.processes[component] == p
-	if unasked && c.kept && (component == scheduler || component == controllerManager) {
+	unexpected := !c.stopping && c.err == nil && !c.stopped[component] && c.processes[component] == p
+	if unexpected && c.restartClients && (component == scheduler || component == controllerManager) {
 		c.mu.Unlock()
-		c.again(component, p)
+		c.restart(component, p)
 		return
 	}
-	if unasked {
-		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.Death())
+	if unexpected {
+		c.err = fmt.Errorf("cluster %q: %w", c.cfg.Name, p.ExitError())
 	}
 	c.mu.Unlock()
-	if unasked {
-		c.cfg.Log.Error("component ended", "cluster", c.cfg.Name, "component", component, "error", c.Err())
+	if unexpected {
+		c.cfg.Log.Error("component exited", "cluster", c.cfg.Name, "component", component, "error", c.Err())
 		c.doneOnce.Do(func() { close(c.done) })
 	}
 }
 
-// KeepClients has the scheduler and the controller manager started again when they end by themselves, as a static pod is.
-// Both give up at times when the API server comes back with another story than they remember.
-func (c *Cluster) KeepClients() {
+// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit, as kubelet restarts static pods.
+// Both sometimes exit when the API server restarts with a state older than their caches.
+func (c *Cluster) RestartClientsOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = true
+	c.restartClients = true
 }
 
-// again starts a component that has ended by itself.
-func (c *Cluster) again(component string, p *process.Process) {
-	c.cfg.Log.Warn("component ended and is started again", "cluster", c.cfg.Name, "component", component, "error", p.Death())
-	c.renewing.Lock()
-	defer c.renewing.Unlock()
+// restart restarts a component that exited unexpectedly.
+func (c *Cluster) restart(component string, p *process.Process) {
+	c.cfg.Log.Warn("component exited and restarts", "cluster", c.cfg.Name, "component", component, "error", p.ExitError())
+	c.restartMu.Lock()
+	defer c.restartMu.Unlock()
 	c.mu.Lock()
-	renewed := c.processes[component] != p || c.paused[component]
+	renewed := c.processes[component] != p || c.stopped[component]
 	c.mu.Unlock()
 	if renewed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	args, ready := c.schedulerArgs, answers(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")
+	args, ready := c.schedulerArgs, respondsOK(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz")
 	if component == controllerManager {
 		args, ready = c.controllerManagerArgs, c.podsAccepted
 	}
@@ -288,7 +288,7 @@ func (c *Cluster) again(component string, p *process.Process) {
 		c.mu.Lock()
 		stopping := c.stopping
 		if c.err == nil && !stopping {
-			c.err = fmt.Errorf("cluster %q: start %s again: %w", c.cfg.Name, component, err)
+			c.err = fmt.Errorf("cluster %q: restart %s: %w", c.cfg.Name, component, err)
 		}
 		c.mu.Unlock()
 		if !stopping {
@@ -297,11 +297,11 @@ func (c *Cluster) again(component string, p *process.Process) {
 	}
 }
 
-// Done is closed when the cluster no longer works: a component ended by itself (Err says which) or
+// Done is closed when the cluster no longer works: a component exited unexpectedly (see Err) or
 // the cluster was stopped.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// Err names the component that ended by itself, with the last lines of its log. It is nil as long
+// Err names the component that exited unexpectedly, with the last lines of its log. It is nil as long
 // as all of them run, and after a Stop. The others keep running until then.
 func (c *Cluster) Err() error {
 	c.mu.Lock()
@@ -309,7 +309,7 @@ func (c *Cluster) Err() error {
 	return c.err
 }
 
-// Stop ends the components, those first that need the others. One that does not end within ten
+// Stop stops the components in the reverse order of their dependencies. One that does not exit within ten
 // seconds, or by the end of ctx, is killed: when Stop returns, none is left. It may be called
 // again.
 func (c *Cluster) Stop(ctx context.Context) error {

@@ -16,7 +16,7 @@ const (
 	minServiceBits, maxServiceBits = 12, 28
 )
 
-// Config says what cluster to start.
+// Config configures a cluster.
 type Config struct {
 	// Name of the cluster. Required.
 	Name string
@@ -28,14 +28,14 @@ type Config struct {
 	Executable string
 	// ServiceCIDR is the IPv4 range of the cluster's services. Default: 10.100.0.0/16.
 	ServiceCIDR string
-	// TokenWebhook is the URL of an authenticator that the API server asks about bearer tokens it
+	// TokenWebhook is the URL of an authenticator that the API server calls for bearer tokens it
 	// does not know itself. Default: none.
 	TokenWebhook string
 	// TokenWebhookCA is the authority of TokenWebhook's certificate, as PEM. Default: the system's.
 	TokenWebhookCA []byte
 	// Log receives what happens to the components. Default: discarded.
 	Log *slog.Logger
-	// Progress, if set, is told when a component is "starting" and when it is "healthy". It is
+	// Progress, if set, is called when a component is "starting" and when it is "healthy". It is
 	// called from several goroutines at once.
 	Progress func(component, state string)
 }

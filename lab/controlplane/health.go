@@ -15,15 +15,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// pollEvery is short against a component's start and long against the cost of a question.
-const pollEvery = 25 * time.Millisecond
+// pollInterval is short against a component's start and long against the cost of a question.
+const pollInterval = 25 * time.Millisecond
 
-// probe answers nil once what it asks about is so.
+// probe returns nil once its condition holds.
 type probe func(ctx context.Context) error
 
-// await repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
-func await(ctx context.Context, component string, p *process.Process, ready probe) error {
-	ticker := time.NewTicker(pollEvery)
+// awaitHealthy repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
+func awaitHealthy(ctx context.Context, component string, p *process.Process, ready probe) error {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		err := ready(ctx)
@@ -32,16 +32,16 @@ func await(ctx context.Context, component string, p *process.Process, ready prob
 		}
 		select {
 		case <-p.Done():
-			return p.Death()
+			return p.ExitError()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not healthy: %w (%w); %s", component, err, context.Cause(ctx), p.LastWords())
+			return fmt.Errorf("%s is not healthy: %w (%w); %s", component, err, context.Cause(ctx), p.LogTail())
 		case <-ticker.C:
 		}
 	}
 }
 
-// answers is a probe for a URL that answers 200.
-func answers(client *http.Client, url string) probe {
+// respondsOK is a probe for a URL that answers 200.
+func respondsOK(client *http.Client, url string) probe {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

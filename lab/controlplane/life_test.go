@@ -91,7 +91,7 @@ func TestNoOrphans(t *testing.T) {
 
 // The kernel ends a component together with its parent only on Linux. Everywhere, a component ends
 // at the end of its standard input, which is what its parent holds open.
-func TestComponentEndsWithItsStandardInput(t *testing.T) {
+func TestComponentExitsWhenStandardInputCloses(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := pki.NewAuthority("etcd", time.Now)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestAPIServerCrash(t *testing.T) {
 func TestClientsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	c := startCluster(t, controlplane.Config{Name: "kept", Dir: dir})
-	c.KeepClients()
+	c.RestartClientsOnExit()
 	for _, component := range []string{"kube-scheduler", "kube-controller-manager"} {
 		first := components(t, dir)[component]
 		if err := syscall.Kill(first, syscall.SIGKILL); err != nil {

@@ -11,12 +11,12 @@ import (
 // is bound to it and never listens. With SO_REUSEPORT on both sides, a child of the same user can
 // listen on the port, any number of times, and there is no moment at which a stranger could take
 // it. Until the child listens, connections are refused.
-type reservation struct {
+type portReservation struct {
 	Port int
 	fd   int
 }
 
-func reservePort() (*reservation, error) {
+func reservePort() (*portReservation, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
@@ -26,7 +26,7 @@ func reservePort() (*reservation, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reserve a port: %w", err), unix.Close(fd))
 	}
-	return &reservation{Port: port, fd: fd}, nil
+	return &portReservation{Port: port, fd: fd}, nil
 }
 
 func bindLoopback(fd int) (port int, err error) {
@@ -47,9 +47,9 @@ func bindLoopback(fd int) (port int, err error) {
 	return in4.Port, nil
 }
 
-func (r *reservation) release() error { return unix.Close(r.fd) }
+func (r *portReservation) release() error { return unix.Close(r.fd) }
 
 // address is what a client dials, on the port's own interface.
-func (r *reservation) address() string { return fmt.Sprintf("127.0.0.1:%d", r.Port) }
+func (r *portReservation) address() string { return fmt.Sprintf("127.0.0.1:%d", r.Port) }
 
-func (r *reservation) url() string { return "https://" + r.address() }
+func (r *portReservation) url() string { return "https://" + r.address() }

@@ -138,7 +138,7 @@ func TestCharts(t *testing.T) {
 }
 
 // Were a field misspelt, the API server would say so.
-func TestStrictValidationBites(t *testing.T) {
+func TestStrictValidationRejects(t *testing.T) {
 	o := objects(t, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: default}\nautomount: true\n"))[0]
 	if err := apply(t, o); err == nil {
 		t.Error("an unknown field is accepted")

@@ -26,8 +26,8 @@ type kind struct {
 	// minimal is the least that is accepted, defaulted its spec as the API server stores it.
 	minimal, defaulted string
 	// full has every field.
-	full string
-	rows []row
+	full     string
+	examples []ruleExample
 }
 
 func kinds() []kind {
@@ -71,7 +71,7 @@ func TestEveryRuleHasAnExample(t *testing.T) {
 		t.Run(k.resource, func(t *testing.T) {
 			s, all := k.constraints(t)
 			shown := map[int]bool{}
-			for _, r := range k.rows {
+			for _, r := range k.examples {
 				i := find(t, s, all, r)
 				if i < 0 {
 					t.Errorf("the schema has no rule %s at %s", r.rule, r.field)
@@ -90,7 +90,7 @@ func TestEveryRuleHasAnExample(t *testing.T) {
 func TestEveryNamedRuleIsInUse(t *testing.T) {
 	used := map[string]bool{}
 	for _, k := range kinds() {
-		for _, r := range k.rows {
+		for _, r := range k.examples {
 			used[r.rule] = true
 		}
 	}
@@ -104,7 +104,7 @@ func TestEveryNamedRuleIsInUse(t *testing.T) {
 }
 
 // find returns the index of the constraint that r is about, -1 if there is none.
-func find(t *testing.T, s *apiextensionsv1.JSONSchemaProps, all []constraint, r row) int {
+func find(t *testing.T, s *apiextensionsv1.JSONSchemaProps, all []constraint, r ruleExample) int {
 	t.Helper()
 	field, err := general(s, r.field)
 	if err != nil {
@@ -118,20 +118,20 @@ func TestRules(t *testing.T) {
 		t.Run(k.resource, func(t *testing.T) {
 			stored := k.store(t)
 			s, all := k.constraints(t)
-			for _, r := range k.rows {
+			for _, r := range k.examples {
 				t.Run(r.rule+" "+r.field, func(t *testing.T) {
 					if err := k.try(t, stored, r, r.accept); err != nil {
 						t.Errorf("not accepted: %s: %v", r.accept, err)
 					}
-					err := k.try(t, stored, r, r.refuse)
+					err := k.try(t, stored, r, r.reject)
 					if err == nil {
-						t.Fatalf("not refused: %s", r.refuse)
+						t.Fatalf("not refused: %s", r.reject)
 					}
 					i := find(t, s, all, r)
 					if i < 0 {
 						t.Fatal("the schema has no such rule")
 					}
-					for _, part := range []string{r.field, r.names, all[i].message} {
+					for _, part := range []string{r.field, r.messageNames, all[i].message} {
 						if !strings.Contains(err.Error(), part) {
 							t.Errorf("refused for the wrong reason, or without saying %q: %v", part, err)
 						}
@@ -145,7 +145,7 @@ func TestRules(t *testing.T) {
 // store creates the full object, status included.
 func (k kind) store(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	object, err := build(k.full, row{}, "")
+	object, err := build(k.full, ruleExample{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +172,8 @@ func (k kind) store(t *testing.T) *unstructured.Unstructured {
 
 func strict() metav1.CreateOptions { return metav1.CreateOptions{FieldValidation: "Strict"} }
 
-// try asks the API server whether it would take the full object with value at r's field.
-func (k kind) try(t *testing.T, stored *unstructured.Unstructured, r row, value string) error {
+// try sends a dry-run request for the full object with value at r's field.
+func (k kind) try(t *testing.T, stored *unstructured.Unstructured, r ruleExample, value string) error {
 	t.Helper()
 	object, err := build(k.full, r, value)
 	if err != nil {
@@ -201,11 +201,11 @@ func (k kind) try(t *testing.T, stored *unstructured.Unstructured, r row, value 
 func TestDefaults(t *testing.T) {
 	for _, k := range kinds() {
 		t.Run(k.resource, func(t *testing.T) {
-			object, err := build(k.minimal, row{}, "")
+			object, err := build(k.minimal, ruleExample{}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := build(k.defaulted, row{}, "")
+			want, err := build(k.defaulted, ruleExample{}, "")
 			if err != nil {
 				t.Fatal(err)
 			}

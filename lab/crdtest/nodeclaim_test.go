@@ -38,21 +38,21 @@ status:
   lastPodEventTime: "2026-01-02T03:04:05Z"
   conditions: [{type: A, status: "True", reason: B, message: "", lastTransitionTime: "2026-01-02T03:04:05Z", observedGeneration: 1}]
 `,
-		rows: join(
+		examples: join(
 			required("spec", "spec.requirements"),
-			[]row{
-				{rule: "R_IMMUTABLE", field: "spec", update: true, accept: "{expireAfter: 720h}", refuse: "{expireAfter: 721h}"},
-				{rule: "A_KEY", field: "spec.requirements[0].key", accept: "karpenter.k8s.aws/capacity-reservation-id", refuse: "karpenter.k8s.aws/instance-pods"},
+			[]ruleExample{
+				{rule: "R_IMMUTABLE", field: "spec", update: true, accept: "{expireAfter: 720h}", reject: "{expireAfter: 721h}"},
+				{rule: "A_KEY", field: "spec.requirements[0].key", accept: "karpenter.k8s.aws/capacity-reservation-id", reject: "karpenter.k8s.aws/instance-pods"},
 				// Unlike pools, claims name their pool.
-				{rule: "R_KEY_DOMAIN", field: "spec.requirements[0].key", accept: "karpenter.sh/nodepool", refuse: "karpenter.sh/nodeclaim"},
-				{rule: "P_QTY", field: "spec.resources.requests.cpu", accept: "1500m", refuse: "many"},
-				{rule: "P_DUR", field: "spec.terminationGracePeriod", accept: "0s", refuse: "Never"},
-				{rule: "P_DURNEVER", field: "spec.expireAfter", accept: "Never", refuse: "never"},
-				{rule: "P_QTY", field: "status.capacity.cpu", accept: "3", refuse: "three"},
-				{rule: "P_QTY", field: "status.allocatable.cpu", accept: "3", refuse: "three"},
-				{rule: "date", field: "status.lastPodEventTime", accept: `"2026-01-02T03:04:05Z"`, refuse: "yesterday"},
-				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: `""`, refuse: "2Found"},
-				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: absent, refuse: "Found it"},
+				{rule: "R_KEY_DOMAIN", field: "spec.requirements[0].key", accept: "karpenter.sh/nodepool", reject: "karpenter.sh/nodeclaim"},
+				{rule: "P_QTY", field: "spec.resources.requests.cpu", accept: "1500m", reject: "many"},
+				{rule: "P_DUR", field: "spec.terminationGracePeriod", accept: "0s", reject: "Never"},
+				{rule: "P_DURNEVER", field: "spec.expireAfter", accept: "Never", reject: "never"},
+				{rule: "P_QTY", field: "status.capacity.cpu", accept: "3", reject: "three"},
+				{rule: "P_QTY", field: "status.allocatable.cpu", accept: "3", reject: "three"},
+				{rule: "date", field: "status.lastPodEventTime", accept: `"2026-01-02T03:04:05Z"`, reject: "yesterday"},
+				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: `""`, reject: "2Found"},
+				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: absent, reject: "Found it"},
 			},
 			requirementItem("spec.requirements"), requirementList("spec.requirements"), minValues("spec.requirements"), requirementValues("spec.requirements"),
 			nodeClassRef("spec.nodeClassRef"),

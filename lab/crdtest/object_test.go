@@ -90,7 +90,7 @@ func parse(text string) (value any, err error) {
 }
 
 // build is the kind's full object with the row's given part, and then value at the row's field.
-func build(full string, r row, value string) (map[string]any, error) {
+func build(full string, r ruleExample, value string) (map[string]any, error) {
 	object, err := parse(full)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type constraint struct {
 	field string
 	// rules are the names that the rule goes by.
 	rules []string
-	// message is what the API server says when it is broken.
+	// message is the API server's error when it is violated.
 	message string
 }
 

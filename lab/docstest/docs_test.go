@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lineWithin is how long a command may take; a story takes a minute.
+	// lineWithin is how long a command may take; a scenario takes a minute.
 	lineWithin = 5 * time.Minute
 	labWithin  = 2 * time.Minute
 	endWithin  = 30 * time.Second
@@ -31,7 +31,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	documents = append([]string{filepath.Join(labtest.Root, "README.md")}, documents...)
-	r := &reader{}
+	r := &runner{}
 	for _, path := range documents {
 		name, err := filepath.Rel(labtest.Root, path)
 		if err != nil {
@@ -56,15 +56,15 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	r.end(t)
 }
 
-// reader follows the documents.
-type reader struct {
+// runner follows the documents.
+type runner struct {
 	lab         *labtest.Session // once it was booted
 	environment []string         // what the lines so far have exported
 	followed    int
 }
 
-// follow does what a line says.
-func (r *reader) follow(t *testing.T, place, line string) {
+// follow runs a line.
+func (r *runner) follow(t *testing.T, place, line string) {
 	r.followed++
 	target, isMake := strings.CutPrefix(line, "make ")
 	switch {
@@ -92,7 +92,7 @@ func dryRun(t *testing.T, place, target string) {
 }
 
 // boot runs what "make lab" does, up to where the reader goes on reading.
-func (r *reader) boot(t *testing.T) {
+func (r *runner) boot(t *testing.T) {
 	if r.lab != nil {
 		return
 	}
@@ -102,7 +102,7 @@ func (r *reader) boot(t *testing.T) {
 }
 
 // run runs a line as the reader's shell does.
-func (r *reader) run(t *testing.T, place, line string) {
+func (r *runner) run(t *testing.T, place, line string) {
 	t.Run(place, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), lineWithin)
 		defer cancel()
@@ -115,7 +115,7 @@ func (r *reader) run(t *testing.T, place, line string) {
 }
 
 // eval keeps for the lines that follow what a line exports, as the reader's shell does.
-func (r *reader) eval(t *testing.T, place, line string) {
+func (r *runner) eval(t *testing.T, place, line string) {
 	t.Run(place, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), lineWithin)
 		defer cancel()
@@ -136,12 +136,12 @@ func (r *reader) eval(t *testing.T, place, line string) {
 }
 
 // end ends the lab as the documents say: by Ctrl-C, and nothing is left.
-func (r *reader) end(t *testing.T) {
+func (r *runner) end(t *testing.T) {
 	if r.lab == nil {
 		t.Error("no document boots the lab")
 		return
 	}
-	r.lab.EndsWell(t, endWithin)
+	r.lab.InterruptAndCheck(t, endWithin)
 }
 
 func TestLines(t *testing.T) {

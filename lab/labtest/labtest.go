@@ -47,15 +47,15 @@ type Session struct {
 	done chan struct{} // closed when it has ended
 	err  error         // how; to be read after done
 
-	mu    sync.Mutex
-	lines []string
-	more  chan struct{} // closed and replaced at each line
+	mu      sync.Mutex
+	lines   []string
+	newLine chan struct{} // closed and replaced at each line
 }
 
 // Start runs the lab's binary until the test ends, then at the latest.
 func Start(t testing.TB, args ...string) *Session {
 	t.Helper()
-	s := &Session{Temp: t.TempDir(), done: make(chan struct{}), more: make(chan struct{})}
+	s := &Session{Temp: t.TempDir(), done: make(chan struct{}), newLine: make(chan struct{})}
 	s.cmd = exec.Command(Binary(t), args...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
 	reader, writer, err := os.Pipe()
@@ -89,8 +89,8 @@ func (s *Session) read(from io.ReadCloser) {
 	for scanner := bufio.NewScanner(from); scanner.Scan(); {
 		s.mu.Lock()
 		s.lines = append(s.lines, scanner.Text())
-		close(s.more)
-		s.more = make(chan struct{})
+		close(s.newLine)
+		s.newLine = make(chan struct{})
 		s.mu.Unlock()
 	}
 }
@@ -114,14 +114,14 @@ func (s *Session) Await(t testing.TB, want string, within time.Duration) string 
 				return line
 			}
 		}
-		more := s.more
+		more := s.newLine
 		s.mu.Unlock()
 		select {
 		case <-more:
 		case <-s.done:
-			t.Fatalf("it ended (%v) without having said %q:\n%s", s.err, want, s.Output())
+			t.Fatalf("it exited (%v) without printing %q:\n%s", s.err, want, s.Output())
 		case <-late:
-			t.Fatalf("within %v it has not said %q:\n%s", within, want, s.Output())
+			t.Fatalf("it did not print %q within %v:\n%s", want, within, s.Output())
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (s *Session) Wait(t testing.TB, within time.Duration) int {
 	select {
 	case <-s.done:
 	case <-time.After(within):
-		t.Fatalf("it has not ended within %v:\n%s", within, s.Output())
+		t.Fatalf("it did not exit within %v:\n%s", within, s.Output())
 	}
 	var exit *exec.ExitError
 	if s.err != nil && !errors.As(s.err, &exit) {
@@ -164,22 +164,22 @@ func (s *Session) Wait(t testing.TB, within time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// EndsWell interrupts it, as Ctrl-C does, and fails the test unless it ends with exit code 0 and leaves
+// InterruptAndCheck interrupts it, as Ctrl-C does, and fails the test unless it ends with exit code 0 and leaves
 // neither process nor temporary file.
-func (s *Session) EndsWell(t testing.TB, within time.Duration) {
+func (s *Session) InterruptAndCheck(t testing.TB, within time.Duration) {
 	t.Helper()
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
 	if code := s.Wait(t, within); code != 0 {
-		t.Errorf("it ended with exit code %d:\n%s", code, s.Output())
+		t.Errorf("exit code %d:\n%s", code, s.Output())
 	}
-	s.LeftNothing(t, children)
+	s.CheckCleanedUp(t, children)
 }
 
-// LeftNothing fails the test if one of its former children runs, or a temporary file is left.
-func (s *Session) LeftNothing(t testing.TB, children []int) {
+// CheckCleanedUp fails the test if one of its former children runs, or a temporary file is left.
+func (s *Session) CheckCleanedUp(t testing.TB, children []int) {
 	t.Helper()
-	Gone(t, children, 0)
+	AwaitExit(t, children, 0)
 	left, err := os.ReadDir(s.Temp)
 	if err != nil || len(left) > 0 {
 		t.Errorf("temporary files that are left: %v (%v)", left, err)
@@ -198,15 +198,15 @@ func (s *Session) Children(t testing.TB) []int {
 	return out
 }
 
-// Gone waits until none of the processes runs any more.
-func Gone(t testing.TB, ids []int, within time.Duration) {
+// AwaitExit waits until none of the processes runs any more.
+func AwaitExit(t testing.TB, ids []int, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		left := runningOf(t, ids)
+		left := stillRunning(t, ids)
 		if len(left) == 0 {
 			return
 		}
@@ -218,7 +218,7 @@ func Gone(t testing.TB, ids []int, within time.Duration) {
 	}
 }
 
-func runningOf(t testing.TB, ids []int) []string {
+func stillRunning(t testing.TB, ids []int) []string {
 	t.Helper()
 	wanted := map[int]bool{}
 	for _, id := range ids {
@@ -233,20 +233,20 @@ func runningOf(t testing.TB, ids []int) []string {
 	return left
 }
 
-type running struct {
+type processInfo struct {
 	id, parent int
 	command    string
 }
 
-// processes are all that run on this machine. Those that have ended and were not waited for are not among
-// them.
-func processes(t testing.TB) []running {
+// processes returns all processes of this host, without zombies. Zombies are processes that exited and that nobody waited
+// for.
+func processes(t testing.TB) []processInfo {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-axo", "pid=,ppid=,stat=,comm=").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []running
+	var all []processInfo
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		if len(words) < 4 || strings.HasPrefix(words[2], "Z") {
@@ -260,7 +260,7 @@ func processes(t testing.TB) []running {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, running{id: id, parent: parent, command: words[3]})
+		all = append(all, processInfo{id: id, parent: parent, command: words[3]})
 	}
 	return all
 }

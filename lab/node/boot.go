@@ -26,14 +26,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
 )
 
-// boot is the life of a machine, from power on until ctx ends.
-func (f *Farm) boot(ctx context.Context, i awsim.Instance) {
+// boot runs an instance from power on until ctx ends.
+func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(f.cfg.Boot):
 	}
-	m := machine{farm: f, instance: i, image: f.images[i.ImageID]}
+	m := host{simulator: f, instance: i, image: f.images[i.ImageID]}
 	if f.isBroken(i.ImageID) {
 		f.cfg.Cloud.AppendConsole(i.ID, "[    1.734219] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n")
 		return
@@ -44,21 +44,21 @@ func (f *Farm) boot(ctx context.Context, i awsim.Instance) {
 		f.cfg.Log.Info("instance does not join", "instance", i.ID, "reason", err.Error())
 		return
 	}
-	pods, release := f.podRange()
+	pods, release := f.allocatePodRange()
 	defer release()
 	config.PodIPs = pods
 	kubelet.New(config).Run(ctx)
 }
 
-// machine is an instance from the inside.
-type machine struct {
-	farm     *Farm
-	instance awsim.Instance
-	image    userdata.Image
+// host is an instance as the software on it sees it.
+type host struct {
+	simulator *Simulator
+	instance  awsim.Instance
+	image     userdata.Image
 }
 
 // bootstrap reads the user data and configures kubelet. Its error is for the console.
-func (m machine) bootstrap() (kubelet.Config, error) {
+func (m host) bootstrap() (kubelet.Config, error) {
 	if m.image.Family == userdata.Unknown {
 		return kubelet.Config{}, fmt.Errorf("image %s is not an EKS optimized image: there is no kubelet on it", m.instance.ImageID)
 	}
@@ -73,7 +73,7 @@ func (m machine) bootstrap() (kubelet.Config, error) {
 	if err := userdata.ValidateLabels(cluster.Labels); err != nil {
 		return kubelet.Config{}, kubeletExit{fmt.Errorf("failed to validate kubelet flags: %w", err)}
 	}
-	settings := cluster.WithDefaults(userdata.Machine{
+	settings := cluster.WithDefaults(userdata.InstanceLimits{
 		VCPUs: m.instance.VCPUs, MaxENIs: m.instance.MaxENIs, IPv4PerENI: m.instance.IPv4PerENI,
 	})
 	if settings.RegisterNode != nil && !*settings.RegisterNode {
@@ -94,7 +94,7 @@ func (m machine) bootstrap() (kubelet.Config, error) {
 type kubeletExit struct{ error }
 
 // fail writes to the console what each image does when it cannot join a cluster.
-func (m machine) fail(err error) {
+func (m host) fail(err error) {
 	const status = ".service: Main process exited, code=exited, status=1/FAILURE"
 	var exit kubeletExit
 	switch {
@@ -115,8 +115,8 @@ func (m machine) fail(err error) {
 	}
 }
 
-// kubelet is the configuration of a machine whose user data was understood.
-func (m machine) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration, client kubernetes.Interface, ip netip.Addr) kubelet.Config {
+// kubelet returns the kubelet configuration of an instance with valid user data.
+func (m host) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration, client kubernetes.Interface, ip netip.Addr) kubelet.Config {
 	capacity := m.capacity(cluster, settings)
 	return kubelet.Config{
 		Client:      client,
@@ -129,17 +129,17 @@ func (m machine) kubelet(cluster userdata.Config, settings kubeletconfig.Kubelet
 		Allocatable: allocatable(capacity, settings),
 		Devices:     m.devices(),
 		Info:        m.info(),
-		Stages:      m.farm.stages,
-		Timing:      m.farm.cfg.Kubelet,
-		Network:     m.farm.networkHeld(),
+		Stages:      m.simulator.stages,
+		Timing:      m.simulator.cfg.Kubelet,
+		Network:     m.simulator.networkBlocked(),
 		Log:         func(severity byte, text string) { m.console("kubelet", m.klog(severity, text)) },
 	}
 }
 
-// client talks to the API server of the user data as the role of the machine.
-func (m machine) client(cluster userdata.Config) (kubernetes.Interface, error) {
-	credentials := &bearer{machine: m, signer: authn.Signer{
-		Endpoint: m.farm.cfg.STSEndpoint, Region: m.farm.cfg.Region, Cluster: cluster.ClusterName, Now: m.farm.cfg.Now,
+// client talks to the API server of the user data as the role of the instance.
+func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
+	credentials := &tokenTransport{host: m, signer: authn.Signer{
+		Endpoint: m.simulator.cfg.STSEndpoint, Region: m.simulator.cfg.Region, Cluster: cluster.ClusterName, Now: m.simulator.cfg.Now,
 	}}
 	return kubernetes.NewForConfig(&rest.Config{
 		Host:            cluster.Endpoint,
@@ -157,12 +157,12 @@ func (m machine) client(cluster userdata.Config) (kubernetes.Interface, error) {
 	})
 }
 
-// bearer signs the requests of a kubelet with a token of its machine's role, as kubelet's credential
+// tokenTransport signs the requests of a kubelet with a token of its instance's role, as kubelet's credential
 // plugin does: a token is used for most of its life, and dropped when the API server refuses it.
-type bearer struct {
-	machine machine
-	signer  authn.Signer
-	next    http.RoundTripper
+type tokenTransport struct {
+	host   host
+	signer authn.Signer
+	next   http.RoundTripper
 
 	mu       sync.Mutex
 	token    string
@@ -170,7 +170,7 @@ type bearer struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	token, err := b.current(r.Context())
 	if err != nil {
 		return nil, fmt.Errorf("getting credentials: %w", err)
@@ -179,19 +179,19 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+token)
 	resp, err := b.next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
-		b.drop(token)
+		b.invalidate(token)
 	}
 	return resp, err
 }
 
-func (b *bearer) current(ctx context.Context) (string, error) {
+func (b *tokenTransport) current(ctx context.Context) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.signer.Now()
 	if b.token != "" && now.Sub(b.signedAt) < authn.TokenLife-time.Minute {
 		return b.token, nil
 	}
-	c, err := b.machine.farm.cfg.Cloud.InstanceCredentials(b.machine.instance.ID)
+	c, err := b.host.simulator.cfg.Cloud.InstanceCredentials(b.host.instance.ID)
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +205,7 @@ func (b *bearer) current(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-func (b *bearer) drop(token string) {
+func (b *tokenTransport) invalidate(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.token == token {
@@ -213,7 +213,7 @@ func (b *bearer) drop(token string) {
 	}
 }
 
-func (m machine) goArch() string {
+func (m host) goArch() string {
 	if m.instance.Architecture == "arm64" {
 		return "arm64"
 	}
@@ -221,7 +221,7 @@ func (m machine) goArch() string {
 }
 
 // info is what kubelet finds out about the system it runs on.
-func (m machine) info() corev1.NodeSystemInfo {
+func (m host) info() corev1.NodeSystemInfo {
 	sum := sha256.Sum256([]byte(m.instance.ID))
 	id := hex.EncodeToString(sum[:])
 	out := corev1.NodeSystemInfo{
@@ -248,13 +248,13 @@ func (m machine) info() corev1.NodeSystemInfo {
 	return out
 }
 
-// windowsBuild is the build of the machine's Windows Server, empty on other systems.
-func (m machine) windowsBuild() string {
+// windowsBuild is the build of the instance's Windows Server, empty on other systems.
+func (m host) windowsBuild() string {
 	return map[string]string{"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}[m.image.Server]
 }
 
 // labels are those of the user data, and what kubelet adds on Windows.
-func (m machine) labels(cluster userdata.Config) map[string]string {
+func (m host) labels(cluster userdata.Config) map[string]string {
 	if m.image.Family != userdata.Windows {
 		return cluster.Labels
 	}
@@ -267,12 +267,12 @@ func (m machine) labels(cluster userdata.Config) map[string]string {
 }
 
 // console writes a line of the journal, which these images copy to the serial console.
-func (m machine) console(unit, text string) {
+func (m host) console(unit, text string) {
 	host, _, _ := strings.Cut(m.instance.PrivateDNSName, ".")
-	m.farm.cfg.Cloud.AppendConsole(m.instance.ID, fmt.Sprintf("%s %s %s: %s\n", m.farm.cfg.Now().UTC().Format(time.Stamp), host, unit, text))
+	m.simulator.cfg.Cloud.AppendConsole(m.instance.ID, fmt.Sprintf("%s %s %s: %s\n", m.simulator.cfg.Now().UTC().Format(time.Stamp), host, unit, text))
 }
 
 // klog gives a message the header of Kubernetes' log lines.
-func (m machine) klog(severity byte, text string) string {
-	return fmt.Sprintf("%c%s %7d kubelet.go] %s", severity, m.farm.cfg.Now().UTC().Format("0102 15:04:05.000000"), 1, text)
+func (m host) klog(severity byte, text string) string {
+	return fmt.Sprintf("%c%s %7d kubelet.go] %s", severity, m.simulator.cfg.Now().UTC().Format("0102 15:04:05.000000"), 1, text)
 }

@@ -13,8 +13,8 @@ const (
 	gibi = 1 << 30
 )
 
-// capacity is what the machine has, as kubelet measures it.
-func (m machine) capacity(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration) corev1.ResourceList {
+// capacity is the instance's capacity, as kubelet measures it.
+func (m host) capacity(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(m.instance.VCPUs), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(m.visibleMemory(), resource.BinarySI),
@@ -28,7 +28,7 @@ func (m machine) capacity(cluster userdata.Config, settings kubeletconfig.Kubele
 // visibleMemory is the memory that Linux reports, in bytes. Firmware and kernel keep some of what EC2
 // advertises: about 20 MiB and 3 %, and 64 MiB more for the contiguous allocator on arm64. An m5.large
 // (8192 MiB) reports some 7920 MiB.
-func (m machine) visibleMemory() int64 {
+func (m host) visibleMemory() int64 {
 	total := m.instance.MemoryMiB
 	if m.instance.Architecture == "arm64" {
 		total -= 64
@@ -39,7 +39,7 @@ func (m machine) visibleMemory() int64 {
 
 // storage is the size of the file system that pods write to, in bytes: the instance store if the user
 // data makes one file system of it, otherwise the root volume, less what the file system itself takes.
-func (m machine) storage(cluster userdata.Config) int64 {
+func (m host) storage(cluster userdata.Config) int64 {
 	if cluster.LocalDisks != "" && m.instance.LocalDiskGB > 0 {
 		return m.instance.LocalDiskGB * 1_000_000_000
 	}
@@ -52,7 +52,7 @@ func (m machine) storage(cluster userdata.Config) int64 {
 }
 
 // devices are the resources that the device plugin of the image's drivers reports.
-func (m machine) devices() corev1.ResourceList {
+func (m host) devices() corev1.ResourceList {
 	names := map[string]corev1.ResourceName{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 	out := corev1.ResourceList{}
 	for _, gpu := range m.instance.GPUs {

@@ -67,7 +67,7 @@ func TestCapacityAndAllocatable(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := machine{instance: tt.instance, image: userdata.Image{Family: tt.family}}
+			m := host{instance: tt.instance, image: userdata.Image{Family: tt.family}}
 			capacity := m.capacity(userdata.Config{LocalDisks: tt.disks}, tt.settings)
 			left := allocatable(capacity, tt.settings)
 			got := map[corev1.ResourceName]string{}
@@ -86,7 +86,7 @@ func TestCapacityAndAllocatable(t *testing.T) {
 func TestVisibleMemory(t *testing.T) {
 	for _, mebibytes := range []int64{1024, 2048, 4096, 8192, 16384, 65536, 786432} {
 		for _, arch := range []string{"x86_64", "arm64"} {
-			m := machine{instance: awsim.Instance{MemoryMiB: mebibytes, Architecture: arch}}
+			m := host{instance: awsim.Instance{MemoryMiB: mebibytes, Architecture: arch}}
 			advertised := mebibytes
 			if arch == "arm64" {
 				advertised -= 64
@@ -99,7 +99,7 @@ func TestVisibleMemory(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	m := machine{instance: awsim.Instance{GPUs: []ec2.GPU{{Manufacturer: "NVIDIA", Count: 4}, {Manufacturer: "Unheard", Count: 1}}}}
+	m := host{instance: awsim.Instance{GPUs: []ec2.GPU{{Manufacturer: "NVIDIA", Count: 4}, {Manufacturer: "Unheard", Count: 1}}}}
 	gpus := m.devices()["nvidia.com/gpu"]
 	if len(m.devices()) != 1 || gpus.Value() != 4 {
 		t.Errorf("devices %v", m.devices())
@@ -107,11 +107,11 @@ func TestDevices(t *testing.T) {
 }
 
 func TestPodRangesDoNotOverlap(t *testing.T) {
-	f := &Farm{blocks: map[int]bool{}}
+	f := &Simulator{podBlocks: map[int]bool{}}
 	all := netip.MustParsePrefix("100.64.0.0/10")
 	var seen []netip.Prefix
 	for range 300 {
-		p, _ := f.podRange()
+		p, _ := f.allocatePodRange()
 		if !all.Overlaps(p) || p != p.Masked() {
 			t.Fatalf("range %s", p)
 		}
@@ -122,10 +122,10 @@ func TestPodRangesDoNotOverlap(t *testing.T) {
 		}
 		seen = append(seen, p)
 	}
-	_, release := f.podRange()
+	_, release := f.allocatePodRange()
 	release()
-	last, _ := f.podRange()
-	if again, _ := f.podRange(); again == last {
+	last, _ := f.allocatePodRange()
+	if again, _ := f.allocatePodRange(); again == last {
 		t.Errorf("%s was lent twice", again)
 	}
 }

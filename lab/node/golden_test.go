@@ -46,7 +46,7 @@ type comesUp struct {
 }
 
 // A machine of each Linux family comes up as the user data that Dovetail generates for it says: m5.large with 2 CPUs.
-func TestMachinesBootFromWhatDovetailWrites(t *testing.T) {
+func TestInstancesBootWithUserDataOfDovetail(t *testing.T) {
 	taints := []corev1.Taint{
 		{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "dedicated", Value: "team-a", Effect: corev1.TaintEffectPreferNoSchedule},
@@ -83,7 +83,7 @@ func TestMachinesBootFromWhatDovetailWrites(t *testing.T) {
 			name := family.name + "-" + configuration
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				want.check(t, up(t, launch(t, machine{image: family.image, userData: generated(t, name)})))
+				want.check(t, up(t, launch(t, host{image: family.image, userData: generated(t, name)})))
 			})
 		}
 	}

@@ -183,8 +183,8 @@ func (w *lab) close() error {
 	return errors.Join(append(w.failed, w.cluster.Stop(context.Background()), os.RemoveAll(w.dir))...)
 }
 
-// machine is an instance to launch.
-type machine struct {
+// host is an instance to launch.
+type host struct {
 	profile  string // default: one with the cluster's node role
 	image    string // prefix of the image's name; default Amazon Linux 2023
 	userData string // default: a NodeConfig of the cluster with labels and taints
@@ -193,7 +193,7 @@ type machine struct {
 }
 
 // launch runs an instance for the test, and terminates it when the test ends.
-func launch(t *testing.T, m machine) awsim.Instance {
+func launch(t *testing.T, m host) awsim.Instance {
 	t.Helper()
 	if m.profile == "" {
 		m.profile = profile(t, awsim.NodeRole(clusterName))

@@ -1,8 +1,7 @@
-// Package process runs programs whose lives are tied to this process: however this one ends, even
-// by SIGKILL, they do.
+// Package process runs child processes that never outlive this process, even if it is killed by SIGKILL.
 //
-// The standard input of each is a pipe that only this process holds open, so a program that reads
-// it learns of the end everywhere; on Linux the kernel kills it as well.
+// The standard input of each child is a pipe that only this process holds open. A child that reads it sees its end on
+// every system; on Linux the kernel also kills the child.
 package process
 
 import (
@@ -18,12 +17,12 @@ import (
 	"time"
 )
 
-// grace is how long a program may take to end in order before it is killed.
-const grace = 10 * time.Second
+// stopTimeout is how long a program may take to exit after SIGTERM before it is killed. etcd and the API server need 1 to 3 s.
+const stopTimeout = 10 * time.Second
 
 // Command says what to run.
 type Command struct {
-	// Name is what errors call it.
+	// Name is the program's name in errors.
 	Name string
 	Path string
 	Args []string
@@ -33,13 +32,13 @@ type Command struct {
 	Log string
 }
 
-// Process is a program that was started.
+// Process is a child process.
 type Process struct {
 	name    string
 	logPath string
 	cmd     *exec.Cmd
-	done    chan struct{} // closed when it has ended
-	err     error         // how it ended; to be read after done
+	done    chan struct{} // closed after the exit
+	err     error         // of the exit; read it after done
 }
 
 // Start executes a program.
@@ -63,8 +62,8 @@ func Start(c Command) (*Process, error) {
 
 	started := make(chan error)
 	go func() {
-		// Linux ties the death signal to the thread that started the child, not to the process:
-		// this thread has to last as long as the child does.
+		// Linux ties the parent-death signal to the thread that started the child, not to the process:
+		// this thread must exist as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer held.Close()
@@ -82,13 +81,13 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Stop ends the program: politely, and by force after ten seconds or when ctx ends. When it returns
-// nil, the program is gone. It may be called again.
+// Stop sends SIGTERM, and SIGKILL after stopTimeout or when ctx ends. When it returns nil, the program has exited. It may be
+// called again.
 func (p *Process) Stop(ctx context.Context) error {
-	if p.ended() {
+	if p.exited() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.name, err)
@@ -101,7 +100,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the program at once, without a chance to tidy up, and returns when it is gone.
+// Kill sends SIGKILL and returns after the exit.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
@@ -110,10 +109,10 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Done is closed when the program has ended.
+// Done is closed after the program's exit.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-func (p *Process) ended() bool {
+func (p *Process) exited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -122,26 +121,25 @@ func (p *Process) ended() bool {
 	}
 }
 
-// Death describes a program that has ended though it should not have, with its last words. It is to
-// be called after Done is closed.
-func (p *Process) Death() error {
-	return fmt.Errorf("%s ended (%s); %s", p.name, p.Ending(), p.LastWords())
+// ExitError describes an unexpected exit, with the last lines of the log. Call it after Done is closed.
+func (p *Process) ExitError() error {
+	return fmt.Errorf("%s exited (%s); %s", p.name, p.ExitStatus(), p.LogTail())
 }
 
-// Ending is how a program has ended: its exit status or the signal. It is to be called after Done is closed.
-func (p *Process) Ending() string {
+// ExitStatus returns the program's exit status or signal. Call it after Done is closed.
+func (p *Process) ExitStatus() string {
 	if p.err != nil {
 		return p.err.Error()
 	}
 	return "exit status 0"
 }
 
-// LastWords are the last lines of the log, for an error message.
-func (p *Process) LastWords() string {
+// LogTail returns the last lines of the log, for an error message.
+func (p *Process) LogTail() string {
 	const lines = 15
 	text, err := Tail(p.logPath, lines)
 	if err != nil {
-		return fmt.Sprintf("its log cannot be read: %v", err)
+		return fmt.Sprintf("cannot read its log: %v", err)
 	}
 	return fmt.Sprintf("last lines of %s:\n%s", p.logPath, text)
 }

@@ -14,32 +14,32 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 )
 
-// Mixes are the seeds of the story chaos.
-type Mixes struct {
+// Seeds is the range of seeds of the scenario chaos.
+type Seeds struct {
 	First uint64
 	Count int
 }
 
-// split shares the seeds out to so many worlds, or as many as there are seeds.
-func (m Mixes) split(worlds int) []Mixes {
-	var out []Mixes
-	first, rest := m.First, m.Count
-	for left := min(worlds, m.Count); left > 0; left-- {
-		part := Mixes{First: first, Count: (rest + left - 1) / left}
+// split divides the seeds evenly among the worlds. It returns at most one range per seed.
+func (s Seeds) split(worlds int) []Seeds {
+	var out []Seeds
+	first, rest := s.First, s.Count
+	for left := min(worlds, s.Count); left > 0; left-- {
+		part := Seeds{First: first, Count: (rest + left - 1) / left}
 		out = append(out, part)
 		first, rest = first+uint64(part.Count), rest-part.Count
 	}
 	return out
 }
 
-// Chaos is the story chaos, told in several worlds, each with its share of the seeds.
-func Chaos(m Mixes, worlds int) []Scenario {
+// Chaos returns the scenario chaos for several worlds, each with its share of the seeds.
+func Chaos(seeds Seeds, worlds int) []Scenario {
 	var out []Scenario
-	for _, part := range m.split(worlds) {
+	for _, part := range seeds.split(worlds) {
 		s := chaos(part)
 		if worlds > 1 {
 			s.Name = fmt.Sprintf("%s-%d-%d", s.Name, part.First, part.First+uint64(part.Count)-1)
@@ -49,23 +49,23 @@ func Chaos(m Mixes, worlds int) []Scenario {
 	return out
 }
 
-// DefaultMixes are few enough to be told with every other story.
-var DefaultMixes = Mixes{First: 1, Count: 3}
+// DefaultSeeds are few, so that chaos takes no longer than the other long scenarios when all of them run.
+var DefaultSeeds = Seeds{First: 1, Count: 3}
 
-// chaosTimeout is for one seed.
+// chaosTimeout bounds one seed. The slow part is after the faults: a launch with an unknown outcome blocks for two minutes.
 const chaosTimeout = 5 * time.Minute
 
-// chaosBudget is how many nodes the pool of the story lets go at a time.
+// chaosBudget is the disruption budget of the NodePool in manifests.Chaos, in nodes.
 const chaosBudget = 3
 
-// chaosApp is a workload of the story.
+// chaosApp is a workload of chaos.
 type chaosApp struct {
 	name  string
-	most  int // pods that it may have
+	most  int // replicas
 	scale func(w *World, ctx context.Context, name string, replicas int32) error
 }
 
-// chaosApps are the workloads of the story.
+// chaosApps are the workloads of chaos.
 func chaosApps() []chaosApp {
 	deployment := func(w *World, ctx context.Context, name string, n int32) error { return w.Scale(ctx, name, n) }
 	return []chaosApp{
@@ -76,33 +76,33 @@ func chaosApps() []chaosApp {
 	}
 }
 
-// chaos goes through mixes of everything that can go wrong around a controller, one seed after another in one world: after
-// each, all is as if nothing had been, and what may never happen has not happened at any moment.
-func chaos(m Mixes) Scenario {
-	g := newGuard(most(chaosBudget))
-	want := map[string]int{} // pods by app, as the last storm has left it
+// chaos injects a random mix of faults around the controller, one seed after another in one world. After each seed the
+// cluster must reach the desired state again, and the invariants must have held at every moment.
+func chaos(seeds Seeds) Scenario {
+	v := newInvariants(nodeBudget(chaosBudget))
+	want := map[string]int{} // replicas by app, as the last seed left them
 	steps := []Step{
 		startController(),
 		installPool(manifests.Chaos, nil),
-		installStorage("does not tolerate the taint of ending nodes", toleratesNone),
+		installStorage("without a toleration for karpenter.sh/disrupted", toleratesNone),
 		{Name: "create workloads without pods", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
-			g.watch(w)
-			w.KeepController()
-			w.KeepClients()
+			v.watch(w)
+			w.RestartControllerOnExit()
+			w.RestartClientsOnExit()
 			return apply(ctx, w, manifests.ChaosWorkload, nil)
 		}},
 	}
-	for seed := m.First; seed < m.First+uint64(m.Count); seed++ {
+	for seed := seeds.First; seed < seeds.First+uint64(seeds.Count); seed++ {
 		steps = append(steps, Step{
-			Name: fmt.Sprintf("seed %d: a storm, then all is well", seed), Timeout: chaosTimeout,
+			Name: fmt.Sprintf("seed %d: inject faults, then wait until the cluster is in its desired state", seed), Timeout: chaosTimeout,
 			Run: func(ctx context.Context, w *World) error {
-				err := newStorm(w, seed, want).rage(ctx)
-				return errors.Join(err, g.verdict(w))
+				err := newFaultSchedule(w, seed, want).inject(ctx)
+				return errors.Join(err, v.check(w))
 			},
 		})
 	}
 	steps = append(steps, Step{
-		Name: "delete the workloads: all nodes, instances and volumes go", Timeout: 4 * time.Minute,
+		Name: "delete the workloads: all nodes, instances and volumes are deleted", Timeout: 4 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			workload, err := render(w, manifests.ChaosWorkload, nil)
 			if err != nil {
@@ -112,55 +112,55 @@ func chaos(m Mixes) Scenario {
 				return err
 			}
 			for _, app := range chaosApps() {
-				if err := empty(ctx, w, app.name); err != nil {
+				if err := awaitEmpty(ctx, w, app.name); err != nil {
 					return err
 				}
 			}
 			if err := w.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace("default")); err != nil {
 				return err
 			}
-			if err := noVolumes(ctx, w); err != nil {
+			if err := awaitNoVolumes(ctx, w); err != nil {
 				return err
 			}
-			w.Note("%d NodeClaims, %d instances, %d starts of the controller", len(w.History.Claims()), len(w.Instances()), w.ControllerStarts())
-			return g.verdict(w)
+			w.Note("%d NodeClaims, %d instances, %d controller starts", len(w.History.Claims()), len(w.Instances()), w.ControllerStarts())
+			return v.check(w)
 		},
 	}, removeStorage(), removePool(manifests.Chaos, nil))
 	return Scenario{
 		Name:    "chaos",
-		Summary: "throttling, lost answers, no capacity, crashes of controller and API server, seeded: no pod gets two nodes, nothing leaks, no volume is lost",
+		Summary: "seeded faults (throttling, lost responses, no capacity, crashes of controller and API server): no pod gets two nodes, nothing leaks, no volume is lost",
 		Long:    true,
 		Steps:   steps,
 	}
 }
 
-// storm is one mix.
-type storm struct {
-	w    *World
-	dice *rand.Rand
-	seed uint64
-	want map[string]int // pods by app
-	told []string
-	// crashed is true once the API server was.
-	crashed bool
+// faultSchedule is the mix of faults and cluster changes of one seed.
+type faultSchedule struct {
+	w       *World
+	rng     *rand.Rand
+	seed    uint64
+	want    map[string]int // pods by app
+	actions []string
+	// apiServerCrashed is true once the schedule crashed the API server.
+	apiServerCrashed bool
 }
 
-func newStorm(w *World, seed uint64, want map[string]int) *storm {
-	return &storm{w: w, dice: rand.New(rand.NewPCG(seed, 0xc4a05)), seed: seed, want: want}
+func newFaultSchedule(w *World, seed uint64, want map[string]int) *faultSchedule {
+	return &faultSchedule{w: w, rng: rand.New(rand.NewPCG(seed, 0xc4a05)), seed: seed, want: want}
 }
 
-// rage lets the storm break, and waits until the world has come to rest after it.
-func (s *storm) rage(ctx context.Context) error {
+// inject runs the schedule, stops all faults, and waits until the cluster is in its desired state again.
+func (s *faultSchedule) inject(ctx context.Context) error {
 	begin := time.Now()
-	s.breaks()
-	err := s.acts(ctx)
-	s.calms()
+	s.startAWSFaults()
+	err := s.disturbCluster(ctx)
+	s.stopAWSFaults()
 	if err != nil {
 		return err
 	}
-	if s.crashed {
-		// Kubernetes' own controllers wait for the pods that they have asked for when a crash has swallowed the answer: for five
-		// minutes, and then until something happens to that workload. What they forget is not what the story is about.
+	if s.apiServerCrashed {
+		// If a crash loses the response of a pod's creation, the ReplicaSet controller waits for that pod for five minutes, and
+		// then for the next change of the workload. Restart it, since this is not what chaos tests.
 		if err := s.w.RestartControllerManager(ctx); err != nil {
 			return err
 		}
@@ -168,67 +168,69 @@ func (s *storm) rage(ctx context.Context) error {
 	if err := s.w.AwaitController(ctx); err != nil {
 		return err
 	}
-	calm := time.Now()
-	s.w.Note("%.0f s of storm: %s", calm.Sub(begin).Seconds(), strings.Join(s.told, ", "))
-	if err := s.rests(ctx); err != nil {
+	stopped := time.Now()
+	s.w.Note("%.0f s of faults: %s", stopped.Sub(begin).Seconds(), strings.Join(s.actions, ", "))
+	if err := s.awaitSettled(ctx); err != nil {
 		return err
 	}
-	s.w.Note("at rest after %.0f s: %d nodes", time.Since(calm).Seconds(), len(s.w.Running()))
+	s.w.Note("desired state after %.0f s: %d nodes", time.Since(stopped).Seconds(), len(s.w.Running()))
 	return nil
 }
 
-// breaks sets what lasts as long as the storm.
-func (s *storm) breaks() {
+// startAWSFaults sets the faults that last as long as the schedule.
+func (s *faultSchedule) startAWSFaults() {
 	aws := s.w.AWS
-	share := func(most float64) float64 { return s.dice.Float64() * most }
-	aws.SetWeather(&wire.Storm{
+	// The shares are upper bounds far above a bad day in a real region, so that 20 seconds see many faults.
+	share := func(most float64) float64 { return s.rng.Float64() * most }
+	aws.SetFaultSource(&protocol.FaultSchedule{
 		Seed: s.seed, Principal: awsim.ControllerRole(s.w.Name),
 		Throttled: share(0.25), Broken: share(0.15), Lost: share(0.1), Dropped: share(0.1), Slow: share(0.2),
 	})
 	timing := awsim.DefaultTiming()
-	timing.Visible = time.Duration(s.dice.Int64N(int64(4 * time.Second)))
-	timing.Boot = time.Duration(s.dice.Int64N(int64(6 * time.Second)))
+	timing.Visible = time.Duration(s.rng.Int64N(int64(4 * time.Second)))
+	timing.Boot = time.Duration(s.rng.Int64N(int64(6 * time.Second)))
 	aws.SetTiming(timing)
 	zones := []string{"a", "b", "c"}
-	for range s.dice.IntN(3) {
-		p := awsim.Pool{Zone: s.w.Region() + zones[s.dice.IntN(3)]}
-		if s.dice.IntN(2) == 0 {
+	for range s.rng.IntN(3) {
+		p := awsim.Pool{Zone: s.w.Region() + zones[s.rng.IntN(3)]}
+		if s.rng.IntN(2) == 0 {
 			p.Lifecycle = "spot"
 		}
-		aws.SetCapacity(p, s.dice.IntN(3))
+		aws.SetCapacity(p, s.rng.IntN(3))
 	}
 }
 
-func (s *storm) calms() {
+// stopAWSFaults removes them again.
+func (s *faultSchedule) stopAWSFaults() {
 	aws := s.w.AWS
 	aws.ClearFaults()
 	aws.SetTiming(awsim.DefaultTiming())
 	aws.ClearCapacity()
 }
 
-// acts does what people, pods and machines do in the meantime.
-func (s *storm) acts(ctx context.Context) error {
-	deeds := []struct {
+// disturbCluster scales and deletes workloads and NodeClaims, and kills controller and API server, at random moments.
+func (s *faultSchedule) disturbCluster(ctx context.Context) error {
+	kinds := []struct {
 		weight int
 		do     func(context.Context) error
 	}{{6, s.scale}, {3, s.killController}, {1, s.crashAPIServer}, {2, s.deletePod}, {1, s.deleteClaim}}
 	total := 0
-	for _, d := range deeds {
+	for _, d := range kinds {
 		total += d.weight
 	}
 	first := s.scale
-	if s.dice.IntN(3) == 0 {
-		first = s.scaleToZero // and again from nothing
+	if s.rng.IntN(3) == 0 {
+		first = s.scaleToZero // the rest of the schedule then scales up from zero
 	}
 	if err := first(ctx); err != nil {
 		return err
 	}
-	for range 5 + s.dice.IntN(4) {
-		if err := pause(ctx, time.Duration(s.dice.Int64N(int64(2*time.Second)))); err != nil {
+	for range 5 + s.rng.IntN(4) {
+		if err := pause(ctx, time.Duration(s.rng.Int64N(int64(2*time.Second)))); err != nil {
 			return err
 		}
-		n := s.dice.IntN(total)
-		for _, d := range deeds {
+		n := s.rng.IntN(total)
+		for _, d := range kinds {
 			if n -= d.weight; n < 0 {
 				if err := d.do(ctx); err != nil {
 					return err
@@ -240,7 +242,7 @@ func (s *storm) acts(ctx context.Context) error {
 	return nil
 }
 
-// pause lets time pass: a storm has a rhythm, nothing is waited for.
+// pause sleeps for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -250,21 +252,21 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (s *storm) tell(format string, args ...any) {
-	s.told = append(s.told, fmt.Sprintf(format, args...))
+func (s *faultSchedule) note(format string, args ...any) {
+	s.actions = append(s.actions, fmt.Sprintf(format, args...))
 }
 
-func (s *storm) scale(ctx context.Context) error {
+func (s *faultSchedule) scale(ctx context.Context) error {
 	apps := chaosApps()
-	app := apps[s.dice.IntN(len(apps))]
-	n := s.dice.IntN(app.most + 1)
-	s.tell("%s=%d", app.name, n)
+	app := apps[s.rng.IntN(len(apps))]
+	n := s.rng.IntN(app.most + 1)
+	s.note("%s=%d", app.name, n)
 	s.want[app.name] = n
 	return app.scale(s.w, ctx, app.name, int32(n))
 }
 
-func (s *storm) scaleToZero(ctx context.Context) error {
-	s.tell("all=0")
+func (s *faultSchedule) scaleToZero(ctx context.Context) error {
+	s.note("all=0")
 	for _, app := range chaosApps() {
 		s.want[app.name] = 0
 		if err := app.scale(s.w, ctx, app.name, 0); err != nil {
@@ -274,30 +276,30 @@ func (s *storm) scaleToZero(ctx context.Context) error {
 	return nil
 }
 
-func (s *storm) killController(ctx context.Context) error {
-	s.tell("controller killed")
+func (s *faultSchedule) killController(ctx context.Context) error {
+	s.note("controller killed")
 	if err := s.w.KillController(); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Duration(s.dice.Int64N(int64(time.Second)))); err != nil {
+	if err := pause(ctx, time.Duration(s.rng.Int64N(int64(time.Second)))); err != nil {
 		return err
 	}
 	return s.w.LaunchController(ctx)
 }
 
-func (s *storm) crashAPIServer(ctx context.Context) error {
-	s.tell("API server crashed")
-	s.crashed = true
+func (s *faultSchedule) crashAPIServer(ctx context.Context) error {
+	s.note("API server crashed")
+	s.apiServerCrashed = true
 	if err := s.w.KillAPIServer(); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Duration(s.dice.Int64N(int64(3*time.Second)))); err != nil {
+	if err := pause(ctx, time.Duration(s.rng.Int64N(int64(3*time.Second)))); err != nil {
 		return err
 	}
 	return s.w.StartAPIServer(ctx)
 }
 
-func (s *storm) deletePod(ctx context.Context) error {
+func (s *faultSchedule) deletePod(ctx context.Context) error {
 	var all corev1.PodList
 	if err := s.w.Client.List(ctx, &all, client.InNamespace("default")); err != nil {
 		return err
@@ -305,13 +307,13 @@ func (s *storm) deletePod(ctx context.Context) error {
 	if len(all.Items) == 0 {
 		return nil
 	}
-	pod := all.Items[s.dice.IntN(len(all.Items))]
-	s.tell("a pod deleted")
+	pod := all.Items[s.rng.IntN(len(all.Items))]
+	s.note("a pod deleted")
 	return client.IgnoreNotFound(s.w.Client.Delete(ctx, &pod))
 }
 
-// deleteClaim deletes a NodeClaim whose pods may all be moved.
-func (s *storm) deleteClaim(ctx context.Context) error {
+// deleteClaim deletes a random NodeClaim that has no pod with do-not-disrupt.
+func (s *faultSchedule) deleteClaim(ctx context.Context) error {
 	var claims karpv1.NodeClaimList
 	var all corev1.PodList
 	if err := errors.Join(s.w.Client.List(ctx, &claims), s.w.Client.List(ctx, &all)); err != nil {
@@ -319,28 +321,28 @@ func (s *storm) deleteClaim(ctx context.Context) error {
 	}
 	free := slices.DeleteFunc(claims.Items, func(c karpv1.NodeClaim) bool {
 		return slices.ContainsFunc(all.Items, func(p corev1.Pod) bool {
-			return kept(p) && (p.Spec.NodeName == "" || p.Spec.NodeName == c.Status.NodeName)
+			return mayNotMove(p) && (p.Spec.NodeName == "" || p.Spec.NodeName == c.Status.NodeName)
 		})
 	})
 	if len(free) == 0 {
 		return nil
 	}
-	s.tell("a NodeClaim deleted")
-	return client.IgnoreNotFound(s.w.Client.Delete(ctx, &free[s.dice.IntN(len(free))]))
+	s.note("a NodeClaim deleted")
+	return client.IgnoreNotFound(s.w.Client.Delete(ctx, &free[s.rng.IntN(len(free))]))
 }
 
-// kept reports whether a pod may not be moved.
-func kept(p corev1.Pod) bool {
+// mayNotMove reports whether a pod has karpenter.sh/do-not-disrupt and has not finished.
+func mayNotMove(p corev1.Pod) bool {
 	return p.Annotations[karpv1.AnnotationDoNotDisrupt] == "true" && p.DeletionTimestamp == nil &&
 		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// rests waits until each workload has its pods, each pod runs, and instances and NodeClaims belong together.
-func (s *storm) rests(ctx context.Context) error {
+// awaitSettled waits until each workload has its replicas, each pod runs, and instances and NodeClaims match.
+func (s *faultSchedule) awaitSettled(ctx context.Context) error {
 	for _, app := range chaosApps() {
-		if err := podsRun(ctx, s.w, app.name, s.want[app.name]); err != nil {
+		if err := awaitPodsRunning(ctx, s.w, app.name, s.want[app.name]); err != nil {
 			return fmt.Errorf("%s: %w", app.name, err)
 		}
 	}
-	return errors.Join(pairs(ctx, s.w), neverTwice(s.w), volumesThere(ctx, s.w))
+	return errors.Join(awaitPaired(ctx, s.w), noDoubleLaunch(s.w), volumesExist(ctx, s.w))
 }

@@ -36,10 +36,10 @@ func tokenFile(ctx context.Context, t *testing.T, w *World, audience string) (st
 	return file, os.WriteFile(file, []byte(request.Status.Token), 0o600)
 }
 
-// set sets variables of the controller's environment, in pairs of name and value.
-func set(w *World, pairs ...string) {
+// setEnv sets variables of the controller's environment, in pairs of name and value.
+func setEnv(w *World, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
-		w.Set(pairs[i], pairs[i+1])
+		w.SetEnv(pairs[i], pairs[i+1])
 	}
 }
 
@@ -66,12 +66,12 @@ func chartEnvironment(t *testing.T) (pairs []string) {
 	return pairs
 }
 
-// buysAs waits until count pods of the sample run, and one of their instances was launched in the session that is named.
-func buysAs(ctx context.Context, w *World, count int, session string) error {
+// launchesAs waits until count pods of the sample run, and one of their instances was launched in the session that is named.
+func launchesAs(ctx context.Context, w *World, count int, session string) error {
 	if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": fmt.Sprint(count)}); err != nil {
 		return err
 	}
-	if err := podsRun(ctx, w, "sample", count); err != nil {
+	if err := awaitPodsRunning(ctx, w, "sample", count); err != nil {
 		return err
 	}
 	var sessions []string
@@ -81,13 +81,13 @@ func buysAs(ctx context.Context, w *World, count int, session string) error {
 		}
 	}
 	if last := sessions[len(sessions)-1]; !strings.Contains(last, awsim.ControllerRole(w.Name)+"/"+session) {
-		return fmt.Errorf("the node was bought as %s, want a session %s", last, session)
+		return fmt.Errorf("the node was launched as %s, want a session %s", last, session)
 	}
 	return nil
 }
 
-// The controller itself, not only its parts, gets its role by each way that EKS has, and says what is missing if it does
-// not. Its settings are the Helm chart's.
+// The controller gets its role by each of EKS's mechanisms, and its error names the remedy if it gets none. Its settings are
+// the Helm chart's.
 func TestControllerGetsItsRole(t *testing.T) {
 	t.Parallel()
 	binary, settings := labtest.Binary(t), chartEnvironment(t)
@@ -102,17 +102,17 @@ func TestControllerGetsItsRole(t *testing.T) {
 			return w.StartController(ctx)
 		}}
 	}
-	story := Scenario{
+	s := Scenario{
 		Name: "credentials", Summary: "the controller's role comes by Pod Identity and by its service account",
 		Steps: []Step{
 			{
-				Name: "without credentials it ends and says what to do", Timeout: time.Minute,
+				Name: "without credentials it exits with the remedy", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
-					set(w, settings...)
-					set(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
-					said, err := w.RunController(ctx)
-					if err == nil && (!strings.Contains(said, "eks.amazonaws.com/role-arn") || !strings.Contains(said, "pod identity association")) {
-						err = fmt.Errorf("it said: %s", said)
+					setEnv(w, settings...)
+					setEnv(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
+					output, err := w.RunController(ctx)
+					if err == nil && (!strings.Contains(output, "eks.amazonaws.com/role-arn") || !strings.Contains(output, "pod identity association")) {
+						err = fmt.Errorf("the output is: %s", output)
 					}
 					return err
 				},
@@ -123,32 +123,32 @@ func TestControllerGetsItsRole(t *testing.T) {
 				server := httptest.NewServer(agent)
 				t.Cleanup(server.Close)
 				token, err := tokenFile(ctx, t, w, "pods.eks.amazonaws.com")
-				set(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", server.URL+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token)
+				setEnv(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", server.URL+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token)
 				return err
 			}),
 			installPool(manifests.Default, nil),
-			{Name: "it buys a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return buysAs(ctx, w, 1, "eks-") }},
+			{Name: "it launches a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 1, "eks-") }},
 			begin("start it with the role of its service account", func(ctx context.Context, w *World) error {
 				token, err := tokenFile(ctx, t, w, "sts.amazonaws.com")
-				set(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "", "AWS_WEB_IDENTITY_TOKEN_FILE", token,
+				setEnv(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "", "AWS_WEB_IDENTITY_TOKEN_FILE", token,
 					"AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/"+awsim.ControllerRole(w.Name), "AWS_ROLE_SESSION_NAME", "by-service-account")
 				return err
 			}),
-			{Name: "it buys more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return buysAs(ctx, w, 40, "by-service-account") }},
+			{Name: "it launches more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 40, "by-service-account") }},
 			{
-				Name: "its calls of AWS are counted", Timeout: time.Minute,
+				Name: "its AWS calls are in the metrics", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					text, err := w.Metrics(ctx)
 					if err == nil && !strings.Contains(text, `aws_sdk_go_request_total{action="CreateFleet",code="200",service="EC2"}`) {
-						err = fmt.Errorf("there is no count of CreateFleet")
+						err = fmt.Errorf("the metrics have no count of CreateFleet")
 					}
 					return err
 				},
 			},
-			endAll("sample", manifests.Default),
+			deleteAll("sample", manifests.Default),
 		},
 	}
-	result := Run(t.Context(), story, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
+	result := Run(t.Context(), s, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
 	for _, step := range result.Steps {
 		t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
 		if !step.Passed {

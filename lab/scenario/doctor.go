@@ -21,96 +21,96 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// shortTaintTime is after how long the controller of this story names a taint that stays.
-const shortTaintTime = 10 * time.Second
+// taintGracePeriod is how long a taint may stay before the controller reports it; the default would make the scenario long.
+const taintGracePeriod = 10 * time.Second
 
-// doctor is the story of a cluster that is looked over while it is sound, and with faults planted in it: one for each way
-// in which clusters fail.
+// doctor runs `dovetail doctor` in a healthy cluster, and after each of several faults is injected. It applies the
+// remedies that doctor prints.
 func doctor() Scenario {
 	const app = "sample"
-	var stray string
+	var unknown string
 	begin := []Step{
-		{Name: "start the controller, to name a taint that stays after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-			w.Set("STARTUP_TAINT_GRACE_PERIOD", shortTaintTime.String())
+		{Name: "start the controller, which reports a stuck taint after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
+			w.SetEnv("STARTUP_TAINT_GRACE_PERIOD", taintGracePeriod.String())
 			return w.StartController(ctx)
 		}},
 		installPool(manifests.Default, nil),
-		{Name: "a sound cluster: nothing is found", Timeout: 30 * time.Second, Run: clean},
+		{Name: "doctor finds nothing in a healthy cluster", Timeout: 30 * time.Second, Run: awaitClean},
 		{
-			Name: "an instance of the cluster's name that nobody owns: named; adopted as is said, the cluster is clean", Timeout: time.Minute,
+			Name: "launch an instance with the cluster's name and no owner: doctor reports it, and nothing after its remedy (adopt)", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) (err error) {
-				if stray, err = plantStray(ctx, w); err != nil {
+				if unknown, err = launchUnknownInstance(ctx, w); err != nil {
 					return err
 				}
-				return cured(ctx, w, "identity-unknown-instance", stray, "dovetail adopt --cluster-name "+w.Name)
+				return remedyAndCheckClean(ctx, w, "identity-unknown-instance", unknown, "dovetail adopt --cluster-name "+w.Name)
 			},
 		},
 		{
-			Name: "the node role loses its access entry: named; mapped as is said, the cluster is clean", Timeout: time.Minute,
+			Name: "delete the node role's access entry: doctor reports it, and nothing after its remedy", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := unmap(ctx, w); err != nil {
+				if err := unmapNodeRole(ctx, w); err != nil {
 					return err
 				}
-				remedy, err := diagnosed(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
+				remedy, err := awaitRemedy(ctx, w, "auth-node-role", "EC2NodeClass default", "NodeRoleNotMapped")
 				if err != nil {
 					return err
 				}
-				if err := mend(ctx, w, remedy); err != nil {
+				if err := applyRemedy(ctx, w, remedy); err != nil {
 					return err
 				}
-				return clean(ctx, w)
+				return awaitClean(ctx, w)
 			},
 		},
 	}
 	end := []Step{
 		{
-			Name: "the cloud controller manager stops, and a pod gets a node: its taint is named; removed as is said, the pod runs", Timeout: 2 * time.Minute,
+			Name: "stop the cloud controller manager and create a pod: doctor reports the node's taint, and after its remedy the pod runs", Timeout: 2 * time.Minute,
 			Run: func(ctx context.Context, w *World) error {
 				w.StopCloudController()
 				if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 					return err
 				}
-				if err := untaintAll(ctx, w, app); err != nil {
+				if err := removeStuckTaints(ctx, w, app); err != nil {
 					return err
 				}
 				w.StartCloudController()
-				return clean(ctx, w)
+				return awaitClean(ctx, w)
 			},
 		},
 		{
-			Name: "the instance that was adopted is collected, since no NodeClaim has it", Timeout: 150 * time.Second,
-			Run: func(ctx context.Context, w *World) error { return collected(ctx, w, stray) },
+			Name: "garbage collection terminates the adopted instance, since it has no NodeClaim", Timeout: 150 * time.Second,
+			Run: func(ctx context.Context, w *World) error { return awaitTerminated(ctx, w, unknown) },
 		},
 		removeStorage(),
-		endAll(app, manifests.Default),
+		deleteAll(app, manifests.Default),
 	}
 	return Scenario{
 		Name:    "doctor",
-		Summary: "dovetail doctor finds nothing in a sound cluster, names each fault that is planted, and is clean once what it prints was done",
+		Summary: "dovetail doctor finds nothing in a healthy cluster, reports each injected fault, and nothing after its remedy was applied",
 		Steps:   slices.Concat(begin, storageFaults(), end),
 	}
 }
 
-// storageFaults are what keeps volumes from where they are needed, and what mends it.
+// storageFaults are the steps with faults that keep volumes from their pods, and their remedies.
 func storageFaults() []Step {
 	return []Step{
 		{
-			Name: "a CSI daemon without the toleration, and a StorageClass that binds immediately: both named", Timeout: time.Minute,
+			Name: "install a CSI DaemonSet without the toleration and a StorageClass with immediate binding: doctor reports both", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
 				if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesNone}); err != nil {
 					return err
 				}
-				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
+				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
 				if err != nil {
 					return err
 				}
-				return twoFindings(ctx, w)
+				return onlyStorageFindings(ctx, w)
 			},
 		},
 		{
-			Name: "the class is made anew as is said: it waits for its first consumer, and only the daemon is left", Timeout: time.Minute,
+			Name: "apply the StorageClass's remedy: it waits for the first consumer, and doctor reports only the DaemonSet", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := treat(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
+				if err := runRemedy(ctx, w, "storage-immediate", "StorageClass gp3-immediate", "kubectl replace"); err != nil {
 					return err
 				}
 				var class storagev1.StorageClass
@@ -118,33 +118,33 @@ func storageFaults() []Step {
 					return err
 				}
 				if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["type"] != "gp3" {
-					return fmt.Errorf("the class is %+v", class)
+					return fmt.Errorf("the StorageClass is %+v", class)
 				}
-				_, err := diagnosed(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
 				return err
 			},
 		},
 		{
-			Name: "the daemon is patched as is said: the cluster is clean", Timeout: time.Minute,
+			Name: "apply the DaemonSet's remedy: doctor finds nothing", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				return cured(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
+				return remedyAndCheckClean(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
 			},
 		},
 		{
-			Name: "a VolumeAttachment of a node that is gone: named; deleted as is said, the cluster is clean", Timeout: time.Minute,
+			Name: "create a VolumeAttachment of a deleted node: doctor reports it, and nothing after its remedy", Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := w.Client.Create(ctx, attachmentOfNoNode("planted")); err != nil {
+				if err := w.Client.Create(ctx, orphanedAttachment("planted")); err != nil {
 					return err
 				}
-				return cured(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
+				return remedyAndCheckClean(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
 			},
 		},
 	}
 }
 
-// plantStray launches an instance that bears the cluster's name and nobody's identity, as an autoscaler of another make
-// has left behind. It returns how the doctor calls it.
-func plantStray(ctx context.Context, w *World) (string, error) {
+// launchUnknownInstance launches an instance that has the cluster's name but no cluster UID, as another autoscaler may leave
+// behind. It returns the object name that doctor reports.
+func launchUnknownInstance(ctx context.Context, w *World) (string, error) {
 	image, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-")
 	if err != nil {
 		return "", err
@@ -153,7 +153,7 @@ func plantStray(ctx context.Context, w *World) (string, error) {
 		Name: aws.String("tag:karpenter.sh/discovery"), Values: []string{w.Name},
 	}}})
 	if err != nil || len(subnets.Subnets) == 0 {
-		return "", errors.Join(errors.New("there is no subnet to launch into"), err)
+		return "", errors.Join(errors.New("the cluster has no subnet to launch into"), err)
 	}
 	var tags []ec2types.Tag
 	for key, value := range map[string]string{
@@ -171,70 +171,70 @@ func plantStray(ctx context.Context, w *World) (string, error) {
 	return "instance " + aws.ToString(out.Instances[0].InstanceId), nil
 }
 
-// collected waits until an instance, as the doctor calls it, has been terminated.
-func collected(ctx context.Context, w *World, stray string) error {
+// awaitTerminated waits until an instance, given by the object name that doctor reports, is terminated.
+func awaitTerminated(ctx context.Context, w *World, object string) error {
 	return world.Until(ctx, func() error {
 		for _, i := range w.Instances() {
-			if "instance "+i.ID == stray && i.State == "terminated" {
+			if "instance "+i.ID == object && i.State == "terminated" {
 				return nil
 			}
 		}
-		return fmt.Errorf("%s is not terminated", stray)
+		return fmt.Errorf("%s is not terminated", object)
 	})
 }
 
-func attachmentOfNoNode(name string) *storagev1.VolumeAttachment {
+func orphanedAttachment(name string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "example.com", NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
 	}
 }
 
-// twoFindings expects that nothing but the two faults of the storage is found.
-func twoFindings(ctx context.Context, w *World) error {
-	said, err := w.Doctor(ctx)
+// onlyStorageFindings checks that doctor reports the two storage faults and nothing else.
+func onlyStorageFindings(ctx context.Context, w *World) error {
+	diagnosis, err := w.Doctor(ctx)
 	if err != nil {
 		return err
 	}
 	var checks []string
-	for _, f := range said.Findings {
+	for _, f := range diagnosis.Findings {
 		checks = append(checks, f.Check+" "+f.Object)
 	}
 	want := []string{"storage-daemon-toleration DaemonSet kube-system/ebs-csi-node", "storage-immediate StorageClass gp3-immediate"}
 	if !slices.Equal(checks, want) {
-		return fmt.Errorf("found %q, want %q", checks, want)
+		return fmt.Errorf("doctor reports %q, want %q", checks, want)
 	}
 	return nil
 }
 
-// untaintAll does what the doctor says about taints that stay, until the pod of app runs and nothing is found any more.
-// While the first node waits, the autoscaler may buy another once.
-func untaintAll(ctx context.Context, w *World, app string) error {
-	treated := map[string]bool{}
+// removeStuckTaints applies doctor's remedies for stuck taints until the pod of app runs and doctor finds nothing. While the
+// first node waits, the autoscaler may launch one other.
+func removeStuckTaints(ctx context.Context, w *World, app string) error {
+	remedied := map[string]bool{}
 	return world.Until(ctx, func() error {
-		said, err := w.Doctor(ctx)
+		diagnosis, err := w.Doctor(ctx)
 		if err != nil {
 			return err
 		}
-		for _, f := range said.Findings {
+		for _, f := range diagnosis.Findings {
 			if f.Check != "nodes-stuck-taint" || !strings.Contains(f.Seen, uninitialized) || !strings.Contains(f.Remedy, "the cloud controller manager") {
-				return fmt.Errorf("found %+v", f)
+				return fmt.Errorf("doctor reports %+v", f)
 			}
-			if treated[f.Object] {
-				return fmt.Errorf("%s has its taint again, or still: %s", f.Object, f.Seen)
+			if remedied[f.Object] {
+				return fmt.Errorf("%s still has its taint, or has it again: %s", f.Object, f.Seen)
 			}
 			if _, err := w.Shell(ctx, f.Command); err != nil {
 				return err
 			}
-			treated[f.Object] = true
+			remedied[f.Object] = true
 			w.Note("%s: %s", f.Object, f.Command)
 		}
 		all, err := pods(ctx, w, app)
 		if err != nil {
 			return err
 		}
-		if len(treated) == 0 || len(said.Findings) > 0 || slices.ContainsFunc(all, func(p corev1.Pod) bool { return !running(p) }) {
-			return fmt.Errorf("%d nodes had a taint removed, %d findings, pods %v", len(treated), len(said.Findings), phases(all))
+		if len(remedied) == 0 || len(diagnosis.Findings) > 0 || slices.ContainsFunc(all, func(p corev1.Pod) bool { return !running(p) }) {
+			return fmt.Errorf("%d nodes had a taint removed, %d findings, pods %v", len(remedied), len(diagnosis.Findings), phases(all))
 		}
 		return nil
 	})
@@ -247,42 +247,42 @@ func phases(all []corev1.Pod) (out []corev1.PodPhase) {
 	return out
 }
 
-// diagnosed waits until the doctor has a finding of that check about that object, with these words in what was seen or in
-// what is to be done: EC2 shows what was done to it with a delay. It returns the remedy.
-func diagnosed(ctx context.Context, w *World, check, object, words string) (remedy string, err error) {
-	f, err := finding(ctx, w, check, object, words)
+// awaitRemedy waits until doctor reports this check for this object, with these words in the observation or the remedy. It
+// waits, since EC2 shows changes with a delay. It returns the remedy.
+func awaitRemedy(ctx context.Context, w *World, check, object, words string) (remedy string, err error) {
+	f, err := awaitFinding(ctx, w, check, object, words)
 	return f.Remedy, err
 }
 
-func finding(ctx context.Context, w *World, check, object, words string) (found world.Finding, err error) {
+func awaitFinding(ctx context.Context, w *World, check, object, words string) (found world.Finding, err error) {
 	err = world.Until(ctx, func() error {
-		said, err := w.Doctor(ctx)
+		diagnosis, err := w.Doctor(ctx)
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(said.Findings, func(f world.Finding) bool {
+		at := slices.IndexFunc(diagnosis.Findings, func(f world.Finding) bool {
 			return f.Check == check && strings.HasPrefix(f.Object, object) && strings.Contains(f.Seen+f.Remedy, words)
 		})
 		if at < 0 {
-			return fmt.Errorf("the doctor does not find %s of %s with %q: %+v", check, object, words, said.Findings)
+			return fmt.Errorf("doctor does not report %s of %s with %q: %+v", check, object, words, diagnosis.Findings)
 		}
-		found = said.Findings[at]
-		if said.Exit != 1 || found.Remedy == "" || !strings.Contains(found.Remedy, found.Command) {
-			return fmt.Errorf("exit code %d, want 1; remedy %q with command %q", said.Exit, found.Remedy, found.Command)
+		found = diagnosis.Findings[at]
+		if diagnosis.Exit != 1 || found.Remedy == "" || !strings.Contains(found.Remedy, found.Command) {
+			return fmt.Errorf("exit code %d, want 1; remedy %q with command %q", diagnosis.Exit, found.Remedy, found.Command)
 		}
 		return nil
 	})
 	return found, err
 }
 
-// treat has the doctor look, and runs the command that it prints.
-func treat(ctx context.Context, w *World, check, object, words string) error {
-	f, err := finding(ctx, w, check, object, words)
+// runRemedy waits for a finding, and runs the command that doctor prints for it.
+func runRemedy(ctx context.Context, w *World, check, object, words string) error {
+	f, err := awaitFinding(ctx, w, check, object, words)
 	if err != nil {
 		return err
 	}
 	if f.Command == "" {
-		return fmt.Errorf("no command is printed for %s: %s", object, f.Remedy)
+		return fmt.Errorf("doctor prints no command for %s: %s", object, f.Remedy)
 	}
 	if _, err := w.Shell(ctx, f.Command); err != nil {
 		return err
@@ -291,25 +291,25 @@ func treat(ctx context.Context, w *World, check, object, words string) error {
 	return nil
 }
 
-// cured treats a finding, and expects that it was the only one.
-func cured(ctx context.Context, w *World, check, object, words string) error {
-	if err := treat(ctx, w, check, object, words); err != nil {
+// remedyAndCheckClean applies the remedy of a finding, and waits until doctor finds nothing.
+func remedyAndCheckClean(ctx context.Context, w *World, check, object, words string) error {
+	if err := runRemedy(ctx, w, check, object, words); err != nil {
 		return err
 	}
-	return clean(ctx, w)
+	return awaitClean(ctx, w)
 }
 
-// clean waits until the doctor finds nothing.
-func clean(ctx context.Context, w *World) error {
+// awaitClean waits until doctor finds nothing.
+func awaitClean(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
-		said, err := w.Doctor(ctx)
+		diagnosis, err := w.Doctor(ctx)
 		if err != nil {
 			return err
 		}
-		if len(said.Findings)+len(said.NotChecked) > 0 || said.Exit != 0 {
-			return fmt.Errorf("exit code %d, findings %+v, not checked %+v", said.Exit, said.Findings, said.NotChecked)
+		if len(diagnosis.Findings)+len(diagnosis.NotChecked) > 0 || diagnosis.Exit != 0 {
+			return fmt.Errorf("exit code %d, findings %+v, not checked %+v", diagnosis.Exit, diagnosis.Findings, diagnosis.NotChecked)
 		}
-		w.Note("%d checks", said.Checks)
+		w.Note("%d checks", diagnosis.Checks)
 		return nil
 	})
 }

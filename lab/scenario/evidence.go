@@ -16,23 +16,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Evidence is something to look at when a step has failed.
+// Evidence is one part of the world's state after a failed step.
 type Evidence struct {
 	Title string   `json:"title"`
 	Lines []string `json:"lines"`
 }
 
 const (
-	// gatherTimeout bounds how long a failed story looks for evidence.
+	// gatherTimeout bounds how long a failed scenario collects evidence. Reads are local: longer waits mean a dead API server.
 	gatherTimeout = 10 * time.Second
-	// logLines is how much of the controller's log is shown.
+	// logLines is how many lines of the controller's log the report has.
 	logLines = 20
-	// shown is how many objects of a kind are.
-	shown = 10
+	// maxShown is how many objects of a kind the report has.
+	maxShown = 10
 )
 
-// gather looks at what there is. What cannot be read is said instead of shown.
-func gather(ctx context.Context, w *World) []Evidence {
+// gatherEvidence collects the evidence of a failure. What it cannot read, it reports as such.
+func gatherEvidence(ctx context.Context, w *World) []Evidence {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	var out []Evidence
@@ -40,15 +40,15 @@ func gather(ctx context.Context, w *World) []Evidence {
 		title string
 		lines func(context.Context, *World) ([]string, error)
 	}{
-		{"Pods that are pending", pendingPods},
+		{"Pending pods", pendingPods},
 		{"NodeClaims", claimStates},
 		{"Instances", instanceStates},
-		{"Console of instances that did not join", consoles},
+		{"Consoles of instances that did not join", consoles},
 		{"Last lines of the controller's log", controllerLog},
 	} {
 		lines, err := look.lines(ctx, w)
 		if err != nil {
-			lines = append(lines, "cannot be read: "+err.Error())
+			lines = append(lines, "cannot read: "+err.Error())
 		}
 		if len(lines) > 0 {
 			out = append(out, Evidence{Title: look.title, Lines: lines})
@@ -68,7 +68,7 @@ func controllerLog(_ context.Context, w *World) ([]string, error) {
 	return strings.Split(text, "\n"), nil
 }
 
-// pendingPods are the pods without a place, with what was said about them.
+// pendingPods lists the pending pods with their events.
 func pendingPods(ctx context.Context, w *World) ([]string, error) {
 	var pods corev1.PodList
 	var events corev1.EventList
@@ -80,7 +80,7 @@ func pendingPods(ctx context.Context, w *World) ([]string, error) {
 		if p.Status.Phase != corev1.PodPending {
 			continue
 		}
-		if len(out) == shown {
+		if len(out) == maxShown {
 			return append(out, "... and more"), nil
 		}
 		line := p.Name + " (node: " + cmp.Or(p.Spec.NodeName, "none") + ")"
@@ -94,7 +94,7 @@ func pendingPods(ctx context.Context, w *World) ([]string, error) {
 	return out, nil
 }
 
-// claimStates are the NodeClaims with their conditions.
+// claimStates lists the NodeClaims with their conditions.
 func claimStates(ctx context.Context, w *World) ([]string, error) {
 	var claims karpv1.NodeClaimList
 	if err := list(ctx, w, &claims); err != nil {
@@ -102,7 +102,7 @@ func claimStates(ctx context.Context, w *World) ([]string, error) {
 	}
 	var out []string
 	for _, c := range claims.Items {
-		if len(out) == shown {
+		if len(out) == maxShown {
 			return append(out, "... and more"), nil
 		}
 		line := fmt.Sprintf("%s (%s)", c.Name, cmp.Or(c.Status.ProviderID, "no instance"))
@@ -122,10 +122,10 @@ func instanceStates(_ context.Context, w *World) ([]string, error) {
 	for _, i := range w.Instances() {
 		out = append(out, fmt.Sprintf("%s %s %s %s, NodeClaim %s", i.ID, i.State, i.Type, i.Zone, cmp.Or(i.Tags[world.NodeClaimTag], "none")))
 	}
-	return out[max(0, len(out)-3*shown):], nil
+	return out[max(0, len(out)-3*maxShown):], nil
 }
 
-// consoles are the last lines of the consoles of live instances that are no nodes.
+// consoles returns the last console lines of live instances without a Node.
 func consoles(ctx context.Context, w *World) ([]string, error) {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
@@ -134,7 +134,7 @@ func consoles(ctx context.Context, w *World) ([]string, error) {
 	var out []string
 	for _, i := range w.Running() {
 		joined := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return world.InstanceID(n.Spec.ProviderID) == i.ID })
-		if joined || len(out) == shown {
+		if joined || len(out) == maxShown {
 			continue
 		}
 		text, err := w.Console(ctx, i.ID)
@@ -147,7 +147,7 @@ func consoles(ctx context.Context, w *World) ([]string, error) {
 	return out, nil
 }
 
-// list reads lists from what is watched of the cluster.
+// list reads lists from the watch cache of the cluster.
 func list(ctx context.Context, w *World, lists ...client.ObjectList) error {
 	for _, l := range lists {
 		if err := w.Reader.List(ctx, l); err != nil {

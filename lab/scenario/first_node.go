@@ -8,40 +8,40 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 )
 
-// firstNode is the shortest whole story: a pod, a node for it, and neither.
+// firstNode is the shortest complete scenario: a pod gets a node, and both are deleted.
 func firstNode() Scenario {
 	const app = "sample"
 	return Scenario{
 		Name:    "first-node",
-		Summary: "a pending pod gets a node and runs; when it is deleted, nothing is left",
+		Summary: "a pending pod gets a node and runs; after it is deleted, no resource is left",
 		Steps: []Step{
 			startController(),
 			installPool(manifests.Default, nil),
 			{
-				Name: "create a pod: it runs, on a node bought for it", Timeout: time.Minute,
+				Name: "create a pod: a node is launched for it, and it runs", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
 						return err
 					}
-					if err := podsRun(ctx, w, app, 1); err != nil {
+					if err := awaitPodsRunning(ctx, w, app, 1); err != nil {
 						return err
 					}
 					pod := w.History.Pods()[0]
 					w.Note("from pod created to pod running: %.1f s", pod.Running.Sub(pod.Seen).Seconds())
-					return cost(ctx, w)
+					return noteCost(ctx, w)
 				},
 			},
 			{
-				Name: "there is one NodeClaim and one instance, and they belong together", Timeout: 10 * time.Second,
+				Name: "there is one NodeClaim, and the only instance is its own", Timeout: 10 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != 1 || instances != 1 {
 						return fmt.Errorf("%d NodeClaims were created and %d instances launched, want one of each", claims, instances)
 					}
-					return pairs(ctx, w)
+					return awaitPaired(ctx, w)
 				},
 			},
 			{
-				Name: "delete the workload: the node and the instance go", Timeout: time.Minute,
+				Name: "delete the workload: the node and the instance terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					text, err := render(w, manifests.Sample, map[string]string{"REPLICAS": "1"})
 					if err != nil {
@@ -50,7 +50,7 @@ func firstNode() Scenario {
 					if err := w.Delete(ctx, text); err != nil {
 						return err
 					}
-					return empty(ctx, w, app)
+					return awaitEmpty(ctx, w, app)
 				},
 			},
 			removePool(manifests.Default, nil),
@@ -58,15 +58,15 @@ func firstNode() Scenario {
 	}
 }
 
-// installPool is the step that gives the cluster a NodePool.
+// installPool is the step that creates a NodePool and an EC2NodeClass.
 func installPool(manifest string, variables map[string]string) Step {
 	return Step{
-		Name: "create NodePool and EC2NodeClass: they get ready", Timeout: 20 * time.Second,
+		Name: "create NodePool and EC2NodeClass: both become Ready", Timeout: 20 * time.Second,
 		Run: func(ctx context.Context, w *World) error {
 			if err := apply(ctx, w, manifest, variables); err != nil {
 				return err
 			}
-			return poolReady(ctx, w)
+			return awaitPoolReady(ctx, w)
 		},
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
 )
 
-// Report tells people how a story goes.
+// Report prints the progress of a scenario.
 type Report struct{ painter *screen.Painter }
 
-// margin is how far the text of a step is from the edge: a mark and a time.
+// margin indents the text below a step's name: the width of its mark and duration.
 const margin = "              "
 
 // NewReport returns a Listener that prints.
 func NewReport(p *screen.Painter) *Report { return &Report{painter: p} }
 
-// Title announces a story.
+// Title prints the name and summary of a scenario.
 func (r *Report) Title(s Scenario) { r.painter.Print(s.Name + ": " + s.Summary) }
 
 // Begin implements Listener.
@@ -41,7 +41,7 @@ func (r *Report) End(s StepResult) {
 	}
 }
 
-// Result tells how it went, with the evidence if it did not go well.
+// Result prints the outcome, with the evidence if the scenario failed.
 func (r *Report) Result(result Result) {
 	switch {
 	case result.Passed:
@@ -57,7 +57,7 @@ func (r *Report) Result(result Result) {
 			r.painter.Print(indent("    ", line))
 		}
 	}
-	r.painter.Print("", fmt.Sprintf("%s: FAILED after %.1f s; logs are kept in %s", result.Scenario, result.Seconds, result.StateDir))
+	r.painter.Print("", fmt.Sprintf("%s: FAILED after %.1f s; logs: %s", result.Scenario, result.Seconds, result.StateDir))
 }
 
 func indent(by, text string) string {

@@ -1,8 +1,8 @@
-// Package scenario tells stories: lists of named steps in a fresh world, each with a deadline, in which
-// every wait is for something that a user could see.
+// Package scenario holds the lab's end-to-end scenarios: lists of named steps in a fresh world, each with a timeout.
+// Every step waits for something that a user could see.
 //
-// A story is data. Run boots a world, goes through the steps, and ends the world; what it returns says
-// how long each took and, if one failed, everything that one would look at next.
+// A scenario is data. Run boots a world, runs the steps, and closes the world. The result has the duration of each
+// step and, if one failed, the evidence that an engineer would look at next.
 package scenario
 
 import (
@@ -16,64 +16,64 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Scenario is a story.
+// Scenario is an ordered list of steps, run in a world of its own.
 type Scenario struct {
 	Name    string
 	Summary string // one line
-	// Long stories take minutes. Where several are told at a time they go first, so that none is waited for in the end.
+	// Long scenarios take minutes. Parallel runs start them first, so that no long one runs alone at the end.
 	Long bool
-	// Setting, if set, changes the world that the story is told in.
-	Setting func(*world.Config)
-	// Beside, if set, goes on beside the steps until its context ends; its error is the story's.
-	Beside func(ctx context.Context, w *World) error
-	Steps  []Step
+	// Configure, if set, changes the configuration of the scenario's world.
+	Configure func(*world.Config)
+	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
+	Background func(ctx context.Context, w *World) error
+	Steps      []Step
 }
 
-// Step is a part of a story. It has failed when Run returns an error, or not until Timeout.
+// Step is one step of a scenario. It fails if Run returns an error or does not return within Timeout.
 type Step struct {
 	Name    string
 	Timeout time.Duration
-	// Calm steps ask whether all has come right: no controller is killed meanwhile.
-	Calm bool
-	Run  func(ctx context.Context, w *World) error
+	// PauseKills stops the random kills of --kill-controller during a step that checks the outcome.
+	PauseKills bool
+	Run        func(ctx context.Context, w *World) error
 }
 
-// World is where a story takes place: a world of one cluster.
+// World is the world of a scenario, seen from one of its clusters.
 type World struct {
 	*world.World
 	*world.Cluster
 	notes []string
 }
 
-// Note adds a fact to the report of the step that runs.
+// Note adds a measurement to the report of the current step.
 func (w *World) Note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// All are the stories, in the order in which they are best told: chaos with these seeds, and consolidate with so many nodes.
-// Each call makes them anew; a story is told once.
-func All(m Mixes, nodes int) []Scenario {
+// All returns the scenarios in their usual order. chaos runs with the given seeds, consolidate with the given number of
+// nodes. A Scenario holds state and runs once, so each call returns new ones.
+func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
-		firstNode(), scaleUpDown(), articleConfig(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), families(), zonalShift(),
-		emptyFast(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
+		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(), zonalShift(),
+		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
 	}
 }
 
-// Result is how a story went.
+// Result is the outcome of a scenario.
 type Result struct {
 	Scenario string       `json:"scenario"`
 	Passed   bool         `json:"passed"`
 	Seconds  float64      `json:"seconds"`
 	Steps    []StepResult `json:"steps"`
-	// Interrupted is true when the story was ended from outside.
+	// Interrupted is true if the caller canceled the scenario.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Evidence is what was there when a step failed, and StateDir where more of it is.
+	// Evidence is the state of the world when a step failed. StateDir holds the logs.
 	Evidence []Evidence `json:"evidence,omitempty"`
 	StateDir string     `json:"stateDir,omitempty"`
 }
 
-// StepResult is how a step went.
+// StepResult is the outcome of a step.
 type StepResult struct {
 	Name    string   `json:"name"`
 	Passed  bool     `json:"passed"`
@@ -82,41 +82,41 @@ type StepResult struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// Listener is told how a story goes, while it does.
+// Listener receives the progress of a scenario.
 type Listener interface {
 	Begin(step string)
 	End(StepResult)
 }
 
 const (
-	bootTimeout = 2 * time.Minute
-	endTimeout  = time.Minute
+	bootTimeout  = 2 * time.Minute
+	closeTimeout = time.Minute
 )
 
-// Run tells a story in a world of cfg. The error of a failed step is in the Result.
+// Run runs a scenario in a world of cfg. The error of a failed step is in the Result.
 func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) Result {
 	begin := time.Now()
-	t := &telling{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
-	t.tell(ctx, s, cfg)
-	t.result.Seconds = time.Since(begin).Seconds()
-	t.result.Passed = true
-	for _, step := range t.result.Steps {
-		t.result.Passed = t.result.Passed && step.Passed
+	e := &execution{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
+	e.run(ctx, s, cfg)
+	e.result.Seconds = time.Since(begin).Seconds()
+	e.result.Passed = true
+	for _, step := range e.result.Steps {
+		e.result.Passed = e.result.Passed && step.Passed
 	}
-	return t.result
+	return e.result
 }
 
-// telling is a story that is being told.
-type telling struct {
+// execution is one run of a scenario.
+type execution struct {
 	listener Listener
 	result   Result
 	world    *World
 }
 
-func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
-	booted := t.step(ctx, Step{Name: "boot the world", Timeout: bootTimeout, Run: func(ctx context.Context, w *World) error {
-		if s.Setting != nil {
-			s.Setting(&cfg)
+func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
+	booted := e.step(ctx, Step{Name: "boot the world", Timeout: bootTimeout, Run: func(ctx context.Context, w *World) error {
+		if s.Configure != nil {
+			s.Configure(&cfg)
 		}
 		inside, err := world.Start(ctx, cfg)
 		if err != nil {
@@ -126,76 +126,76 @@ func (t *telling) tell(ctx context.Context, s Scenario, cfg world.Config) {
 		return nil
 	}})
 	if !booted {
-		t.result.Interrupted = ctx.Err() != nil
+		e.result.Interrupted = ctx.Err() != nil
 		return
 	}
 	defer func() {
-		// In order even when the story was interrupted: nothing may be left.
-		t.step(context.WithoutCancel(ctx), Step{Name: "end the world", Timeout: endTimeout, Run: func(ctx context.Context, w *World) error {
-			return errors.Join(w.Close(ctx), beyondItsRights(w))
+		// An interrupted scenario, too, must leave no process behind.
+		e.step(context.WithoutCancel(ctx), Step{Name: "close the world", Timeout: closeTimeout, Run: func(ctx context.Context, w *World) error {
+			return errors.Join(w.Close(ctx), deniedCalls(w))
 		}})
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
-	watch := func(what func(context.Context, *World) error, w *World) {
+	watch := func(run func(context.Context, *World) error, w *World) {
 		beside.Go(func() {
-			if err := what(alive, w); err != nil {
+			if err := run(alive, w); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	watch(func(ctx context.Context, w *World) error { return w.Failure(ctx) }, t.world)
-	if s.Beside != nil {
-		watch(s.Beside, &World{World: t.world.World, Cluster: t.world.Cluster})
+	watch(func(ctx context.Context, w *World) error { return w.AwaitFailure(ctx) }, e.world)
+	if s.Background != nil {
+		watch(s.Background, &World{World: e.world.World, Cluster: e.world.Cluster})
 	}
 	defer func() {
 		cancel(nil)
 		beside.Wait()
 	}()
 	for _, step := range s.Steps {
-		if t.step(alive, step) {
+		if e.step(alive, step) {
 			continue
 		}
-		// Who interrupts a story knows why it did not come to its end.
-		if t.result.Interrupted = ctx.Err() != nil; !t.result.Interrupted {
-			t.result.Evidence = gather(ctx, t.world)
+		// An interrupted scenario needs no evidence.
+		if e.result.Interrupted = ctx.Err() != nil; !e.result.Interrupted {
+			e.result.Evidence = gatherEvidence(ctx, e.world)
 		}
 		return
 	}
 }
 
-// beyondItsRights is an error if a controller has called what its policy does not allow.
-func beyondItsRights(w *World) error {
-	if refused := w.Refused(); len(refused) > 0 {
-		return fmt.Errorf("calls that the controller's policy does not allow:\n%s", strings.Join(refused, "\n"))
+// deniedCalls returns an error if a controller made a call that its IAM policy does not allow.
+func deniedCalls(w *World) error {
+	if denied := w.DeniedCalls(); len(denied) > 0 {
+		return fmt.Errorf("the controller's IAM policy does not allow these calls:\n%s", strings.Join(denied, "\n"))
 	}
 	return nil
 }
 
-// errLate is why a step that takes too long is ended.
-var errLate = errors.New("the step took too long")
+// errStepTimeout is the cancellation cause of a step that exceeds its timeout.
+var errStepTimeout = errors.New("the step took too long")
 
 // step runs a step and reports it.
-func (t *telling) step(ctx context.Context, s Step) bool {
-	if t.world == nil {
-		t.world = &World{}
+func (e *execution) step(ctx context.Context, s Step) bool {
+	if e.world == nil {
+		e.world = &World{}
 	}
-	t.world.notes = nil
-	t.listener.Begin(s.Name)
+	e.world.notes = nil
+	e.listener.Begin(s.Name)
 	begin := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("%w: over %v", errLate, s.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("%w: over %v", errStepTimeout, s.Timeout))
 	defer cancel()
-	err := s.Run(ctx, t.world)
-	out := StepResult{Name: s.Name, Passed: err == nil, Seconds: time.Since(begin).Seconds(), Notes: t.world.notes}
+	err := s.Run(ctx, e.world)
+	out := StepResult{Name: s.Name, Passed: err == nil, Seconds: time.Since(begin).Seconds(), Notes: e.world.notes}
 	if err != nil {
 		out.Error = err.Error()
 	}
-	t.result.Steps = append(t.result.Steps, out)
-	t.listener.End(out)
+	e.result.Steps = append(e.result.Steps, out)
+	e.listener.End(out)
 	return out.Passed
 }
 
-// Silent is a Listener that says nothing.
+// Silent is a Listener that prints nothing.
 type Silent struct{}
 
 // Begin implements Listener.

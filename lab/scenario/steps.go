@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// startController is the step that most stories begin with.
+// startController is the first step of most scenarios.
 func startController() Step {
 	return Step{
 		Name: "start the controller", Timeout: 30 * time.Second,
@@ -26,7 +26,7 @@ func startController() Step {
 	}
 }
 
-// apply applies a manifest; variables are pairs of name and value beside CLUSTER_NAME.
+// apply applies a manifest with these variables and CLUSTER_NAME.
 func apply(ctx context.Context, w *World, manifest string, variables map[string]string) error {
 	text, err := render(w, manifest, variables)
 	if err != nil {
@@ -43,8 +43,8 @@ func render(w *World, manifest string, variables map[string]string) ([]byte, err
 	return manifests.Render(manifest, all)
 }
 
-// poolReady waits until a NodePool and all EC2NodeClasses are ready.
-func poolReady(ctx context.Context, w *World) error {
+// awaitPoolReady waits until all NodePools and EC2NodeClasses, at least one of each, are Ready.
+func awaitPoolReady(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		var classes awsv1.EC2NodeClassList
@@ -68,7 +68,7 @@ func poolReady(ctx context.Context, w *World) error {
 	})
 }
 
-// notReady says why conditions do not amount to Ready; empty if they do.
+// notReady returns why an object with these conditions is not Ready, or an empty string if it is.
 func notReady(conditions []metav1.Condition) string {
 	var why []string
 	for _, c := range conditions {
@@ -82,7 +82,7 @@ func notReady(conditions []metav1.Condition) string {
 	return strings.Join(append(why, "there is no condition Ready=True"), "; ")
 }
 
-// pods are the pods of an app.
+// pods returns the pods of an app.
 func pods(ctx context.Context, w *World, app string) ([]corev1.Pod, error) {
 	var all corev1.PodList
 	if err := list(ctx, w, &all); err != nil {
@@ -99,9 +99,9 @@ func running(p corev1.Pod) bool {
 		})
 }
 
-// podsRun waits until an app has exactly want pods, and each runs. Pods that a kubelet turned away, since a scheduler that had
-// missed something put too many on its node, stay as they are until somebody cleans up; their successors count.
-func podsRun(ctx context.Context, w *World, app string, want int) error {
+// awaitPodsRunning waits until an app has exactly want pods and all are ready. It ignores Failed pods: kubelet rejects
+// a pod if the scheduler bound too many to its node, and the workload's controller creates a replacement.
+func awaitPodsRunning(ctx context.Context, w *World, app string, want int) error {
 	return world.Until(ctx, func() error {
 		all, err := pods(ctx, w, app)
 		if err != nil {
@@ -115,14 +115,14 @@ func podsRun(ctx context.Context, w *World, app string, want int) error {
 			}
 		}
 		if up != want || len(all) != want {
-			return fmt.Errorf("%d of %d pods run, %d are wanted", up, len(all), want)
+			return fmt.Errorf("%d of %d pods run, want %d", up, len(all), want)
 		}
 		return nil
 	})
 }
 
-// pairs waits until each live instance has its NodeClaim and each NodeClaim its live instance.
-func pairs(ctx context.Context, w *World) error {
+// awaitPaired waits until each live instance has one NodeClaim and each NodeClaim one live instance.
+func awaitPaired(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {
@@ -132,8 +132,8 @@ func pairs(ctx context.Context, w *World) error {
 	})
 }
 
-// unpaired names the NodeClaims without a live instance and the live instances without a NodeClaim; nil
-// if there are none.
+// unpaired returns an error that names the NodeClaims without a live instance and the live instances without a
+// NodeClaim, or nil if there are none.
 func unpaired(claims []karpv1.NodeClaim, live []awsim.Instance) error {
 	claimed := map[string]string{}
 	var errs []error
@@ -155,9 +155,8 @@ func unpaired(claims []karpv1.NodeClaim, live []awsim.Instance) error {
 	return errors.Join(errs...)
 }
 
-// empty waits until an app has no pods, and there are no NodeClaims, no Nodes, and no instances that are
-// not terminated.
-func empty(ctx context.Context, w *World, app string) error {
+// awaitEmpty waits until an app has no pods, and there are no NodeClaims, no Nodes, and all instances are terminated.
+func awaitEmpty(ctx context.Context, w *World, app string) error {
 	return world.Until(ctx, func() error {
 		left, err := pods(ctx, w, app)
 		if err != nil {
@@ -175,17 +174,17 @@ func empty(ctx context.Context, w *World, app string) error {
 			}
 		}
 		if len(left)+len(claims.Items)+len(nodes.Items)+instances > 0 {
-			return fmt.Errorf("there are still %d pods, %d NodeClaims, %d Nodes, %d instances", len(left), len(claims.Items), len(nodes.Items), instances)
+			return fmt.Errorf("still exist: %d pods, %d NodeClaims, %d Nodes, %d instances", len(left), len(claims.Items), len(nodes.Items), instances)
 		}
 		return nil
 	})
 }
 
-// removePool is the last step of most stories: NodePool and EC2NodeClass go, and with them all that was
-// made for them.
+// removePool is the last step of most scenarios: it deletes NodePool and EC2NodeClass and waits until everything that
+// was created for them is deleted, too.
 func removePool(manifest string, variables map[string]string) Step {
 	return Step{
-		Name: "delete NodePool and EC2NodeClass: nothing is left", Timeout: 30 * time.Second,
+		Name: "delete NodePool and EC2NodeClass: no resource is left", Timeout: 30 * time.Second,
 		Run: func(ctx context.Context, w *World) error {
 			text, err := render(w, manifest, variables)
 			if err != nil {
@@ -194,17 +193,17 @@ func removePool(manifest string, variables map[string]string) Step {
 			if err := w.Delete(ctx, text); err != nil {
 				return err
 			}
-			return nothingLeft(ctx, w)
+			return awaitNothingLeft(ctx, w)
 		},
 	}
 }
 
-// endAll is the last step of stories that are not about nodes that empty: the pods go, and the nodes with their NodePool,
-// rather than after the time that the autoscaler waits for more pods.
-func endAll(app, manifest string) Step {
+// deleteAll is the last step of scenarios that are not about emptiness. It deletes the pods and the NodePool at once, and
+// so does not wait for consolidateAfter.
+func deleteAll(app, manifest string) Step {
 	pool := removePool(manifest, nil)
 	return Step{
-		Name: "delete the workload, NodePool and EC2NodeClass: nodes, instances and all else go", Timeout: time.Minute,
+		Name: "delete the workload, NodePool and EC2NodeClass: no node, instance or other resource is left", Timeout: time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			if err := w.Scale(ctx, app, 0); err != nil {
 				return err
@@ -212,13 +211,13 @@ func endAll(app, manifest string) Step {
 			if err := pool.Run(ctx, w); err != nil {
 				return err
 			}
-			return empty(ctx, w, app)
+			return awaitEmpty(ctx, w, app)
 		},
 	}
 }
 
-// nothingLeft waits until neither the API server nor AWS holds anything of the autoscaler.
-func nothingLeft(ctx context.Context, w *World) error {
+// awaitNothingLeft waits until neither the API server nor AWS has a resource of the autoscaler.
+func awaitNothingLeft(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var pools karpv1.NodePoolList
 		var classes awsv1.EC2NodeClassList
@@ -247,21 +246,21 @@ func nothingLeft(ctx context.Context, w *World) error {
 	})
 }
 
-// cost notes what runs and what it costs.
-func cost(ctx context.Context, w *World) error {
+// noteCost notes the running instance types and their hourly cost.
+func noteCost(ctx context.Context, w *World) error {
 	perHour, err := w.Cost(ctx)
 	if err != nil {
 		return err
 	}
-	kinds := map[string]int{}
+	types := map[string]int{}
 	for _, i := range w.Running() {
-		kinds[i.Type]++
+		types[i.Type]++
 	}
-	var machines []string
-	for kind, n := range kinds {
-		machines = append(machines, fmt.Sprintf("%d x %s", n, kind))
+	var counts []string
+	for name, n := range types {
+		counts = append(counts, fmt.Sprintf("%d x %s", n, name))
 	}
-	slices.Sort(machines)
-	w.Note("%d nodes at $%.3f/h: %s", len(w.Running()), perHour, strings.Join(machines, ", "))
+	slices.Sort(counts)
+	w.Note("%d nodes at $%.3f/h: %s", len(w.Running()), perHour, strings.Join(counts, ", "))
 	return nil
 }

@@ -25,85 +25,85 @@ import (
 )
 
 const (
-	// bootWithin and runWithin are far above what is usual, for machines that do other things as well.
-	bootWithin = 2 * time.Minute
-	runWithin  = 2 * time.Minute
-	endWithin  = 30 * time.Second
+	// The timeouts are far above the usual durations, for hosts under load.
+	bootTimeout = 2 * time.Minute
+	runTimeout  = 2 * time.Minute
+	exitTimeout = 30 * time.Second
 )
 
-// components are the processes of a world of one cluster: those of the control plane and the controller.
+// components is the number of processes of a world with one cluster: four of the control plane, and the controller.
 const components = 5
 
 func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up")
-	s.Await(t, "pods: 0 pending, 5 running", runWithin)
+	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
 	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
-	s.Await(t, "Why ", runWithin) // several nodes are launched for five pods
+	s.Await(t, "Why ", runTimeout) // several nodes are launched for five pods
 	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
-		t.Errorf("the screen tells why nodes that were just launched are not consolidated:\n%s", out)
+		t.Errorf("the screen shows Unconsolidatable events of new nodes:\n%s", out)
 	}
 	children := s.Children(t)
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
-func TestUpIsHurriedByASecondInterrupt(t *testing.T) {
+func TestSecondInterruptKillsUp(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
-	s.Await(t, "ending", endWithin)
+	s.Await(t, "stopping", exitTimeout)
 	s.Signal(t, syscall.SIGINT)
-	s.Wait(t, endWithin) // the components were killed, which may count as a failure
-	s.LeftNothing(t, children)
+	s.Wait(t, exitTimeout) // the components were killed, which may count as a failure
+	s.CheckCleanedUp(t, children)
 }
 
 func TestUpInterruptedWhileBooting(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "etcd", bootWithin)
-	s.EndsWell(t, endWithin)
+	s.Await(t, "etcd", bootTimeout)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 func TestUpKilledLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
 	s.Signal(t, syscall.SIGKILL)
-	s.Wait(t, endWithin)
-	labtest.Gone(t, children, endWithin)
+	s.Wait(t, exitTimeout)
+	labtest.AwaitExit(t, children, exitTimeout)
 }
 
-func TestUpSaysWhichPartDied(t *testing.T) {
+func TestUpReportsTheFailedComponent(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	// The one that was started first is etcd.
 	if err := syscall.Kill(slices.Min(children), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.Wait(t, endWithin); code != 1 {
+	if code := s.Wait(t, exitTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if out := s.Output(); !strings.Contains(out, "etcd ended (signal: killed)") {
-		t.Errorf("it does not say that etcd was killed:\n%s", out)
+	if out := s.Output(); !strings.Contains(out, "etcd exited (signal: killed)") {
+		t.Errorf("the output does not report that etcd was killed:\n%s", out)
 	}
-	s.LeftNothing(t, children)
+	s.CheckCleanedUp(t, children)
 }
 
-// Another controller finds a cluster and an AWS by what is printed for it.
+// The printed environment suffices for another controller.
 func TestUpWithoutControllerServesBoth(t *testing.T) {
 	s := labtest.Start(t, "up", "--no-controller", "--clusters", "2")
-	s.Await(t, "lab-2  pods:", bootWithin)
+	s.Await(t, "lab-2  pods:", bootTimeout)
 	exports := s.Exports() // of the second cluster, which is printed last
 	if got := exports["CLUSTER_NAME"]; got != "lab-2" {
 		t.Errorf("CLUSTER_NAME is %q", got)
@@ -152,7 +152,7 @@ func TestUpWithoutControllerServesBoth(t *testing.T) {
 
 func TestAWSAlone(t *testing.T) {
 	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--cluster", "shop")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	out, err := ec2.NewFromConfig(sdk(t, s.Exports())).DescribeSubnets(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -160,10 +160,10 @@ func TestAWSAlone(t *testing.T) {
 	if len(out.Subnets) != 6 {
 		t.Errorf("%d subnets, want a private and a public one in each of three zones", len(out.Subnets))
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
-// The account alone, with a fault and in a file: it is there again when it is served again.
+// The account persists over a restart. The fault applies once.
 func TestAWSKept(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "account.jsonl")
 	create := func(c *ec2.Client) error {
@@ -173,21 +173,21 @@ func TestAWSKept(t *testing.T) {
 		return err
 	}
 	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam", "--fault", "ec2.CreateLaunchTemplate=Unsupported,times=1")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	c := ec2.NewFromConfig(sdk(t, s.Exports()))
 	if err := create(c); err == nil || !strings.Contains(err.Error(), "Unsupported") {
-		t.Errorf("the first call meets the fault that was asked for: %v", err)
+		t.Errorf("the first call does not get the injected fault: %v", err)
 	}
 	if err := create(c); err != nil {
 		t.Fatal(err)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 	s = labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam")
-	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootWithin)
+	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	if err := create(ec2.NewFromConfig(sdk(t, s.Exports()))); err == nil || !strings.Contains(err.Error(), "already in use") {
-		t.Errorf("the launch template is not there again: %v", err)
+		t.Errorf("the launch template does not exist after the restart: %v", err)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
 func TestUsage(t *testing.T) {
@@ -197,7 +197,7 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		{"run", 2, "first-node"},
-		{"run no-such-story", 2, "first-node"},
+		{"run no-such-scenario", 2, "first-node"},
 		{"run first-node first-node", 2, "twice"},
 		{"run --all first-node", 2, "--all"},
 		{"run first-node -o xml", 2, "xml"},
@@ -217,46 +217,46 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			s := labtest.Start(t, strings.Fields(tt.args)...)
-			if code := s.Wait(t, endWithin); code != tt.code {
+			if code := s.Wait(t, exitTimeout); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if out := s.Output(); !strings.Contains(out, tt.want) {
 				t.Errorf("%q is not in:\n%s", tt.want, out)
 			}
-			s.LeftNothing(t, nil)
+			s.CheckCleanedUp(t, nil)
 		})
 	}
 }
 
-func TestInterruptedStoryLeavesNothing(t *testing.T) {
+func TestInterruptedScenarioLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "run", "first-node")
-	s.Await(t, "start the controller", bootWithin)
+	s.Await(t, "start the controller", bootTimeout)
 	children := s.Children(t)
 	s.Signal(t, syscall.SIGINT)
-	if code := s.Wait(t, endWithin); code != 1 {
+	if code := s.Wait(t, exitTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if out := s.Output(); !strings.Contains(out, "interrupted after") {
-		t.Errorf("it does not say that it was interrupted:\n%s", out)
+		t.Errorf("the output does not report the interrupt:\n%s", out)
 	}
-	s.LeftNothing(t, children)
+	s.CheckCleanedUp(t, children)
 }
 
-func TestFailedStoryIsToldAndKept(t *testing.T) {
+func TestFailedScenarioIsReportedAndItsLogsKept(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "dovetail")
-	// The lab asks for the policy of the controller's role before it starts the controller.
+	// The lab runs dovetail iam-policy before it starts the controller.
 	whole := cmp.Or(os.Getenv("DOVETAIL"), filepath.Join(filepath.Dir(labtest.Binary(t)), "dovetail"))
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = iam-policy ]; then exec %q \"$@\"; fi\necho no such region >&2\nexit 3\n", whole)
 	if err := os.WriteFile(broken, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := labtest.Start(t, "run", "first-node", "--dovetail", broken)
-	if code := s.Wait(t, bootWithin); code != 1 {
+	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs are kept in " + s.Temp} {
+	for _, want := range []string{"s  boot the world", "✗", "s  start the controller", "exit status 3", "no such region", "FAILED", "logs: " + s.Temp} {
 		if out := s.Output(); !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
@@ -284,8 +284,7 @@ func sdk(t *testing.T, exports map[string]string) aws.Config {
 	return config
 }
 
-// Nodes that cannot reach the API server: the story says what is pending, what was bought, and what the
-// machine itself had to say.
+// Nodes cannot reach the API server: the evidence has the pending pod, its NodeClaim and instance, and the console output.
 func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	product := os.Getenv("DOVETAIL")
@@ -298,11 +297,11 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := labtest.Start(t, "run", "first-node", "--dovetail", misled)
-	if code := s.Wait(t, bootWithin); code != 1 {
+	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{
-		"0 of 1 pods run, 1 are wanted", "karpenter: Nominated:", "Registered=Unknown", "running c", "127.0.0.1:1: connect: connection refused",
+		"0 of 1 pods run, want 1", "karpenter: Nominated:", "Registered=Unknown", "running c", "127.0.0.1:1: connect: connection refused",
 		"launched nodeclaim",
 	} {
 		if out := s.Output(); !strings.Contains(out, want) {
@@ -311,26 +310,26 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	}
 }
 
-func TestUpStartsAControllerAgainThatDied(t *testing.T) {
+func TestUpRestartsAControllerThatExited(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
-	s.Await(t, "ready after", bootWithin)
+	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
 	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
 		t.Fatal(err)
 	}
-	s.Await(t, "The controller ended by itself 1 time(s)", endWithin)
+	s.Await(t, "The controller exited 1 time(s)", exitTimeout)
 	if now := s.Children(t); len(now) < components-1 {
 		t.Errorf("%d processes are left of %d", len(now), components)
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 }
 
-// A second terminal finds the lab that runs.
-func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
+// A second terminal finds the running lab.
+func TestEnvPrintsTheEnvironmentOfTheRunningLab(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "pods:", bootWithin)
+	s.Await(t, "pods:", bootTimeout)
 	env := func() (string, error) {
 		cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "env")
 		cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
@@ -343,7 +342,7 @@ func TestEnvPrintsTheEnvironmentOfTheLabThatRuns(t *testing.T) {
 			t.Errorf("%q is not in (%v):\n%s", want, err, out)
 		}
 	}
-	s.EndsWell(t, endWithin)
+	s.InterruptAndCheck(t, exitTimeout)
 	if out, err := env(); err == nil || !strings.Contains(out, "dovetail-lab up") {
 		t.Errorf("without a lab it says (%v):\n%s", err, out)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// databaseApp is the workload whose pods have a volume each.
+// databaseApp is the workload with one volume per pod.
 const databaseApp = "database"
 
-// tolerations of the driver's daemon, as charts of different age have them.
+// tolerations of the EBS CSI driver's DaemonSet, as newer and older charts have them.
 const (
 	toleratesAll  = `[{"operator":"Exists"}]`
 	toleratesNone = `[{"key":"CriticalAddonsOnly","operator":"Exists"}]`
@@ -29,68 +29,68 @@ const (
 // volumeDetach replaces nodes under pods with volumes.
 func volumeDetach() Scenario {
 	const replicas = 6
-	steps := []Step{startController(), installPool(manifests.Medium, nil)}
-	for _, daemon := range []struct{ name, tolerations string }{{"tolerates everything", toleratesAll}, {"does not tolerate the taint of ending nodes", toleratesNone}} {
+	steps := []Step{startController(), installPool(manifests.MediumInstances, nil)}
+	for _, daemon := range []struct{ name, tolerations string }{{"with a toleration for every taint", toleratesAll}, {"without a toleration for karpenter.sh/disrupted", toleratesNone}} {
 		steps = append(steps,
 			installStorage(daemon.name, daemon.tolerations),
 			runDatabase(replicas, "gp3"),
 			replaceNode(replicas))
 	}
-	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.Medium, nil))
+	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.MediumInstances, nil))
 	return Scenario{
 		Name:    "volume-detach-on-disruption",
-		Summary: "nodes under pods with EBS volumes are replaced: no volume stays behind, whatever the driver's daemon tolerates",
+		Summary: "nodes under pods with EBS volumes are replaced: every volume detaches, whatever the CSI DaemonSet tolerates",
 		Steps:   steps,
 	}
 }
 
-// immediateVolume are pods whose volumes are somewhere before the pods are.
+// immediateVolume runs pods with volumes of immediate binding mode, which have a zone before their pods have a node.
 func immediateVolume() Scenario {
 	const many = 50
 	return Scenario{
 		Name:    "immediate-volume",
-		Summary: "volumes that are bound before their pods are placed: each pod gets one place, in the zone of its volume",
+		Summary: "volumes that bind before their pods are scheduled: each pod gets one node, in the zone of its volume",
 		Steps: []Step{
 			startController(),
-			installPool(manifests.Medium, nil),
-			installStorage("tolerates everything", toleratesAll),
+			installPool(manifests.MediumInstances, nil),
+			installStorage("with a toleration for every taint", toleratesAll),
 			runDatabase(1, "gp3-immediate"),
-			{Name: "there is exactly one node, in the volume's zone", Timeout: 10 * time.Second, Run: onePlace},
+			{Name: "exactly one node was launched, in the volume's zone", Timeout: 10 * time.Second, Run: oneNodeInZone},
 			runDatabase(many, "gp3-immediate"),
-			{Name: "each pod was bought one place, in the zone of its volume, and no node is empty", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
-				return errors.Join(inTheirZones(ctx, w), idleNodes(ctx, w, databaseApp), onceEach(w))
+			{Name: "each pod runs in the zone of its volume, no node is empty, and each NodeClaim has one instance", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+				return errors.Join(podsInVolumeZones(ctx, w), noIdleNodes(ctx, w, databaseApp), oneInstancePerClaim(w))
 			}},
 			removeDatabase("gp3-immediate"),
 			removeStorage(),
-			removePool(manifests.Medium, nil),
+			removePool(manifests.MediumInstances, nil),
 		},
 	}
 }
 
-// onePlace checks that one place was bought, ever, and that pod and volume meet in it.
-func onePlace(ctx context.Context, w *World) error {
+// oneNodeInZone checks that only one node was ever launched, in the zone of the volume.
+func oneNodeInZone(ctx context.Context, w *World) error {
 	if claims, instances := len(w.History.Claims()), len(w.Instances()); claims != 1 || instances != 1 {
 		return fmt.Errorf("%d NodeClaims were created and %d instances launched, want one of each", claims, instances)
 	}
-	return inTheirZones(ctx, w)
+	return podsInVolumeZones(ctx, w)
 }
 
 func installStorage(what, tolerations string) Step {
 	return Step{
-		// The daemon of a node that is gone counts as unavailable, and so holds back the roll-out on the others, until Kubernetes
-		// collects pods without a node: 40 s of quarantine, looked at every 20 s.
-		Name: "install the EBS CSI driver: its daemon " + what, Timeout: 2 * time.Minute,
+		// The daemon pod of a deleted node counts as unavailable and blocks the rollout on the other nodes, until Kubernetes
+		// garbage-collects pods without a node: after 40 s of quarantine, checked every 20 s.
+		Name: "install the EBS CSI driver " + what, Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": tolerations}); err != nil {
 				return err
 			}
-			return daemonsRolled(ctx, w)
+			return awaitDaemonsUpdated(ctx, w)
 		},
 	}
 }
 
-// daemonsRolled waits until the driver's daemons are those of the present template.
-func daemonsRolled(ctx context.Context, w *World) error {
+// awaitDaemonsUpdated waits until the DaemonSet's rollout is complete.
+func awaitDaemonsUpdated(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		ds, err := w.DaemonSet(ctx, "kube-system", "ebs-csi-node")
 		if err != nil {
@@ -105,12 +105,12 @@ func daemonsRolled(ctx context.Context, w *World) error {
 
 func runDatabase(replicas int, class string) Step {
 	return Step{
-		Name: fmt.Sprintf("%d pods with a volume each of class %s: all run", replicas, class), Timeout: 3 * time.Minute,
+		Name: fmt.Sprintf("create %d pods with one volume each of StorageClass %s: all run", replicas, class), Timeout: 3 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			if err := apply(ctx, w, manifests.Database, database(replicas, class)); err != nil {
 				return err
 			}
-			return podsRun(ctx, w, databaseApp, replicas)
+			return awaitPodsRunning(ctx, w, databaseApp, replicas)
 		},
 	}
 }
@@ -119,10 +119,10 @@ func database(replicas int, class string) map[string]string {
 	return map[string]string{"REPLICAS": fmt.Sprint(replicas), "STORAGE_CLASS": class}
 }
 
-// replaceNode ends a node with volumes, and sees all of them arrive elsewhere.
+// replaceNode deletes the NodeClaim of a node with volumes, and waits until its pods run elsewhere with them.
 func replaceNode(replicas int) Step {
 	return Step{
-		Name: "end a node: its pods run elsewhere with their volumes, and nothing stays attached to it", Timeout: 90 * time.Second,
+		Name: "delete a NodeClaim: its pods run on other nodes with their volumes, and no VolumeAttachment is left", Timeout: 90 * time.Second,
 		Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			node, claim, err := busiest(ctx, w)
@@ -137,25 +137,25 @@ func replaceNode(replicas int) Step {
 				if client.IgnoreNotFound(err) == nil && err != nil {
 					return nil
 				}
-				return errors.Join(err, fmt.Errorf("node %s is still there: %s", node, attachedTo(ctx, w, node)))
+				return errors.Join(err, fmt.Errorf("Node %s still exists; attachments: %s", node, attachmentsOf(ctx, w, node)))
 			})
 			if err != nil {
 				return err
 			}
-			w.Note("the node was gone after %.1f s", time.Since(begin).Seconds())
-			if err := podsRun(ctx, w, databaseApp, replicas); err != nil {
+			w.Note("the Node was deleted after %.1f s", time.Since(begin).Seconds())
+			if err := awaitPodsRunning(ctx, w, databaseApp, replicas); err != nil {
 				return err
 			}
 			w.Note("all pods ran again after %.1f s", time.Since(begin).Seconds())
-			if left := attachedTo(ctx, w, node); left != "" {
-				return fmt.Errorf("left behind on %s: %s", node, left)
+			if left := attachmentsOf(ctx, w, node); left != "" {
+				return fmt.Errorf("VolumeAttachments left on %s: %s", node, left)
 			}
 			return noMultiAttach(ctx, w)
 		},
 	}
 }
 
-// busiest is the node with most pods of the database, and its NodeClaim.
+// busiest returns the node with the most database pods, and its NodeClaim.
 func busiest(ctx context.Context, w *World) (string, *karpv1.NodeClaim, error) {
 	all, err := pods(ctx, w, databaseApp)
 	if err != nil {
@@ -180,8 +180,8 @@ func busiest(ctx context.Context, w *World) (string, *karpv1.NodeClaim, error) {
 	return "", nil, fmt.Errorf("node %q has no NodeClaim", node)
 }
 
-// attachedTo names the VolumeAttachments of a node.
-func attachedTo(ctx context.Context, w *World, node string) string {
+// attachmentsOf returns the names of a node's VolumeAttachments.
+func attachmentsOf(ctx context.Context, w *World, node string) string {
 	var list storagev1.VolumeAttachmentList
 	if err := w.Client.List(ctx, &list); err != nil {
 		return err.Error()
@@ -195,7 +195,7 @@ func attachedTo(ctx context.Context, w *World, node string) string {
 	return strings.Join(names, ", ")
 }
 
-// noMultiAttach checks that no pod was ever told that its volume is attached elsewhere.
+// noMultiAttach checks that no event reports a volume that is attached to another node.
 func noMultiAttach(ctx context.Context, w *World) error {
 	var events corev1.EventList
 	if err := w.Client.List(ctx, &events); err != nil {
@@ -209,8 +209,8 @@ func noMultiAttach(ctx context.Context, w *World) error {
 	return nil
 }
 
-// inTheirZones checks that each pod of the database runs in the zone of its volume.
-func inTheirZones(ctx context.Context, w *World) error {
+// podsInVolumeZones checks that each pod of the database runs in the zone of its volume.
+func podsInVolumeZones(ctx context.Context, w *World) error {
 	var nodes corev1.NodeList
 	var volumes corev1.PersistentVolumeList
 	if err := errors.Join(w.Client.List(ctx, &nodes), w.Client.List(ctx, &volumes)); err != nil {
@@ -241,7 +241,7 @@ func inTheirZones(ctx context.Context, w *World) error {
 
 func removeDatabase(class string) Step {
 	return Step{
-		Name: "delete the workload: nodes, instances and volumes go", Timeout: 2 * time.Minute,
+		Name: "delete the workload: all nodes, instances and volumes are deleted", Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
 			text, err := render(w, manifests.Database, database(0, class))
 			if err != nil {
@@ -250,16 +250,16 @@ func removeDatabase(class string) Step {
 			if err := w.Delete(ctx, text); err != nil {
 				return err
 			}
-			if err := empty(ctx, w, databaseApp); err != nil {
+			if err := awaitEmpty(ctx, w, databaseApp); err != nil {
 				return err
 			}
-			return noVolumes(ctx, w)
+			return awaitNoVolumes(ctx, w)
 		},
 	}
 }
 
-// noVolumes waits until nothing is left of any volume.
-func noVolumes(ctx context.Context, w *World) error {
+// awaitNoVolumes waits until no PersistentVolume, VolumeAttachment and EBS volume is left.
+func awaitNoVolumes(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var volumes corev1.PersistentVolumeList
 		var attachments storagev1.VolumeAttachmentList
@@ -268,7 +268,7 @@ func noVolumes(ctx context.Context, w *World) error {
 		}
 		left := w.AWS.EC2().Volumes()
 		if len(volumes.Items)+len(attachments.Items)+len(left) > 0 {
-			return fmt.Errorf("left: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
+			return fmt.Errorf("still exist: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-// Package awsimtest puts a simulated AWS account behind the real SDK, for tests.
+// Package awsimtest connects the AWS SDK to a simulated account, for tests.
 package awsimtest
 
 import (
@@ -32,7 +32,7 @@ type World struct {
 
 // Start serves an empty account in us-east-1, without latency, until the test ends.
 //
-// It holds role sessions to their policies, as AWS does; the administrator may do everything.
+// It enforces the IAM policies of role sessions; the administrator may do everything.
 func Start(t testing.TB) *World {
 	t.Helper()
 	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))

@@ -1,6 +1,6 @@
 // Package clock is the simulated account's sense of time: what it is now, and being called later.
 //
-// Production code uses System; tests and accelerated worlds use a Fake that moves only when told to.
+// Production code uses System; tests use a Fake that only Advance moves.
 package clock
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Clock tells the time and calls back later.
+// Clock returns the time and schedules callbacks.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f once, on its own goroutine or on the one that moves the clock, when d has passed.

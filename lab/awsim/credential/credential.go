@@ -1,4 +1,4 @@
-// Package credential holds the access keys of the simulated account and says whose they are.
+// Package credential holds the access keys of the simulated account and maps them to principals.
 //
 // Keys are of two kinds: the account administrator's, which never expire, and those of a role session, which carry a
 // session token and an end. Signatures are not verified: knowing an access key ID (and its session token) is enough.
@@ -43,7 +43,7 @@ type Principal struct {
 // Anonymous reports that the call was not signed.
 func (p Principal) Anonymous() bool { return p.ARN == "" }
 
-// Problem says what is wrong with a key.
+// Problem is what is wrong with an access key.
 type Problem int
 
 // The problems of a key.
@@ -116,7 +116,7 @@ func (r *Ring) Issue(p Principal, life time.Duration) Credentials {
 	return c
 }
 
-// Resolve returns whose access key this is. The error is an *Error.
+// Resolve returns the principal of an access key. The error is an *Error.
 func (r *Ring) Resolve(accessKeyID, sessionToken string) (Principal, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

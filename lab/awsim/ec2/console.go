@@ -3,7 +3,7 @@ package ec2
 import (
 	"encoding/base64"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // maxConsole is how much of the end of its console output EC2 keeps for an instance, in bytes.
@@ -30,8 +30,8 @@ type consoleOutput struct {
 	Output string `xml:"output,omitempty"` // base64
 }
 
-func (e *EC2) getConsoleOutput(r *wire.Request, in *consoleInput) (*consoleOutput, error) {
-	now := e.settle()
+func (e *EC2) getConsoleOutput(r *protocol.Request, in *consoleInput) (*consoleOutput, error) {
+	now := e.applyDueTransitions()
 	if err := instanceIDs().check(in.ID); err != nil {
 		return nil, err
 	}

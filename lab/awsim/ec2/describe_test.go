@@ -161,7 +161,7 @@ func TestSpotPricesOfWindowsHaveItsLicense(t *testing.T) {
 	}
 }
 
-func TestInstanceTypesTellHowManyVolumesTheyTake(t *testing.T) {
+func TestInstanceTypesHaveVolumeLimits(t *testing.T) {
 	a := open(t)
 	out := must(a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m6i.2xlarge"}}))(t)
 	ebs := out.InstanceTypes[0].EbsInfo

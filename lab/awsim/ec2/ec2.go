@@ -18,7 +18,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Timing is how long things take.
@@ -49,7 +49,7 @@ type Config struct {
 	Profiles Profiles
 }
 
-// Profiles is what EC2 asks of IAM.
+// Profiles is what EC2 reads from IAM.
 type Profiles interface {
 	// InstanceProfile returns the profile of that name.
 	InstanceProfile(name string) (InstanceProfile, bool)
@@ -62,7 +62,7 @@ type InstanceProfile struct {
 	ID   string // AIPA...
 	// RoleARN is the role in the profile; empty when it has none.
 	RoleARN string
-	// Created and RoleChanged are when IAM was told; EC2 hears of it later.
+	// Created and RoleChanged are the times of the changes in IAM; EC2 sees them later.
 	Created, RoleChanged time.Time
 }
 
@@ -80,7 +80,7 @@ type EC2 struct {
 	fleet     instances
 	pools     pools
 	quotas    map[quota]int // vCPUs
-	// noSpotRole says that there is no service-linked role of EC2 Spot yet.
+	// noSpotRole reports that the service-linked role of EC2 Spot does not exist yet.
 	noSpotRole bool
 	volumes    map[string]*volume
 	// reservations of capacity, in the order in which they were added.
@@ -117,58 +117,58 @@ func (e *EC2) SetTiming(t Timing) {
 }
 
 // Service is the wire side.
-func (e *EC2) Service() wire.Service {
-	return wire.Service{
-		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
-		Bucket: bucketOf, Asks: asking(),
-		Handlers: map[string]wire.Handler{
-			"AttachVolume":                   wire.Query(e.attachVolume),
-			"CancelCapacityReservation":      wire.Query(e.cancelCapacityReservation),
-			"CopyImage":                      wire.Query(e.copyImage),
-			"CreateCapacityReservation":      wire.Query(e.createCapacityReservation),
-			"CreateFleet":                    wire.Query(e.createFleet),
-			"CreateLaunchTemplate":           wire.Query(e.createLaunchTemplate),
-			"CreateLaunchTemplateVersion":    wire.Query(e.createLaunchTemplateVersion),
-			"CreateSecurityGroup":            wire.Query(e.createSecurityGroup),
-			"CreateTags":                     wire.Query(e.createTags),
-			"CreateVolume":                   wire.Query(e.createVolume),
-			"DeleteLaunchTemplate":           wire.Query(e.deleteLaunchTemplate),
-			"DeleteLaunchTemplateVersions":   wire.Query(e.deleteLaunchTemplateVersions),
-			"DeleteSecurityGroup":            wire.Query(e.deleteSecurityGroup),
-			"DeleteTags":                     wire.Query(e.deleteTags),
-			"DeleteVolume":                   wire.Query(e.deleteVolume),
-			"DescribeAvailabilityZones":      wire.Query(e.describeAvailabilityZones),
-			"DescribeCapacityReservations":   wire.Query(e.describeCapacityReservations),
-			"DescribeImages":                 wire.Query(e.describeImages),
-			"DescribeInstanceStatus":         wire.Query(e.describeInstanceStatus),
-			"DescribeInstanceTypeOfferings":  wire.Query(e.describeInstanceTypeOfferings),
-			"DescribeInstanceTypes":          wire.Query(e.describeInstanceTypes),
-			"DescribeInstances":              wire.Query(e.describeInstances),
-			"DescribeLaunchTemplateVersions": wire.Query(e.describeLaunchTemplateVersions),
-			"DescribeLaunchTemplates":        wire.Query(e.describeLaunchTemplates),
-			"DescribeNetworkInterfaces":      wire.Query(e.describeNetworkInterfaces),
-			"DescribePlacementGroups":        wire.Query(e.describePlacementGroups),
-			"DescribeRegions":                wire.Query(e.describeRegions),
-			"DescribeRouteTables":            wire.Query(e.describeRouteTables),
-			"DescribeSecurityGroups":         wire.Query(e.describeSecurityGroups),
-			"DescribeSpotInstanceRequests":   wire.Query(e.describeSpotInstanceRequests),
-			"DescribeSpotPriceHistory":       wire.Query(e.describeSpotPriceHistory),
-			"DescribeSubnets":                wire.Query(e.describeSubnets),
-			"DescribeTags":                   wire.Query(e.describeTags),
-			"DescribeVolumes":                wire.Query(e.describeVolumes),
-			"DescribeVpcs":                   wire.Query(e.describeVpcs),
-			"DetachVolume":                   wire.Query(e.detachVolume),
-			"DisableImageDeprecation":        wire.Query(e.disableImageDeprecation),
-			"EnableImageDeprecation":         wire.Query(e.enableImageDeprecation),
-			"GetConsoleOutput":               wire.Query(e.getConsoleOutput),
-			"ModifyCapacityReservation":      wire.Query(e.modifyCapacityReservation),
-			"ModifyLaunchTemplate":           wire.Query(e.modifyLaunchTemplate),
-			"ModifySubnetAttribute":          wire.Query(e.modifySubnetAttribute),
-			"RebootInstances":                wire.Query(e.rebootInstances),
-			"RunInstances":                   wire.Query(e.runInstances),
-			"StartInstances":                 wire.Query(e.startInstances),
-			"StopInstances":                  wire.Query(e.stopInstances),
-			"TerminateInstances":             wire.Query(e.terminateInstances),
+func (e *EC2) Service() protocol.Service {
+	return protocol.Service{
+		Name: "ec2", Protocol: protocol.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
+		Bucket: bucketOf, Authorizes: asking(),
+		Handlers: map[string]protocol.Handler{
+			"AttachVolume":                   protocol.Query(e.attachVolume),
+			"CancelCapacityReservation":      protocol.Query(e.cancelCapacityReservation),
+			"CopyImage":                      protocol.Query(e.copyImage),
+			"CreateCapacityReservation":      protocol.Query(e.createCapacityReservation),
+			"CreateFleet":                    protocol.Query(e.createFleet),
+			"CreateLaunchTemplate":           protocol.Query(e.createLaunchTemplate),
+			"CreateLaunchTemplateVersion":    protocol.Query(e.createLaunchTemplateVersion),
+			"CreateSecurityGroup":            protocol.Query(e.createSecurityGroup),
+			"CreateTags":                     protocol.Query(e.createTags),
+			"CreateVolume":                   protocol.Query(e.createVolume),
+			"DeleteLaunchTemplate":           protocol.Query(e.deleteLaunchTemplate),
+			"DeleteLaunchTemplateVersions":   protocol.Query(e.deleteLaunchTemplateVersions),
+			"DeleteSecurityGroup":            protocol.Query(e.deleteSecurityGroup),
+			"DeleteTags":                     protocol.Query(e.deleteTags),
+			"DeleteVolume":                   protocol.Query(e.deleteVolume),
+			"DescribeAvailabilityZones":      protocol.Query(e.describeAvailabilityZones),
+			"DescribeCapacityReservations":   protocol.Query(e.describeCapacityReservations),
+			"DescribeImages":                 protocol.Query(e.describeImages),
+			"DescribeInstanceStatus":         protocol.Query(e.describeInstanceStatus),
+			"DescribeInstanceTypeOfferings":  protocol.Query(e.describeInstanceTypeOfferings),
+			"DescribeInstanceTypes":          protocol.Query(e.describeInstanceTypes),
+			"DescribeInstances":              protocol.Query(e.describeInstances),
+			"DescribeLaunchTemplateVersions": protocol.Query(e.describeLaunchTemplateVersions),
+			"DescribeLaunchTemplates":        protocol.Query(e.describeLaunchTemplates),
+			"DescribeNetworkInterfaces":      protocol.Query(e.describeNetworkInterfaces),
+			"DescribePlacementGroups":        protocol.Query(e.describePlacementGroups),
+			"DescribeRegions":                protocol.Query(e.describeRegions),
+			"DescribeRouteTables":            protocol.Query(e.describeRouteTables),
+			"DescribeSecurityGroups":         protocol.Query(e.describeSecurityGroups),
+			"DescribeSpotInstanceRequests":   protocol.Query(e.describeSpotInstanceRequests),
+			"DescribeSpotPriceHistory":       protocol.Query(e.describeSpotPriceHistory),
+			"DescribeSubnets":                protocol.Query(e.describeSubnets),
+			"DescribeTags":                   protocol.Query(e.describeTags),
+			"DescribeVolumes":                protocol.Query(e.describeVolumes),
+			"DescribeVpcs":                   protocol.Query(e.describeVpcs),
+			"DetachVolume":                   protocol.Query(e.detachVolume),
+			"DisableImageDeprecation":        protocol.Query(e.disableImageDeprecation),
+			"EnableImageDeprecation":         protocol.Query(e.enableImageDeprecation),
+			"GetConsoleOutput":               protocol.Query(e.getConsoleOutput),
+			"ModifyCapacityReservation":      protocol.Query(e.modifyCapacityReservation),
+			"ModifyLaunchTemplate":           protocol.Query(e.modifyLaunchTemplate),
+			"ModifySubnetAttribute":          protocol.Query(e.modifySubnetAttribute),
+			"RebootInstances":                protocol.Query(e.rebootInstances),
+			"RunInstances":                   protocol.Query(e.runInstances),
+			"StartInstances":                 protocol.Query(e.startInstances),
+			"StopInstances":                  protocol.Query(e.stopInstances),
+			"TerminateInstances":             protocol.Query(e.terminateInstances),
 		},
 	}
 }

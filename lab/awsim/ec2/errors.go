@@ -4,24 +4,24 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// dryRun is the answer to a request that asks whether it would succeed, when it would.
+// dryRun is the error for a DryRun request that would succeed.
 func dryRun() error {
-	return wire.Errorf("DryRunOperation", "Request would have succeeded, but DryRun flag is set.").WithStatus(http.StatusPreconditionFailed)
+	return protocol.Errorf("DryRunOperation", "Request would have succeeded, but DryRun flag is set.").WithStatus(http.StatusPreconditionFailed)
 }
 
 func missing(parameter string) error {
-	return wire.Errorf("MissingParameter", "The request must contain the parameter %s", parameter)
+	return protocol.Errorf("MissingParameter", "The request must contain the parameter %s", parameter)
 }
 
-func invalidValue(format string, args ...any) *wire.Error {
-	return wire.Errorf("InvalidParameterValue", format, args...)
+func invalidValue(format string, args ...any) *protocol.Error {
+	return protocol.Errorf("InvalidParameterValue", format, args...)
 }
 
 func combination(format string, args ...any) error {
-	return wire.Errorf("InvalidParameterCombination", format, args...)
+	return protocol.Errorf("InvalidParameterCombination", format, args...)
 }
 
 // oneOf refuses a value that is set and not among those allowed.

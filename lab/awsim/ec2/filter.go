@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Filter narrows a Describe call: a thing passes when one of the values matches the named property. Values may hold
@@ -26,7 +26,7 @@ func compileFilters[T any](filters []Filter, known properties[T], tags func(T) m
 	values := 0
 	for _, f := range filters {
 		if values += len(f.Values); values > maxFilterValues {
-			return nil, wire.Errorf("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", maxFilterValues)
+			return nil, protocol.Errorf("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", maxFilterValues)
 		}
 		test, err := compileFilter(f, known, tags)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type createFleetInput struct {
@@ -137,7 +137,7 @@ const maxOverrides = 300
 func (in *createFleetInput) check() error {
 	switch {
 	case in.Type == "" || in.Type == "maintain" || in.Type == "request":
-		return wire.Errorf("UnsupportedOperation", "The simulator supports fleets of type instant only")
+		return protocol.Errorf("UnsupportedOperation", "The simulator supports fleets of type instant only")
 	case in.Type != "instant":
 		return oneOf("Type", in.Type, "instant", "maintain", "request")
 	case in.Excess != "":
@@ -145,9 +145,9 @@ func (in *createFleetInput) check() error {
 	case *in.Target.Total < 1:
 		return invalidValue("TotalTargetCapacity must be a positive number")
 	case *in.Target.Total > maxPerCall:
-		return wire.Errorf("MaxFleetCountExceeded", "The target capacity %d exceeds %d", *in.Target.Total, maxPerCall)
+		return protocol.Errorf("MaxFleetCountExceeded", "The target capacity %d exceeds %d", *in.Target.Total, maxPerCall)
 	case in.Target.Unit != "" && in.Target.Unit != "units":
-		return wire.Errorf("UnsupportedOperation", "The simulator supports the target capacity unit type units only")
+		return protocol.Errorf("UnsupportedOperation", "The simulator supports the target capacity unit type units only")
 	}
 	if sum := in.share(in.Target.OnDemand) + in.share(in.Target.Spot); sum > *in.Target.Total {
 		return invalidValue("The sum of OnDemandTargetCapacity and SpotTargetCapacity exceeds TotalTargetCapacity")
@@ -185,7 +185,7 @@ func (in *createFleetInput) checkReserved() error {
 			return err
 		}
 		if t != interruptible {
-			return wire.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
+			return protocol.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
 		}
 	}
 	if len(in.Reserved.Types) == 0 {
@@ -216,11 +216,11 @@ func (in *createFleetInput) share(n *int) int {
 	return *n
 }
 
-func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOutput, error) {
+func (e *EC2) createFleet(r *protocol.Request, in *createFleetInput) (*createFleetOutput, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	candidates, err := e.candidates(in)
@@ -255,7 +255,7 @@ func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOu
 		}
 		f.fill(onDemandLifecycle, onDemand, candidates)
 		f.fill(spotLifecycle, spot, candidates)
-		e.arm()
+		e.setTimer()
 		r.Touch(append([]string{f.out.ID}, f.launched...)...)
 		return f.out, nil
 	})
@@ -263,10 +263,10 @@ func (e *EC2) createFleet(r *wire.Request, in *createFleetInput) (*createFleetOu
 
 // candidate is one override of a fleet with its launch template.
 type candidate struct {
-	request request
+	request launchRequest
 	choice  fleetChoice
 	weight  float64
-	order   *order // looked up when first tried
+	order   *launchPlan // looked up when first tried
 }
 
 // candidates lists the overrides of a fleet with their launch templates; a template without overrides is one itself.
@@ -283,7 +283,7 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 			return nil, err
 		}
 		if config.Template.UserData != "" {
-			return nil, wire.Errorf("UnsupportedOperation", "The simulator does not support LaunchTemplateSpecificationUserData")
+			return nil, protocol.Errorf("UnsupportedOperation", "The simulator does not support LaunchTemplateSpecificationUserData")
 		}
 		overrides := config.Overrides
 		if len(overrides) == 0 {
@@ -318,7 +318,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 		copied.Placement, data = o.Placement, &copied
 	}
 	c := &candidate{
-		request: request{
+		request: launchRequest{
 			data: data, typ: cmp.Or(o.InstanceType, v.data.InstanceType), imageID: cmp.Or(o.ImageID, v.data.ImageID), subnetID: o.SubnetID, zone: o.Zone,
 		},
 		weight: 1,
@@ -345,7 +345,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 // fleetLaunch is an instant fleet on its way.
 type fleetLaunch struct {
 	e        *EC2
-	r        *wire.Request
+	r        *protocol.Request
 	in       *createFleetInput
 	batch    *batch
 	out      *createFleetOutput
@@ -383,7 +383,7 @@ func (f *fleetLaunch) fill(lifecycle string, target float64, candidates []*candi
 	}
 }
 
-func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
+func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, error) {
 	if c.order == nil || c.order.lifecycle != lifecycle {
 		q := c.request
 		q.spot = lifecycle == spotLifecycle
@@ -413,7 +413,7 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*record, error) {
 }
 
 // matchesMarket refuses a template that is paid for in another way than the fleet.
-func matchesMarket(o *order, lifecycle string) error {
+func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
 	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {
 		return combination("The market type %q of the launch template does not go with the target capacity type of the fleet", market)
@@ -421,7 +421,7 @@ func matchesMarket(o *order, lifecycle string) error {
 	return nil
 }
 
-func (f *fleetLaunch) group(c *candidate, i *record) fleetInstance {
+func (f *fleetLaunch) group(c *candidate, i *instanceRecord) fleetInstance {
 	choice := c.choice
 	choice.Overrides.InstanceType, choice.Overrides.SubnetID, choice.Overrides.ImageID = i.Type, i.SubnetID, i.ImageID
 	choice.Overrides.Zone, choice.Overrides.ZoneID = i.Zone, i.ZoneID
@@ -433,7 +433,7 @@ func (f *fleetLaunch) group(c *candidate, i *record) fleetInstance {
 
 func (f *fleetLaunch) fail(c *candidate, lifecycle string, err error) {
 	reported := fleetError{Chosen: c.choice, Lifecycle: lifecycle, Code: "InternalError", Message: err.Error()}
-	var e *wire.Error
+	var e *protocol.Error
 	if errors.As(err, &e) {
 		reported.Code, reported.Message = e.Code, e.Message
 	}

@@ -3,11 +3,11 @@ package ec2
 import (
 	"cmp"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func invalidFleet(format string, args ...any) error {
-	return wire.Errorf("InvalidFleetConfig", format, args...)
+	return protocol.Errorf("InvalidFleetConfig", format, args...)
 }
 
 // checkPools refuses the overrides of one launch template if two of them stand for the same instance pool: a type in a zone,
@@ -32,9 +32,9 @@ func (e *EC2) checkPools(overrides []*candidate) error {
 func (in *createFleetInput) checkInstant() error {
 	switch {
 	case in.Replace != nil && *in.Replace:
-		return wire.Errorf("UnsupportedOperation", "The simulator does not support ReplaceUnhealthyInstances")
+		return protocol.Errorf("UnsupportedOperation", "The simulator does not support ReplaceUnhealthyInstances")
 	case in.Spot != nil && in.Spot.Interruption != "" && in.Spot.Interruption != "terminate":
-		return wire.Errorf("UnsupportedOperation", "The simulator does not support the interruption behavior %s", in.Spot.Interruption)
+		return protocol.Errorf("UnsupportedOperation", "The simulator does not support the interruption behavior %s", in.Spot.Interruption)
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-func TestFleetTakesTheCheapestOnDemand(t *testing.T) {
+func TestFleetLaunchesTheCheapestOnDemand(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	out := must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, "m5.4xlarge", "m5.large", "m5.xlarge")))(t)
@@ -70,7 +70,7 @@ func TestEqualPricesShareTheZones(t *testing.T) {
 	}
 }
 
-func TestFleetGoesOnWhereCapacityEnds(t *testing.T) {
+func TestFleetFallsBackWhenCapacityEnds(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
@@ -111,8 +111,8 @@ func TestFleetIsFilledInPart(t *testing.T) {
 func TestPoolsFail(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
-	role := &wire.Error{Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances."}
-	quota := &wire.Error{Code: "MaxSpotInstanceCountExceeded", Message: "Max spot instance count exceeded"}
+	role := &protocol.Error{Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances."}
+	quota := &protocol.Error{Code: "MaxSpotInstanceCountExceeded", Message: "Max spot instance count exceeded"}
 	a.Sim.FailPool(awsim.Pool{Lifecycle: "spot"}, role)
 	a.Sim.FailPool(awsim.Pool{InstanceType: "c5.large", Lifecycle: "spot"}, quota)
 	a.Sim.SetCapacity(awsim.Pool{Zone: "us-east-1a"}, 0)
@@ -252,7 +252,7 @@ func TestClientToken(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	lost := awsim.Fault{
 		Service: "ec2", Action: "CreateFleet", AfterEffect: true,
-		Error: &wire.Error{Code: "InternalError", Message: "An internal error has occurred", Status: 500},
+		Error: &protocol.Error{Code: "InternalError", Message: "An internal error has occurred", Status: 500},
 	}
 	a := open(t)
 	a.template(t, "general", nil)
@@ -281,7 +281,7 @@ func TestLostAnswer(t *testing.T) {
 func TestFaultBeforeTheEffect(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
-	throttled := &wire.Error{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: 503}
+	throttled := &protocol.Error{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: 503}
 	a.Sim.Inject(awsim.Fault{Action: "CreateFleet", Error: throttled, Times: 2})
 	for range 2 {
 		if _, err := a.CreateFleet(t.Context(), a.fleetOf("general", 1, "m5.large")); awsimtest.Code(err) != "RequestLimitExceeded" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // amazonOwners is the alias for the accounts of Amazon.
@@ -76,16 +76,16 @@ type ami struct {
 	tags map[string]string
 	// state is empty for those that are available.
 	state string
-	// shared says that its owner lets the account use it.
+	// shared reports that the owner shared it with the account.
 	shared bool
-	// encrypted says that its snapshots are.
+	// encrypted reports that its snapshots are encrypted.
 	encrypted bool
 }
 
-// public says whether anybody may use the image: those of Amazon.
+// public reports whether everybody may use the image, as for Amazon's images.
 func (a *ami) public() bool { return a.OwnerAlias != "" }
 
-// usable says whether the account may use the image.
+// usable reports whether the account may use the image.
 func (a *ami) usable(own string) bool { return a.OwnerID == own || a.public() || a.shared }
 
 // States of an image besides available.
@@ -145,8 +145,8 @@ func (e *EC2) DeprecateImage(id string) {
 	e.changeImage(id, func(a *ami) { a.Deprecated = now })
 }
 
-func (e *EC2) describeImages(_ *wire.Request, in *describeImagesInput) (*describeImagesOutput, error) {
-	now := e.settle()
+func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*describeImagesOutput, error) {
+	now := e.applyDueTransitions()
 	all := locked(e, func() []*ami {
 		list := make([]*ami, 0, len(e.images))
 		for _, a := range e.images {
@@ -162,7 +162,7 @@ func (e *EC2) describeImages(_ *wire.Request, in *describeImagesInput) (*describ
 			return nil, err
 		}
 	}
-	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show when asked for, to their owner, and by ID.
+	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show on request, to their owner, and by ID.
 	hidden := func(a *ami) bool {
 		deprecated := !a.Deprecated.IsZero() && !a.Deprecated.After(now)
 		return deprecated && !in.IncludeDeprecated && a.OwnerID != own && !slices.Contains(in.IDs, a.ID)
@@ -195,7 +195,7 @@ func executableBy(a *ami, users []string, own string) bool {
 	})
 }
 
-func (e *EC2) imageNoun() noun[*ami] {
+func (e *EC2) imageNoun() resourceKind[*ami] {
 	text := func(get func(imageInfo) string) func(*ami) []string {
 		return one(func(a *ami) string { return get(showImage(a)) })
 	}
@@ -207,7 +207,7 @@ func (e *EC2) imageNoun() noun[*ami] {
 			return values
 		}
 	}
-	return noun[*ami]{
+	return resourceKind[*ami]{
 		id: func(a *ami) string { return a.ID }, tags: func(a *ami) map[string]string { return a.tags },
 		ids: imageIDs(), minResults: 1, maxResults: 1000,
 		properties: properties[*ami]{

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type copyImageInput struct {
@@ -35,17 +35,17 @@ type copyImageOutput struct {
 const shortestImageName, longestImageName = 3, 128
 
 // copyImage makes an image of the account's own of one that it may use. The copy is available at once.
-func (e *EC2) copyImage(r *wire.Request, in *copyImageInput) (*copyImageOutput, error) {
+func (e *EC2) copyImage(r *protocol.Request, in *copyImageInput) (*copyImageOutput, error) {
 	switch {
 	case in.SourceRegion != e.cfg.Region:
-		return nil, wire.Errorf("UnsupportedOperation", "The simulator has the region %s only", e.cfg.Region)
+		return nil, protocol.Errorf("UnsupportedOperation", "The simulator has the region %s only", e.cfg.Region)
 	case len(in.Name) < shortestImageName || len(in.Name) > longestImageName:
-		return nil, wire.Errorf("InvalidAMIName.Malformed", "AMI names must be between %d and %d characters long", shortestImageName, longestImageName)
+		return nil, protocol.Errorf("InvalidAMIName.Malformed", "AMI names must be between %d and %d characters long", shortestImageName, longestImageName)
 	}
 	if err := checkSpecifications(in.Tags, "image", "snapshot"); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	source, err := e.imageFor(in.SourceID)
@@ -105,7 +105,7 @@ type deprecateImageInput struct {
 const longestDeprecation = 10 * 365 * 24 * time.Hour
 
 // enableImageDeprecation sets when an image of the account's own counts as deprecated, to the minute.
-func (e *EC2) enableImageDeprecation(r *wire.Request, in *deprecateImageInput) (*changed, error) {
+func (e *EC2) enableImageDeprecation(r *protocol.Request, in *deprecateImageInput) (*changed, error) {
 	now := e.cfg.Clock.Now()
 	at := in.At.Truncate(time.Minute)
 	switch {
@@ -123,11 +123,11 @@ type undeprecateImageInput struct {
 }
 
 // disableImageDeprecation takes the time of its deprecation from an image of the account's own.
-func (e *EC2) disableImageDeprecation(r *wire.Request, in *undeprecateImageInput) (*changed, error) {
+func (e *EC2) disableImageDeprecation(r *protocol.Request, in *undeprecateImageInput) (*changed, error) {
 	return e.setDeprecation(r, in.ID, in.DryRun, time.Time{})
 }
 
-func (e *EC2) setDeprecation(r *wire.Request, id string, dry bool, at time.Time) (*changed, error) {
+func (e *EC2) setDeprecation(r *protocol.Request, id string, dry bool, at time.Time) (*changed, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a, err := e.imageFor(id)
@@ -139,7 +139,7 @@ func (e *EC2) setDeprecation(r *wire.Request, id string, dry bool, at time.Time)
 	}
 	switch {
 	case a.OwnerID != e.cfg.AccountID:
-		return nil, wire.Errorf("AuthFailure", "Not authorized for image:%s", id)
+		return nil, protocol.Errorf("AuthFailure", "Not authorized for image:%s", id)
 	case dry:
 		return nil, dryRun()
 	}

@@ -19,7 +19,7 @@ const (
 	Stopped      = "stopped"
 )
 
-// Instance is a virtual machine at one moment.
+// Instance is an EC2 instance at one moment.
 type Instance struct {
 	ID                 string
 	Type               string
@@ -69,7 +69,7 @@ func (i Instance) clone() Instance {
 	return i
 }
 
-// InstanceEvent says that an instance is in a state.
+// InstanceEvent is a state change of an instance.
 type InstanceEvent struct {
 	Instance Instance
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func instanceIDs() idRules {
@@ -25,7 +25,7 @@ type describeInstancesOutput struct {
 	Next         *string            `xml:"nextToken"`
 }
 
-func (e *EC2) describeInstances(_ *wire.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
+func (e *EC2) describeInstances(_ *protocol.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
 	p, err := e.instanceNoun().list(in.listInput, in.IDs, e.visible())
 	if err != nil {
 		return nil, err
@@ -35,14 +35,14 @@ func (e *EC2) describeInstances(_ *wire.Request, in *describeInstancesInput) (*d
 }
 
 // visible returns the instances that the Describe calls know by now, in the order of their launch.
-func (e *EC2) visible() []*record {
-	now := e.settle()
-	all := locked(e, func() []*record { return e.fleet.list() })
-	return slices.DeleteFunc(all, func(r *record) bool { return now.Before(r.visible) })
+func (e *EC2) visible() []*instanceRecord {
+	now := e.applyDueTransitions()
+	all := locked(e, func() []*instanceRecord { return e.fleet.list() })
+	return slices.DeleteFunc(all, func(r *instanceRecord) bool { return now.Before(r.visible) })
 }
 
 // showReservations groups instances by the call that launched them.
-func (e *EC2) showReservations(records []*record) ([]*reservationInfo, error) {
+func (e *EC2) showReservations(records []*instanceRecord) ([]*reservationInfo, error) {
 	var list []*reservationInfo
 	byID := map[string]*reservationInfo{}
 	for _, r := range records {
@@ -62,106 +62,106 @@ func (e *EC2) showReservations(records []*record) ([]*reservationInfo, error) {
 }
 
 // instanceNoun knows the filters of DescribeInstances.
-func (e *EC2) instanceNoun() noun[*record] {
+func (e *EC2) instanceNoun() resourceKind[*instanceRecord] {
 	all := e.ownProperties()
 	maps.Copy(all, e.networkProperties())
 	maps.Copy(all, e.shownProperties())
-	return noun[*record]{
-		id: func(r *record) string { return r.ID }, order: func(r *record) string { return r.place },
-		tags: func(r *record) map[string]string { return r.Tags },
+	return resourceKind[*instanceRecord]{
+		id: func(r *instanceRecord) string { return r.ID }, order: func(r *instanceRecord) string { return r.place },
+		tags: func(r *instanceRecord) map[string]string { return r.Tags },
 		ids:  instanceIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: all,
 	}
 }
 
 // ownProperties are those that an instance has from its launch, or its state.
-func (e *EC2) ownProperties() properties[*record] {
-	return properties[*record]{
-		"architecture":                   one(func(r *record) string { return r.Architecture }),
-		"availability-zone":              one(func(r *record) string { return r.Zone }),
-		"availability-zone-id":           one(func(r *record) string { return r.ZoneID }),
-		"block-device-mapping.volume-id": func(r *record) []string { return r.volumes },
-		"client-token":                   one(func(r *record) string { return r.token }),
-		"capacity-reservation-id":        one(func(r *record) string { return r.CapacityReservationID }),
-		"hypervisor":                     func(*record) []string { return []string{"xen"} }, // so EC2 says of Nitro too
-		"virtualization-type":            func(*record) []string { return []string{"hvm"} },
-		"metadata-options.http-tokens":   one(func(r *record) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
-		"iam-instance-profile.arn":       one(func(r *record) string { return r.InstanceProfileARN }),
-		"iam-instance-profile.name":      one(func(r *record) string { return lastSegment(r.InstanceProfileARN) }),
-		"image-id":                       one(func(r *record) string { return r.ImageID }),
-		"instance-id":                    one(func(r *record) string { return r.ID }),
-		"instance-lifecycle":             one(func(r *record) string { return r.Lifecycle }),
-		"instance-state-code":            func(r *record) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
-		"instance-state-name":            one(func(r *record) string { return r.State }),
-		"instance-type":                  one(func(r *record) string { return r.Type }),
-		"key-name":                       one(func(r *record) string { return r.order.data.KeyName }),
-		"launch-index":                   func(r *record) []string { return []string{strconv.Itoa(r.index)} },
+func (e *EC2) ownProperties() properties[*instanceRecord] {
+	return properties[*instanceRecord]{
+		"architecture":                   one(func(r *instanceRecord) string { return r.Architecture }),
+		"availability-zone":              one(func(r *instanceRecord) string { return r.Zone }),
+		"availability-zone-id":           one(func(r *instanceRecord) string { return r.ZoneID }),
+		"block-device-mapping.volume-id": func(r *instanceRecord) []string { return r.volumes },
+		"client-token":                   one(func(r *instanceRecord) string { return r.token }),
+		"capacity-reservation-id":        one(func(r *instanceRecord) string { return r.CapacityReservationID }),
+		"hypervisor":                     func(*instanceRecord) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+		"virtualization-type":            func(*instanceRecord) []string { return []string{"hvm"} },
+		"metadata-options.http-tokens":   one(func(r *instanceRecord) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
+		"iam-instance-profile.arn":       one(func(r *instanceRecord) string { return r.InstanceProfileARN }),
+		"iam-instance-profile.name":      one(func(r *instanceRecord) string { return lastSegment(r.InstanceProfileARN) }),
+		"image-id":                       one(func(r *instanceRecord) string { return r.ImageID }),
+		"instance-id":                    one(func(r *instanceRecord) string { return r.ID }),
+		"instance-lifecycle":             one(func(r *instanceRecord) string { return r.Lifecycle }),
+		"instance-state-code":            func(r *instanceRecord) []string { return []string{strconv.Itoa(stateOf(r.State).Code)} },
+		"instance-state-name":            one(func(r *instanceRecord) string { return r.State }),
+		"instance-type":                  one(func(r *instanceRecord) string { return r.Type }),
+		"key-name":                       one(func(r *instanceRecord) string { return r.order.data.KeyName }),
+		"launch-index":                   func(r *instanceRecord) []string { return []string{strconv.Itoa(r.index)} },
 		"launch-time":                    one(launchTime),
-		"owner-id":                       func(*record) []string { return []string{e.cfg.AccountID} },
-		"platform":                       one(func(r *record) string { return r.order.image.Platform }),
-		"reservation-id":                 one(func(r *record) string { return r.reservation }),
-		"root-device-name":               one(func(r *record) string { return r.order.image.RootDevice }),
-		"root-device-type":               func(*record) []string { return []string{"ebs"} },
-		"spot-instance-request-id":       one(func(r *record) string { return r.spotRequest }),
-		"state-reason-code":              one(func(r *record) string { return r.endedBy }),
+		"owner-id":                       func(*instanceRecord) []string { return []string{e.cfg.AccountID} },
+		"platform":                       one(func(r *instanceRecord) string { return r.order.image.Platform }),
+		"reservation-id":                 one(func(r *instanceRecord) string { return r.reservation }),
+		"root-device-name":               one(func(r *instanceRecord) string { return r.order.image.RootDevice }),
+		"root-device-type":               func(*instanceRecord) []string { return []string{"ebs"} },
+		"spot-instance-request-id":       one(func(r *instanceRecord) string { return r.spotRequest }),
+		"state-reason-code":              one(func(r *instanceRecord) string { return r.endedBy }),
 	}
 }
 
 // networkProperties are those of its interfaces, most of which an instance that has ended has no more.
-func (e *EC2) networkProperties() properties[*record] {
-	live := func(get func(*record) string) func(*record) []string {
-		return one(func(r *record) string {
+func (e *EC2) networkProperties() properties[*instanceRecord] {
+	live := func(get func(*instanceRecord) string) func(*instanceRecord) []string {
+		return one(func(r *instanceRecord) string {
 			if r.State == Terminated {
 				return ""
 			}
 			return get(r)
 		})
 	}
-	groups := func(get func(*SecurityGroup) string) func(*record) []string {
-		return func(r *record) (values []string) {
+	groups := func(get func(*SecurityGroup) string) func(*instanceRecord) []string {
+		return func(r *instanceRecord) (values []string) {
 			for _, g := range r.order.groups {
 				values = append(values, get(g))
 			}
 			return values
 		}
 	}
-	nics := func(get func(nic) string) func(*record) []string {
-		return func(r *record) (values []string) {
+	nics := func(get func(nic) string) func(*instanceRecord) []string {
+		return func(r *instanceRecord) (values []string) {
 			for _, n := range r.nics {
 				values = append(values, get(n))
 			}
 			return values
 		}
 	}
-	return properties[*record]{
-		"dns-name":                   live(func(r *record) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+	return properties[*instanceRecord]{
+		"dns-name":                   live(func(r *instanceRecord) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
 		"network-interface.group-id": groups(func(g *SecurityGroup) string { return g.ID }),
 		"instance.group-id":          groups(func(g *SecurityGroup) string { return g.ID }),
 		"instance.group-name":        groups(func(g *SecurityGroup) string { return g.Name }),
 		"ipv6-address":               addresses6Of,
 		"network-interface.ipv6-addresses.ipv6-address": addresses6Of,
-		"ip-address":                                     live(func(r *record) string { return r.publicIP }),
+		"ip-address":                                     live(func(r *instanceRecord) string { return r.publicIP }),
 		"network-interface.network-interface-id":         nics(func(n nic) string { return n.id }),
 		"network-interface.addresses.private-ip-address": nics(func(n nic) string { return ipText(n.ip) }),
-		"network-interface.private-dns-name":             live(func(r *record) string { return r.PrivateDNSName }),
-		"network-interface.subnet-id":                    live(func(r *record) string { return r.SubnetID }),
-		"network-interface.vpc-id":                       live(func(r *record) string { return r.VPCID }),
-		"private-dns-name":                               live(func(r *record) string { return r.PrivateDNSName }),
-		"private-ip-address":                             live(func(r *record) string { return r.PrivateIP }),
-		"subnet-id":                                      live(func(r *record) string { return r.SubnetID }),
-		"vpc-id":                                         live(func(r *record) string { return r.VPCID }),
+		"network-interface.private-dns-name":             live(func(r *instanceRecord) string { return r.PrivateDNSName }),
+		"network-interface.subnet-id":                    live(func(r *instanceRecord) string { return r.SubnetID }),
+		"network-interface.vpc-id":                       live(func(r *instanceRecord) string { return r.VPCID }),
+		"private-dns-name":                               live(func(r *instanceRecord) string { return r.PrivateDNSName }),
+		"private-ip-address":                             live(func(r *instanceRecord) string { return r.PrivateIP }),
+		"subnet-id":                                      live(func(r *instanceRecord) string { return r.SubnetID }),
+		"vpc-id":                                         live(func(r *instanceRecord) string { return r.VPCID }),
 	}
 }
 
 // shownProperties are those that take what is shown of the instance.
-func (e *EC2) shownProperties() properties[*record] {
-	shown := func(get func(instanceInfo) string) func(*record) []string {
-		return one(func(r *record) string { return get(e.show(r)) })
+func (e *EC2) shownProperties() properties[*instanceRecord] {
+	shown := func(get func(instanceInfo) string) func(*instanceRecord) []string {
+		return one(func(r *instanceRecord) string { return get(e.show(r)) })
 	}
-	placement := func(get func(placementInfo) string) func(*record) []string {
+	placement := func(get func(placementInfo) string) func(*instanceRecord) []string {
 		return shown(func(i instanceInfo) string { return get(i.Placement) })
 	}
-	return properties[*record]{
+	return properties[*instanceRecord]{
 		"capacity-reservation-specification.capacity-reservation-preference": shown(func(i instanceInfo) string { return i.Reservation.Preference }),
 		"ebs-optimized":                                shown(func(i instanceInfo) string { return strconv.FormatBool(i.EBSOptimized) }),
 		"enclave-options.enabled":                      shown(func(i instanceInfo) string { return strconv.FormatBool(i.Enclave.Enabled) }),
@@ -187,7 +187,7 @@ func ipText(ip netip.Addr) string {
 	return ip.String()
 }
 
-func addresses6Of(r *record) (values []string) {
+func addresses6Of(r *instanceRecord) (values []string) {
 	for _, n := range r.nics {
 		for _, ip := range n.six {
 			values = append(values, ip.String())

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // batch is what the instances of one launch share.
@@ -19,7 +19,7 @@ type batch struct {
 
 // launch takes capacity and addresses for one instance and puts it into the pending state. The lock must be held; the
 // caller arms the timer.
-func (e *EC2) launch(o *order, b *batch) (*record, error) {
+func (e *EC2) launch(o *launchPlan, b *batch) (*instanceRecord, error) {
 	reserved, err := e.capacity(o, 1, b.now)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 		return nil, err
 	}
 	e.counter++
-	r := &record{
+	r := &instanceRecord{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
 		partition: e.partition(o),
 		visible:   b.now.Add(e.visibleAfter()),
@@ -56,11 +56,11 @@ func (e *EC2) launch(o *order, b *batch) (*record, error) {
 	}
 	e.attachDisks(r, o, b.now)
 	e.fleet.add(r)
-	return e.enter(r, Pending, b.now), nil
+	return e.enterState(r, Pending, b.now), nil
 }
 
 // capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the order.
-func (e *EC2) capacity(o *order, n int, now time.Time) (*reservation, error) {
+func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error) {
 	if err := e.spreadFull(o, n); err != nil {
 		return nil, err
 	}
@@ -71,20 +71,20 @@ func (e *EC2) capacity(o *order, n int, now time.Time) (*reservation, error) {
 	return nil, e.shortage(o, n)
 }
 
-// instance describes the machine of an order.
-func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
+// instance returns the Instance of a launch plan.
+func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 	i := Instance{
-		ID: e.newID("i"), Type: o.machine.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
+		ID: e.newID("i"), Type: o.instanceType.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
 		SubnetID: o.subnet.ID, PrivateIP: ip.String(), PrivateDNSName: privateDNSName(e.cfg.Region, ip.String()), ImageID: o.image.ID,
 		Architecture: o.image.Architecture, UserData: o.userData, Tags: o.tags.instance, LaunchedAt: now,
-		VCPUs: o.vcpus(), MemoryMiB: o.machine.MemoryMiB, GPUs: o.machine.GPUs, Neuron: o.machine.Neuron,
-		IPv4PerENI: o.machine.IPv4PerENI, LocalDiskGB: o.machine.Disks.TotalGB,
+		VCPUs: o.vcpus(), MemoryMiB: o.instanceType.MemoryMiB, GPUs: o.instanceType.GPUs, Neuron: o.instanceType.Neuron,
+		IPv4PerENI: o.instanceType.IPv4PerENI, LocalDiskGB: o.instanceType.Disks.TotalGB,
 	}
 	if o.data.DNS != nil && o.data.DNS.HostnameType == resourceName {
 		i.PrivateDNSName = resourceDNSName(e.cfg.Region, i.ID)
 	}
-	for _, card := range o.machine.NetworkCards {
-		if card.Index == o.machine.DefaultCard {
+	for _, card := range o.instanceType.NetworkCards {
+		if card.Index == o.instanceType.DefaultCard {
 			i.MaxENIs = card.MaxENIs
 		}
 	}
@@ -102,8 +102,8 @@ func (e *EC2) instance(o *order, ip netip.Addr, now time.Time) Instance {
 	return i
 }
 
-// shortage says why the pool of an order does not yield n more instances.
-func (e *EC2) shortage(o *order, n int) error {
+// shortage returns why the capacity pool of a launch plan does not have n more instances.
+func (e *EC2) shortage(o *launchPlan, n int) error {
 	if err := e.withinQuota(o, n); err != nil {
 		return err
 	}
@@ -117,20 +117,20 @@ func (e *EC2) shortage(o *order, n int) error {
 }
 
 // noCapacity words the lack of capacity of a pool.
-func (e *EC2) noCapacity(o *order) error {
+func (e *EC2) noCapacity(o *launchPlan) error {
 	if o.lifecycle == spotLifecycle {
-		return wire.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
+		return protocol.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
 	}
 	var elsewhere []string
 	for i, z := range e.market.zones {
-		if o.machine.zones[i] && z.Name != o.subnet.Zone {
+		if o.instanceType.zones[i] && z.Name != o.subnet.Zone {
 			elsewhere = append(elsewhere, z.Name)
 		}
 	}
-	return wire.Errorf("InsufficientInstanceCapacity",
+	return protocol.Errorf("InsufficientInstanceCapacity",
 		"We currently do not have sufficient %[1]s capacity in the Availability Zone you requested (%[2]s). "+
 			"Our system will be working on provisioning additional capacity. You can currently get %[1]s capacity by not specifying an "+
-			"Availability Zone in your request or choosing %[3]s.", o.machine.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)
+			"Availability Zone in your request or choosing %[3]s.", o.instanceType.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)
 }
 
 // publicIP hands out an address from Amazon's ranges.
@@ -151,7 +151,7 @@ type volume struct {
 	tags     map[string]string
 }
 
-func (e *EC2) attachDisks(r *record, o *order, now time.Time) {
+func (e *EC2) attachDisks(r *instanceRecord, o *launchPlan, now time.Time) {
 	for _, d := range o.disks {
 		v := &volume{plannedDisk: d, id: e.newID("vol"), zone: o.subnet.Zone, created: now, instance: r.ID, attached: now, tags: o.tags.volume}
 		e.volumes[v.id] = v
@@ -160,7 +160,7 @@ func (e *EC2) attachDisks(r *record, o *order, now time.Time) {
 }
 
 // detachDisks deletes an instance's volumes, or leaves them behind as they were told. The lock must be held.
-func (e *EC2) detachDisks(r *record) {
+func (e *EC2) detachDisks(r *instanceRecord) {
 	for _, id := range r.volumes {
 		old := e.volumes[id]
 		switch {
@@ -186,7 +186,7 @@ func (e *EC2) newBatch(token string, now time.Time) *batch {
 }
 
 // idsOf returns the IDs of records.
-func idsOf(records []*record) []string {
+func idsOf(records []*instanceRecord) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
 		ids[i] = r.ID

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// instances are the region's machines.
+// instances are the region's EC2 instances.
 type instances struct {
 	byID     map[string]*slot
 	order    []*slot // by launch; an instance that was forgotten leaves an empty slot for a while
@@ -18,7 +18,7 @@ type instances struct {
 	closed   bool // no timer any more
 	watchers map[*watcher]struct{}
 	consoles map[string]string
-	announce func(Notice) // nil = nobody listens
+	publish  func(Event) // nil = nobody listens
 }
 
 func newInstances() instances {
@@ -27,10 +27,10 @@ func newInstances() instances {
 	}
 }
 
-// record is one version of an instance; it is never modified once others can see it.
-type record struct {
+// instanceRecord is one version of an instance; it is never modified once others can see it.
+type instanceRecord struct {
 	Instance
-	order       *order
+	order       *launchPlan
 	place       string // grows with each launch, so that lists are in that order
 	reservation string
 	visible     time.Time // when calls begin to know it
@@ -43,7 +43,7 @@ type record struct {
 	partition   int // of the placement group; 0 = none
 	spotRequest string
 	endedBy     string    // why it was stopped or terminated
-	endedAt     time.Time // when that was asked for
+	endedAt     time.Time // when that was requested
 	// failing is since when its checks fail; zero for those that pass. planned are its events.
 	failing [checks]time.Time
 	planned []scheduledEvent
@@ -52,10 +52,10 @@ type record struct {
 }
 
 // slot is the place of an instance in the list: it holds the present record.
-type slot struct{ record *record }
+type slot struct{ record *instanceRecord }
 
 // get returns the present record of an instance, nil when there is none.
-func (f *instances) get(id string) *record {
+func (f *instances) get(id string) *instanceRecord {
 	if s := f.byID[id]; s != nil {
 		return s.record
 	}
@@ -63,7 +63,7 @@ func (f *instances) get(id string) *record {
 }
 
 // known returns the present record of an instance of which word has gone round by now, nil when there is none.
-func (f *instances) known(id string, now time.Time) *record {
+func (f *instances) known(id string, now time.Time) *instanceRecord {
 	if r := f.get(id); r != nil && !now.Before(r.visible) {
 		return r
 	}
@@ -71,7 +71,7 @@ func (f *instances) known(id string, now time.Time) *record {
 }
 
 // add puts a new instance at the end of the list.
-func (f *instances) add(r *record) {
+func (f *instances) add(r *instanceRecord) {
 	s := &slot{r}
 	f.byID[r.ID] = s
 	f.order = append(f.order, s)
@@ -151,7 +151,7 @@ func (w *watcher) run(ctx context.Context, out chan<- InstanceEvent) {
 // when ctx ends; a slow reader loses nothing.
 func (e *EC2) Watch(ctx context.Context) <-chan InstanceEvent {
 	w := &watcher{signal: make(chan struct{}, 1)}
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	for _, i := range e.fleet.list() {
 		w.add(InstanceEvent{Instance: i.clone()})
@@ -170,7 +170,7 @@ func (e *EC2) Watch(ctx context.Context) <-chan InstanceEvent {
 
 // Instances returns all instances, terminated ones included, in the order of their launch.
 func (e *EC2) Instances() []Instance {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.RLock()
 	records := e.fleet.list()
 	e.mu.RUnlock()
@@ -183,7 +183,7 @@ func (e *EC2) Instances() []Instance {
 
 // Instance returns the instance of that ID, and false when there is none, or when it was terminated too long ago.
 func (e *EC2) Instance(id string) (Instance, bool) {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.RLock()
 	r := e.fleet.get(id)
 	e.mu.RUnlock()
@@ -194,8 +194,8 @@ func (e *EC2) Instance(id string) (Instance, bool) {
 }
 
 // list returns the present records in the order of their launch.
-func (f *instances) list() []*record {
-	out := make([]*record, 0, len(f.byID))
+func (f *instances) list() []*instanceRecord {
+	out := make([]*instanceRecord, 0, len(f.byID))
 	for _, s := range f.order {
 		if s.record != nil {
 			out = append(out, s.record)
@@ -215,7 +215,7 @@ func (f *instances) forget(id string) {
 }
 
 // put replaces the record of an instance by an edited copy and returns it.
-func (f *instances) put(old *record, edit func(*record)) *record {
+func (f *instances) put(old *instanceRecord, edit func(*instanceRecord)) *instanceRecord {
 	changed := *old
 	changed.document = &document{}
 	edit(&changed)
@@ -223,8 +223,8 @@ func (f *instances) put(old *record, edit func(*record)) *record {
 	return &changed
 }
 
-// settle makes everything happen that is due, in order and at its own time, and returns the present.
-func (e *EC2) settle() time.Time {
+// applyDueTransitions makes everything happen that is due, in order and at its own time, and returns the present.
+func (e *EC2) applyDueTransitions() time.Time {
 	now := e.cfg.Clock.Now()
 	e.mu.RLock()
 	idle := (len(e.fleet.due) == 0 || e.fleet.due[0].at.After(now)) && len(e.dueReservations(now)) == 0
@@ -236,14 +236,14 @@ func (e *EC2) settle() time.Time {
 	defer e.mu.Unlock()
 	e.settleReservations(now)
 	for len(e.fleet.due) > 0 && !e.fleet.due[0].at.After(now) {
-		e.happen(heap.Pop(&e.fleet.due).(transition))
+		e.applyTransition(heap.Pop(&e.fleet.due).(transition))
 	}
-	e.arm()
+	e.setTimer()
 	return now
 }
 
-// happen performs one transition. The lock must be held.
-func (e *EC2) happen(t transition) {
+// applyTransition performs one transition. The lock must be held.
+func (e *EC2) applyTransition(t transition) {
 	r := e.fleet.get(t.id)
 	if r == nil || r.State != t.from {
 		return
@@ -252,47 +252,47 @@ func (e *EC2) happen(t transition) {
 		e.fleet.forget(t.id)
 		return
 	}
-	if t.to == ShuttingDown && r.Lifecycle == spotLifecycle { // taken back, nobody has asked for it
-		r = e.fleet.put(r, func(r *record) { r.endedBy, r.endedAt = spotTermination, t.at })
+	if t.to == ShuttingDown && r.Lifecycle == spotLifecycle { // reclaimed by EC2, not requested by the user
+		r = e.fleet.put(r, func(r *instanceRecord) { r.endedBy, r.endedAt = spotTermination, t.at })
 	}
-	e.enter(r, t.to, t.at)
+	e.enterState(r, t.to, t.at)
 }
 
-// enter puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must be
+// enterState puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must be
 // held; the caller arms the timer.
-func (e *EC2) enter(r *record, state string, at time.Time) *record {
-	r = e.fleet.put(r, func(r *record) { r.State, r.StateChangedAt = state, at })
+func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanceRecord {
+	r = e.fleet.put(r, func(r *instanceRecord) { r.State, r.StateChangedAt = state, at })
 	switch state {
 	case Pending:
-		e.plan(transition{at: at.Add(e.cfg.Timing.Boot), id: r.ID, from: Pending, to: Running})
+		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.Boot), id: r.ID, from: Pending, to: Running})
 	case ShuttingDown:
-		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: ShuttingDown, to: Terminated})
+		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: ShuttingDown, to: Terminated})
 	case Stopping:
-		e.plan(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: Stopping, to: Stopped})
+		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.Shutdown), id: r.ID, from: Stopping, to: Stopped})
 	case Stopped:
 		r = e.leave(r)
 	case Terminated:
 		r = e.leave(r)
 		e.detach(r)
 		e.detachDisks(r)
-		e.plan(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
+		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
 	}
 	event := InstanceEvent{Instance: r.clone()}
 	for w := range e.fleet.watchers {
 		w.add(event)
 	}
-	e.announce(stateChanged(r, at))
+	e.publish(stateChanged(r, at))
 	return r
 }
 
-func (e *EC2) plan(t transition) {
+func (e *EC2) scheduleTransition(t transition) {
 	e.counter++
 	t.serial = e.counter
 	heap.Push(&e.fleet.due, t)
 }
 
-// arm sets the timer to the first transition. The lock must be held.
-func (e *EC2) arm() {
+// setTimer sets the timer to the first transition. The lock must be held.
+func (e *EC2) setTimer() {
 	if len(e.fleet.due) == 0 || e.fleet.closed {
 		return
 	}
@@ -304,18 +304,18 @@ func (e *EC2) arm() {
 		e.fleet.cancel()
 	}
 	e.fleet.timerAt = first
-	e.fleet.cancel = e.cfg.Clock.AfterFunc(first.Sub(e.cfg.Clock.Now()), e.ring)
+	e.fleet.cancel = e.cfg.Clock.AfterFunc(first.Sub(e.cfg.Clock.Now()), e.onTimer)
 }
 
-// ring is the timer's call. A timer that was replaced while it went off finds nothing to do.
-func (e *EC2) ring() {
+// onTimer is the timer's call. A timer that was replaced while it went off finds nothing to do.
+func (e *EC2) onTimer() {
 	e.mu.Lock()
 	e.fleet.cancel = nil
 	e.mu.Unlock()
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.arm()
+	e.setTimer()
 }
 
 // Close stops the timer: from now on things happen only when someone looks.

@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
-// TestLifeOfAnInstance follows one machine from a fleet to its last trace.
-func TestLifeOfAnInstance(t *testing.T) {
+// TestInstanceLifecycle follows one machine from a fleet to its last trace.
+func TestInstanceLifecycle(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	free := a.free(t)
@@ -129,7 +129,7 @@ func dashed(ip string) string {
 	return string(out)
 }
 
-func TestWatchTellsEveryStateOnce(t *testing.T) {
+func TestWatchReportsEveryStateOnce(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	first := launchedIDs(must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, types.InstanceTypeM5Large)))(t))[0]

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func vpcIDs() idRules {
@@ -46,8 +46,8 @@ type vpcInfo struct {
 	Tags    []tag  `xml:"tagSet>item"`
 }
 
-func (e *EC2) describeVpcs(_ *wire.Request, in *describeVpcsInput) (*describeVpcsOutput, error) {
-	n := noun[*VPC]{
+func (e *EC2) describeVpcs(_ *protocol.Request, in *describeVpcsInput) (*describeVpcsOutput, error) {
+	n := resourceKind[*VPC]{
 		id: func(v *VPC) string { return v.ID }, tags: func(v *VPC) map[string]string { return v.Tags },
 		ids: vpcIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[*VPC]{
@@ -114,11 +114,11 @@ func (s subnetInfo) ipv6() []string {
 	return []string{s.IPv6[0].CIDR}
 }
 
-func (e *EC2) describeSubnets(_ *wire.Request, in *describeSubnetsInput) (*describeSubnetsOutput, error) {
-	e.settle()
+func (e *EC2) describeSubnets(_ *protocol.Request, in *describeSubnetsInput) (*describeSubnetsOutput, error) {
+	e.applyDueTransitions()
 	zoneID := one(func(s subnetInfo) string { return s.ZoneID })
 	zone := one(func(s subnetInfo) string { return s.Zone })
-	n := noun[subnetInfo]{
+	n := resourceKind[subnetInfo]{
 		id: func(s subnetInfo) string { return s.ID }, tags: func(s subnetInfo) map[string]string { return s.tags },
 		ids: subnetIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[subnetInfo]{
@@ -201,8 +201,8 @@ type permittedGroup struct {
 	Owner string `xml:"userId"`
 }
 
-func (e *EC2) describeSecurityGroups(_ *wire.Request, in *describeGroupsInput) (*describeGroupsOutput, error) {
-	n := noun[*SecurityGroup]{
+func (e *EC2) describeSecurityGroups(_ *protocol.Request, in *describeGroupsInput) (*describeGroupsOutput, error) {
+	n := resourceKind[*SecurityGroup]{
 		id: func(g *SecurityGroup) string { return g.ID }, tags: func(g *SecurityGroup) map[string]string { return g.Tags },
 		ids: groupIDs(), minResults: 5, maxResults: 1000,
 		properties: properties[*SecurityGroup]{
@@ -294,7 +294,7 @@ type association struct {
 	State    string `xml:"associationState>state"`
 }
 
-func (e *EC2) describeRouteTables(_ *wire.Request, in *describeTablesInput) (*describeTablesOutput, error) {
+func (e *EC2) describeRouteTables(_ *protocol.Request, in *describeTablesInput) (*describeTablesOutput, error) {
 	routes := func(get func(routeInfo) string) func(*RouteTable) []string {
 		return func(t *RouteTable) (values []string) {
 			for _, r := range routesOf(t) {
@@ -305,7 +305,7 @@ func (e *EC2) describeRouteTables(_ *wire.Request, in *describeTablesInput) (*de
 			return values
 		}
 	}
-	n := noun[*RouteTable]{
+	n := resourceKind[*RouteTable]{
 		id: func(t *RouteTable) string { return t.ID }, tags: func(t *RouteTable) map[string]string { return t.Tags },
 		ids: tableIDs(), minResults: 5, maxResults: 100,
 		properties: properties[*RouteTable]{

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type describeOfferingsInput struct {
@@ -18,18 +18,18 @@ type describeOfferingsOutput struct {
 	Next      *string    `xml:"nextToken"`
 }
 
-// offering says that a type is sold at a place.
+// offering is an instance type that a location offers.
 type offering struct {
 	InstanceType string `xml:"instanceType"`
 	LocationType string `xml:"locationType"`
 	Location     string `xml:"location"`
 }
 
-func (e *EC2) describeInstanceTypeOfferings(_ *wire.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
+func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
 	if err := oneOf("LocationType", in.LocationType, "region", "availability-zone", "availability-zone-id"); err != nil {
 		return nil, err
 	}
-	n := noun[offering]{
+	n := resourceKind[offering]{
 		id: func(o offering) string { return o.InstanceType + " " + o.Location }, minResults: 5, maxResults: 1000,
 		properties: properties[offering]{
 			"instance-type": one(func(o offering) string { return o.InstanceType }),
@@ -45,7 +45,7 @@ func (e *EC2) describeInstanceTypeOfferings(_ *wire.Request, in *describeOfferin
 
 func (m *market) offerings(locationType string) []offering {
 	var all []offering
-	for _, t := range m.machines {
+	for _, t := range m.types {
 		if locationType == "" || locationType == "region" {
 			all = append(all, offering{t.Name, "region", m.region})
 			continue
@@ -86,7 +86,7 @@ type spotQuote struct {
 }
 
 // spotProducts are the product descriptions, and what they cost beside Linux. The types that run Windows pay its license as spot, too.
-func spotProducts(t *machine) map[string]float64 {
+func spotProducts(t *instanceType) map[string]float64 {
 	products := map[string]float64{"Linux/UNIX": 0, "Linux/UNIX (Amazon VPC)": 0}
 	if t.license > 0 {
 		products["Windows"], products["Windows (Amazon VPC)"] = t.license, t.license
@@ -96,7 +96,7 @@ func spotProducts(t *machine) map[string]float64 {
 
 // describeSpotPriceHistory quotes one price per type, zone and product. The simulated prices do not move, so whatever
 // the period asked for, the price in force is the one that was set before it.
-func (e *EC2) describeSpotPriceHistory(_ *wire.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
+func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
 	if in.Start != nil && in.End != nil && in.End.Before(*in.Start) {
 		return nil, invalidValue("The start time must be before the end time")
 	}
@@ -108,7 +108,7 @@ func (e *EC2) describeSpotPriceHistory(_ *wire.Request, in *describeSpotPricesIn
 	if in.Zone != "" && e.market.zoneIndex(in.Zone) < 0 {
 		return nil, invalidValue("Invalid availability zone: [%s]", in.Zone)
 	}
-	n := noun[spotQuote]{
+	n := resourceKind[spotQuote]{
 		id:         func(q spotQuote) string { return q.InstanceType + " " + q.Zone + " " + q.Product },
 		minResults: 1, maxResults: 2000,
 		properties: properties[spotQuote]{
@@ -130,7 +130,7 @@ func (e *EC2) describeSpotPriceHistory(_ *wire.Request, in *describeSpotPricesIn
 func (e *EC2) quotes(in *describeSpotPricesInput) []spotQuote {
 	since := stamp(e.opened.Add(-time.Hour).Truncate(time.Second))
 	var quotes []spotQuote
-	for _, t := range e.market.machines {
+	for _, t := range e.market.types {
 		if len(in.Types) > 0 && !slices.Contains(in.Types, t.Name) {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Strategies of a placement group.
@@ -26,7 +26,7 @@ const (
 // maxSpread is how many instances a spread group holds in one zone.
 const maxSpread = 7
 
-// PlacementGroup says how instances are placed in relation to one another.
+// PlacementGroup is a placement group: how instances are placed relative to each other.
 type PlacementGroup struct {
 	ID       string // assigned by AddPlacementGroup
 	Name     string
@@ -57,7 +57,7 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 		return "", fmt.Errorf("placement group with the strategy %s and %d partitions", g.Strategy, g.Partitions)
 	}
 	g.Tags = maps.Clone(g.Tags)
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.placementGroup(now, g.Name) != nil {
@@ -70,15 +70,15 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 
 // DeletePlacementGroup begins the deletion of a placement group; for as long as an instance takes to shut down it is there, and of no use.
 func (e *EC2) DeletePlacementGroup(name string) error {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g := e.placementGroup(now, name)
 	if g == nil || !g.deleted.IsZero() {
 		return groupUnknown(name)
 	}
-	if slices.ContainsFunc(e.members(g), func(r *record) bool { return r.State != Terminated }) {
-		return wire.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
+	if slices.ContainsFunc(e.members(g), func(r *instanceRecord) bool { return r.State != Terminated }) {
+		return protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
 	}
 	deleted := *g
 	deleted.deleted = now
@@ -87,7 +87,7 @@ func (e *EC2) DeletePlacementGroup(name string) error {
 }
 
 func groupUnknown(name string) error {
-	return wire.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
+	return protocol.Errorf("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", name)
 }
 
 // placementGroup finds a group by name or ID, nil if there is none (any more). The lock must be held.
@@ -104,14 +104,14 @@ func (e *EC2) exists(g *placementGroup, now time.Time) bool {
 }
 
 // members are the instances of a group that are not terminated. The lock must be held.
-func (e *EC2) members(g *placementGroup) []*record {
-	return slices.DeleteFunc(e.fleet.list(), func(r *record) bool {
+func (e *EC2) members(g *placementGroup) []*instanceRecord {
+	return slices.DeleteFunc(e.fleet.list(), func(r *instanceRecord) bool {
 		return r.State == Terminated || r.order.placed == nil || r.order.placed.ID != g.ID
 	})
 }
 
 // resolveGroup looks up the placement group that a launch is to go into, if it names one.
-func (e *EC2) resolveGroup(o *order, p *placementSpec) error {
+func (e *EC2) resolveGroup(o *launchPlan, p *placementSpec) error {
 	named := p.GroupID
 	switch {
 	case p.GroupID != "" && p.GroupName != "":
@@ -131,8 +131,8 @@ func (e *EC2) resolveGroup(o *order, p *placementSpec) error {
 	switch {
 	case g == nil || !g.deleted.IsZero():
 		return groupUnknown(named)
-	case !slices.Contains(infoOf(o.machine).PlacementGroups.Strategies, g.Strategy):
-		return combination("The instance type '%s' cannot be launched into a placement group with the strategy '%s'", o.machine.Name, g.Strategy)
+	case !slices.Contains(infoOf(o.instanceType).PlacementGroups.Strategies, g.Strategy):
+		return combination("The instance type '%s' cannot be launched into a placement group with the strategy '%s'", o.instanceType.Name, g.Strategy)
 	case p.Partition != nil && g.Strategy != groupPartition:
 		return combination("The parameter partitionNumber is for placement groups with the strategy partition")
 	case p.Partition != nil && (*p.Partition < 1 || *p.Partition > g.Partitions):
@@ -153,13 +153,13 @@ func placementGroupIDs() idRules {
 
 func checkGroupID(id string) error {
 	if rest, ok := strings.CutPrefix(id, "pg-"); !ok || !hexadecimal.MatchString(rest) {
-		return wire.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
+		return protocol.Errorf("InvalidPlacementGroupId.Malformed", "The placement group ID '%s' is malformed.", id)
 	}
 	return nil
 }
 
-// spreadFull says that a spread group holds no n more instances in the zone of an order. The lock must be held.
-func (e *EC2) spreadFull(o *order, n int) error {
+// spreadFull returns an error if a spread group has no room for n more instances in the zone of a launch plan. The lock must be held.
+func (e *EC2) spreadFull(o *launchPlan, n int) error {
 	if o.placed == nil || o.placed.Strategy != groupSpread {
 		return nil
 	}
@@ -172,12 +172,12 @@ func (e *EC2) spreadFull(o *order, n int) error {
 	if there+n <= maxSpread {
 		return nil
 	}
-	return wire.Errorf("InsufficientInstanceCapacity",
+	return protocol.Errorf("InsufficientInstanceCapacity",
 		"You have reached the limit of instances in this spread placement group for the Availability Zone %s.", o.subnet.Zone).WithStatus(500)
 }
 
 // partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock must be held.
-func (e *EC2) partition(o *order) int {
+func (e *EC2) partition(o *launchPlan) int {
 	if o.placed == nil || o.placed.Strategy != groupPartition {
 		return 0
 	}
@@ -233,7 +233,7 @@ func (e *EC2) showGroup(g *placementGroup) placementGroupInfo {
 	return i
 }
 
-func (e *EC2) describePlacementGroups(_ *wire.Request, in *describePlacementGroupsInput) (*describePlacementGroupsOutput, error) {
+func (e *EC2) describePlacementGroups(_ *protocol.Request, in *describePlacementGroupsInput) (*describePlacementGroupsOutput, error) {
 	match, err := compileFilters(in.Filters, properties[placementGroupInfo]{
 		"group-arn":    one(func(g placementGroupInfo) string { return g.ARN }),
 		"group-name":   one(func(g placementGroupInfo) string { return g.Name }),
@@ -249,7 +249,7 @@ func (e *EC2) describePlacementGroups(_ *wire.Request, in *describePlacementGrou
 			return nil, err
 		}
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	wanted := slices.Concat(in.IDs, in.Names)

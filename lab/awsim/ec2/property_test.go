@@ -127,7 +127,7 @@ func TestMarketIsFixedByItsSeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, machine := range m.machines {
+		for _, machine := range m.types {
 			list = append(list, m.spotPrice(machine, "us-east-1a"))
 		}
 		return list

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // standardClass is the quota class of the families A, C, D, H, I, M, R, T and Z.
@@ -52,14 +52,14 @@ func (e *EC2) SetQuota(lifecycle, class string, vcpus int) error {
 	return nil
 }
 
-// withinQuota says why n more instances of an order would be too many. The lock must be held.
-func (e *EC2) withinQuota(o *order, n int) error {
-	q := quota{o.lifecycle, quotaClass(o.machine.Name)}
+// withinQuota returns an error if n more instances of a launch plan exceed a quota. The lock must be held.
+func (e *EC2) withinQuota(o *launchPlan, n int) error {
+	q := quota{o.lifecycle, quotaClass(o.instanceType.Name)}
 	limit, limited := e.quotas[q]
 	if !limited {
 		return nil
 	}
-	used := n * o.machine.VCPUs
+	used := n * o.instanceType.VCPUs
 	for _, r := range e.fleet.list() {
 		if (r.State == Pending || r.State == Running) && (quota{r.order.lifecycle, quotaClass(r.Type)}) == q {
 			used += r.VCPUs
@@ -69,8 +69,8 @@ func (e *EC2) withinQuota(o *order, n int) error {
 	case used <= limit:
 		return nil
 	case o.lifecycle == spotLifecycle:
-		return wire.Errorf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+		return protocol.Errorf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
 	}
-	return wire.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
+	return protocol.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
 		"that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", limit)
 }

@@ -3,7 +3,7 @@ package ec2
 import (
 	"slices"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type describeZonesInput struct {
@@ -29,7 +29,7 @@ type zoneInfo struct {
 	NetworkBorder string `xml:"networkBorderGroup"`
 }
 
-func (e *EC2) describeAvailabilityZones(_ *wire.Request, in *describeZonesInput) (*describeZonesOutput, error) {
+func (e *EC2) describeAvailabilityZones(_ *protocol.Request, in *describeZonesInput) (*describeZonesOutput, error) {
 	match, err := compileFilters(in.Filters, properties[zoneInfo]{
 		"group-name":    one(func(z zoneInfo) string { return z.Group }),
 		"opt-in-status": one(func(z zoneInfo) string { return z.OptIn }),
@@ -87,7 +87,7 @@ type regionInfo struct {
 }
 
 // describeRegions knows the one region of the account.
-func (e *EC2) describeRegions(_ *wire.Request, in *describeRegionsInput) (*describeRegionsOutput, error) {
+func (e *EC2) describeRegions(_ *protocol.Request, in *describeRegionsInput) (*describeRegionsOutput, error) {
 	match, err := compileFilters(in.Filters, properties[regionInfo]{
 		"endpoint":      one(func(r regionInfo) string { return r.Endpoint }),
 		"opt-in-status": one(func(r regionInfo) string { return r.OptIn }),

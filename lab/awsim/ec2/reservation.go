@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Market types of a launch besides spot and on-demand.
@@ -35,7 +35,7 @@ type CapacityReservation struct {
 	Available int
 	// Targeted reservations take only instances that name them, others (open) all that match.
 	Targeted bool
-	// Block makes it a capacity block for ML, Interruptible one whose instances its owner may take back. Both are targeted.
+	// Block makes it a capacity block for ML, Interruptible one with instances that its owner may reclaim. Both are targeted.
 	Block, Interruptible bool
 	// Start and End bound when it can be used; zero = since ever, without end.
 	Start, End time.Time
@@ -73,7 +73,7 @@ func (e *EC2) AddCapacityReservation(r CapacityReservation) (string, error) {
 	r.Targeted = r.Targeted || r.Block || r.Interruptible
 	r.Tags = maps.Clone(r.Tags)
 	r.OwnerID = cmp.Or(r.OwnerID, e.cfg.AccountID)
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.ID = e.newID("cr")
@@ -83,7 +83,7 @@ func (e *EC2) AddCapacityReservation(r CapacityReservation) (string, error) {
 
 // CancelCapacityReservation gives reserved capacity back. Instances in it run on as any others.
 func (e *EC2) CancelCapacityReservation(id string) error {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.reservation(id)
@@ -97,7 +97,7 @@ func (e *EC2) CancelCapacityReservation(id string) error {
 
 // CapacityReservations returns all reservations, ended ones included, in the order in which they were added.
 func (e *EC2) CapacityReservations() []CapacityReservation {
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	out := make([]CapacityReservation, len(e.reservations))
@@ -168,22 +168,22 @@ func (e *EC2) endReservation(r *reservation, now time.Time) {
 			e.end(i, ShuttingDown, now)
 		}
 	}
-	e.arm()
+	e.setTimer()
 }
 
 // leave takes an instance out of its reservation and returns its new record. The lock must be held.
-func (e *EC2) leave(i *record) *record {
+func (e *EC2) leave(i *instanceRecord) *instanceRecord {
 	if i.CapacityReservationID == "" {
 		return i
 	}
 	if r := e.reservation(i.CapacityReservationID); r != nil {
 		r.used--
 	}
-	return e.fleet.put(i, func(i *record) { i.CapacityReservationID = "" })
+	return e.fleet.put(i, func(i *instanceRecord) { i.CapacityReservationID = "" })
 }
 
-// wish is what an order says about reservations.
-func (o *order) wish() (preference, target string) {
+// reservationPreference returns the capacity reservation options of a launch plan.
+func (o *launchPlan) reservationPreference() (preference, target string) {
 	preference = "open"
 	if r := o.data.Reservation; r != nil {
 		preference = cmp.Or(r.Preference, "open")
@@ -194,19 +194,19 @@ func (o *order) wish() (preference, target string) {
 	return preference, target
 }
 
-// marketType is how the launch is paid for: "" unless its template says otherwise.
-func (o *order) marketType() string {
+// marketType is the purchase option of the launch: "" unless its template sets one.
+func (o *launchPlan) marketType() string {
 	if o.data.Market == nil {
 		return ""
 	}
 	return o.data.Market.Type
 }
 
-// resolveReservation refuses what names a reservation that does not exist, or buys in a way that needs one without naming it.
-func (e *EC2) resolveReservation(o *order, _ request) error {
-	_, target := o.wish()
+// resolveReservation rejects a reservation that does not exist, and a market type that needs one without an ID.
+func (e *EC2) resolveReservation(o *launchPlan, _ launchRequest) error {
+	_, target := o.reservationPreference()
 	if r := o.data.Reservation; r != nil && r.Target != nil && r.Target.Group != "" {
-		return wire.Errorf("UnsupportedOperation", "The simulator has no groups of capacity reservations")
+		return protocol.Errorf("UnsupportedOperation", "The simulator has no groups of capacity reservations")
 	}
 	if target != "" {
 		if err := reservationIDs().check(target); err != nil {
@@ -223,13 +223,13 @@ func (e *EC2) resolveReservation(o *order, _ request) error {
 }
 
 func notReserved() error {
-	return wire.Errorf("ReservationCapacityExceeded",
+	return protocol.Errorf("ReservationCapacityExceeded",
 		"The requested reservation does not have sufficient compatible and available capacity for this request.")
 }
 
 // reserve finds the reservation that n instances of an order go into, nil if they go into none. The lock must be held.
-func (e *EC2) reserve(o *order, n int, now time.Time) (*reservation, error) {
-	preference, target := o.wish()
+func (e *EC2) reserve(o *launchPlan, n int, now time.Time) (*reservation, error) {
+	preference, target := o.reservationPreference()
 	if o.lifecycle == spotLifecycle || preference == "none" {
 		return nil, nil
 	}
@@ -247,8 +247,8 @@ func (e *EC2) reserve(o *order, n int, now time.Time) (*reservation, error) {
 	return r, nil
 }
 
-// takes tells whether the order's instances match the reservation.
-func (r *reservation) takes(o *order, now time.Time) bool {
+// takes reports whether the instances of a launch plan match the reservation.
+func (r *reservation) takes(o *launchPlan, now time.Time) bool {
 	market := ""
 	switch {
 	case r.Block:
@@ -257,7 +257,7 @@ func (r *reservation) takes(o *order, now time.Time) bool {
 		market = interruptible
 	}
 	dedicated := o.data.Placement != nil && o.data.Placement.Tenancy == "dedicated"
-	return r.state(now) == reservationActive && !r.ended && r.InstanceType == o.machine.Name && r.Zone == o.subnet.Zone &&
+	return r.state(now) == reservationActive && !r.ended && r.InstanceType == o.instanceType.Name && r.Zone == o.subnet.Zone &&
 		o.marketType() == market && !dedicated && o.image.Platform == ""
 }
 

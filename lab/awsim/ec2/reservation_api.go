@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func reservationIDs() idRules {
@@ -68,10 +68,10 @@ func (e *EC2) showReservation(r *reservation, now time.Time) capacityReservation
 	}
 }
 
-func (e *EC2) describeCapacityReservations(_ *wire.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
-	now := e.settle()
+func (e *EC2) describeCapacityReservations(_ *protocol.Request, in *describeReservationsInput) (*describeReservationsOutput, error) {
+	now := e.applyDueTransitions()
 	none := func(capacityReservationInfo) []string { return nil }
-	n := noun[capacityReservationInfo]{
+	n := resourceKind[capacityReservationInfo]{
 		id:   func(r capacityReservationInfo) string { return r.ID },
 		tags: func(r capacityReservationInfo) map[string]string { return r.tags },
 		ids:  reservationIDs(), minResults: 1, maxResults: 1000, idsExcludePages: true,

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type createReservationInput struct {
@@ -57,8 +57,8 @@ func checkEnd(kind string, end *time.Time, now time.Time) error {
 }
 
 // createCapacityReservation reserves capacity that the account uses from now on.
-func (e *EC2) createCapacityReservation(r *wire.Request, in *createReservationInput) (*createReservationOutput, error) {
-	now := e.settle()
+func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservationInput) (*createReservationOutput, error) {
+	now := e.applyDueTransitions()
 	err := firstError(
 		checkEnd(in.EndType, in.End, now),
 		oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted"),
@@ -80,7 +80,7 @@ func (e *EC2) createCapacityReservation(r *wire.Request, in *createReservationIn
 	case t == nil:
 		return nil, invalidValue("Invalid value '%s' for InstanceType.", in.InstanceType)
 	case !e.market.sold(t, zone):
-		return nil, wire.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
+		return nil, protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
 	case in.Count < 1:
 		return nil, invalidValue("Value (%d) for parameter InstanceCount is invalid. It must be at least 1", in.Count)
 	}
@@ -100,7 +100,7 @@ func (e *EC2) createCapacityReservation(r *wire.Request, in *createReservationIn
 			made.End = *in.End
 		}
 		e.reservations = append(e.reservations, made)
-		e.arm()
+		e.setTimer()
 		r.Touch(made.ID)
 		return &createReservationOutput{Reservation: e.showReservation(made, now)}, nil
 	})
@@ -125,8 +125,8 @@ type cancelReservationInput struct {
 }
 
 // cancelCapacityReservation gives reserved capacity back. Instances in it run on as any others.
-func (e *EC2) cancelCapacityReservation(r *wire.Request, in *cancelReservationInput) (*changed, error) {
-	now := e.settle()
+func (e *EC2) cancelCapacityReservation(r *protocol.Request, in *cancelReservationInput) (*changed, error) {
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	res, err := e.reservationToChange(r, in.ID, now)
@@ -155,8 +155,8 @@ type modifyReservationInput struct {
 }
 
 // modifyCapacityReservation changes how many instances a reservation holds, when it ends, and which instances match it.
-func (e *EC2) modifyCapacityReservation(r *wire.Request, in *modifyReservationInput) (*changed, error) {
-	now := e.settle()
+func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservationInput) (*changed, error) {
+	now := e.applyDueTransitions()
 	err := oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted")
 	if err == nil && (in.EndType != "" || in.End != nil) {
 		err = checkEnd(in.EndType, in.End, now)
@@ -173,7 +173,7 @@ func (e *EC2) modifyCapacityReservation(r *wire.Request, in *modifyReservationIn
 	case in.Count != nil && *in.Count < max(1, res.used):
 		return nil, invalidValue("Value (%d) for parameter InstanceCount is invalid. %d instances run in the reservation", *in.Count, res.used)
 	case res.Block && (in.Count != nil || in.EndType != "" || in.Criteria != ""):
-		return nil, wire.Errorf("OperationNotPermitted", "A capacity block cannot be modified")
+		return nil, protocol.Errorf("OperationNotPermitted", "A capacity block cannot be modified")
 	case in.DryRun:
 		return nil, dryRun()
 	}
@@ -189,13 +189,13 @@ func (e *EC2) modifyCapacityReservation(r *wire.Request, in *modifyReservationIn
 	if in.Criteria != "" {
 		res.Targeted = in.Criteria == "targeted"
 	}
-	e.arm()
+	e.setTimer()
 	r.Touch(res.ID)
 	return &changed{Return: true}, nil
 }
 
 // reservationToChange is a reservation of the account's own that has not ended. The lock must be held.
-func (e *EC2) reservationToChange(r *wire.Request, id string, now time.Time) (*reservation, error) {
+func (e *EC2) reservationToChange(r *protocol.Request, id string, now time.Time) (*reservation, error) {
 	if err := reservationIDs().check(id); err != nil {
 		return nil, err
 	}
@@ -207,10 +207,10 @@ func (e *EC2) reservationToChange(r *wire.Request, id string, now time.Time) (*r
 		return nil, err
 	}
 	if res.OwnerID != e.cfg.AccountID {
-		return nil, wire.Errorf("OperationNotPermitted", "The capacity reservation %s belongs to the account %s", id, res.OwnerID)
+		return nil, protocol.Errorf("OperationNotPermitted", "The capacity reservation %s belongs to the account %s", id, res.OwnerID)
 	}
 	if state := res.state(now); state != reservationActive && state != reservationScheduled {
-		return nil, wire.Errorf("InvalidCapacityReservationState", "The capacity reservation %s is in the state %s", id, state)
+		return nil, protocol.Errorf("InvalidCapacityReservationState", "The capacity reservation %s is in the state %s", id, state)
 	}
 	return res, nil
 }

@@ -3,7 +3,7 @@ package ec2
 import (
 	"slices"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // attributeValue is an attribute that a call sets; absent ones stay as they are.
@@ -32,10 +32,10 @@ type changed struct {
 }
 
 // modifySubnetAttribute changes what network interfaces get that are created in a subnet from now on.
-func (e *EC2) modifySubnetAttribute(r *wire.Request, in *modifySubnetInput) (*changed, error) {
+func (e *EC2) modifySubnetAttribute(r *protocol.Request, in *modifySubnetInput) (*changed, error) {
 	switch {
 	case in.MapPublicIP == nil && in.AssignIPv6 == nil:
-		return nil, wire.Errorf("InvalidRequest", "The request received was invalid")
+		return nil, protocol.Errorf("InvalidRequest", "The request received was invalid")
 	case in.MapPublicIP != nil && in.AssignIPv6 != nil:
 		return nil, combination("Only one subnet attribute can be modified at a time")
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // tag is a key and its value.
@@ -52,7 +52,7 @@ func checkTags(tags []tag) error {
 }
 
 func tooManyTags() error {
-	return wire.Errorf("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
+	return protocol.Errorf("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
 }
 
 // checkSpecifications refuses tags for kinds of resources that the request does not create.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type changeTagsInput struct {
@@ -23,7 +23,7 @@ type changeTag struct {
 // maxTagged is how many resources one call may tag.
 const maxTagged = 1000
 
-func (e *EC2) createTags(r *wire.Request, in *changeTagsInput) (*struct{}, error) {
+func (e *EC2) createTags(r *protocol.Request, in *changeTagsInput) (*struct{}, error) {
 	if len(in.Tags) == 0 {
 		return nil, missing("Tag")
 	}
@@ -50,7 +50,7 @@ func (e *EC2) createTags(r *wire.Request, in *changeTagsInput) (*struct{}, error
 	})
 }
 
-func (e *EC2) deleteTags(r *wire.Request, in *changeTagsInput) (*struct{}, error) {
+func (e *EC2) deleteTags(r *protocol.Request, in *changeTagsInput) (*struct{}, error) {
 	for _, t := range in.Tags {
 		if strings.HasPrefix(strings.ToLower(t.Key), "aws:") {
 			return nil, invalidValue("Value ( %s ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use", t.Key)
@@ -71,11 +71,11 @@ func (e *EC2) deleteTags(r *wire.Request, in *changeTagsInput) (*struct{}, error
 }
 
 // changeTags edits the tags of all resources, or of none when one does not exist or would have too many.
-func (e *EC2) changeTags(r *wire.Request, in *changeTagsInput, edit func(map[string]string) map[string]string) error {
+func (e *EC2) changeTags(r *protocol.Request, in *changeTagsInput, edit func(map[string]string) map[string]string) error {
 	if len(in.Resources) > maxTagged {
 		return invalidValue("The number of resources exceeds %d", maxTagged)
 	}
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var apply []func()
@@ -148,7 +148,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 	}
 	kind, known := kinds[prefix]
 	if !known {
-		return tagged{}, wire.Errorf("InvalidID", "The ID '%s' is not valid", id)
+		return tagged{}, protocol.Errorf("InvalidID", "The ID '%s' is not valid", id)
 	}
 	if err := kind.rules.check(id); err != nil {
 		return tagged{}, err
@@ -166,7 +166,7 @@ func (e *EC2) taggedInstance(id string) (tagged, bool) {
 		return tagged{}, false
 	}
 	return tagged{id, "instance", r.Tags, func(tags map[string]string) {
-		e.fleet.put(r, func(r *record) { r.Tags = tags })
+		e.fleet.put(r, func(r *instanceRecord) { r.Tags = tags })
 	}}, true
 }
 
@@ -189,7 +189,7 @@ func (e *EC2) taggedInterface(id string) (tagged, bool) {
 			continue
 		}
 		return tagged{id, "network-interface", r.nics[at].tags, func(tags map[string]string) {
-			e.fleet.put(r, func(r *record) {
+			e.fleet.put(r, func(r *instanceRecord) {
 				r.nics = slices.Clone(r.nics)
 				r.nics[at].tags = tags
 			})
@@ -261,9 +261,9 @@ type tagInfo struct {
 	Value    string `xml:"value"`
 }
 
-func (e *EC2) describeTags(_ *wire.Request, in *listInput) (*describeTagsOutput, error) {
-	e.settle()
-	n := noun[tagInfo]{
+func (e *EC2) describeTags(_ *protocol.Request, in *listInput) (*describeTagsOutput, error) {
+	e.applyDueTransitions()
+	n := resourceKind[tagInfo]{
 		id: func(t tagInfo) string { return t.Resource + " " + t.Key }, minResults: 5, maxResults: 1000,
 		properties: properties[tagInfo]{
 			"key":           one(func(t tagInfo) string { return t.Key }),

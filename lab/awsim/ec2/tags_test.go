@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// TestWhatHasTags tags one thing of each kind, and finds it by its tag.
-func TestWhatHasTags(t *testing.T) {
+// TestTaggableResources tags one thing of each kind, and finds it by its tag.
+func TestTaggableResources(t *testing.T) {
 	a := open(t)
 	lt := a.template(t, "general", nil)
 	id := launchedIDs(must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, "m5.large")))(t))[0]

@@ -3,21 +3,21 @@ package ec2
 import (
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // bucketOf returns which rate limit of an account's default ones an action counts against.
-func bucketOf(action string) wire.Bucket {
+func bucketOf(action string) protocol.Bucket {
 	switch {
 	case action == "RunInstances" || action == "StartInstances":
-		return wire.Bucket{Name: action, Rate: 2, Burst: 5}
+		return protocol.Bucket{Name: action, Rate: 2, Burst: 5}
 	case action == "TerminateInstances":
-		return wire.Bucket{Name: action, Rate: 5, Burst: 100}
+		return protocol.Bucket{Name: action, Rate: 5, Burst: 100}
 	case action == "CreateTags":
-		return wire.Bucket{Name: action, Rate: 10, Burst: 100}
+		return protocol.Bucket{Name: action, Rate: 10, Burst: 100}
 	case strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get"):
-		return wire.Bucket{Name: "read", Rate: 20, Burst: 100}
+		return protocol.Bucket{Name: "read", Rate: 20, Burst: 100}
 	default:
-		return wire.Bucket{Name: "write", Rate: 5, Burst: 50}
+		return protocol.Bucket{Name: "write", Rate: 5, Burst: 50}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func volumeIDs() idRules {
@@ -71,8 +71,8 @@ func (v *volume) performance() (iops, throughput int) {
 	return iops, throughput
 }
 
-func (e *EC2) describeVolumes(_ *wire.Request, in *describeVolumesInput) (*describeVolumesOutput, error) {
-	e.settle()
+func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*describeVolumesOutput, error) {
+	e.applyDueTransitions()
 	all := locked(e, func() []*volume {
 		list := make([]*volume, 0, len(e.volumes))
 		for _, v := range e.volumes {
@@ -88,7 +88,7 @@ func (e *EC2) describeVolumes(_ *wire.Request, in *describeVolumesInput) (*descr
 			return get(v)
 		})
 	}
-	n := noun[*volume]{
+	n := resourceKind[*volume]{
 		id: func(v *volume) string { return v.id }, tags: func(v *volume) map[string]string { return v.tags },
 		ids: volumeIDs(), minResults: 5, maxResults: 1000, idsExcludePages: true,
 		properties: properties[*volume]{

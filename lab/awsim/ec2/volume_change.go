@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type createVolumeInput struct {
@@ -29,14 +29,14 @@ var volumeSizes = map[string][2]int{
 	"gp2": {1, 16384}, "gp3": {1, 65536}, "io1": {4, 16384}, "io2": {4, 65536}, "st1": {125, 16384}, "sc1": {125, 16384}, "standard": {1, 1024},
 }
 
-func (e *EC2) createVolume(r *wire.Request, in *createVolumeInput) (*volumeInfo, error) {
+func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeInfo, error) {
 	if in.Type == "" {
 		in.Type = "gp2"
 	}
 	sizes, known := volumeSizes[in.Type]
 	switch {
 	case !known:
-		return nil, wire.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", in.Type)
+		return nil, protocol.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", in.Type)
 	case in.Size == 0:
 		return nil, missing("size/snapshot")
 	case in.Size < sizes[0] || in.Size > sizes[1]:
@@ -45,11 +45,11 @@ func (e *EC2) createVolume(r *wire.Request, in *createVolumeInput) (*volumeInfo,
 	if err := checkSpecifications(in.Tags, "volume"); err != nil {
 		return nil, err
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.zoneID(in.Zone) == "" {
-		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", in.Zone)
+		return nil, protocol.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", in.Zone)
 	}
 	err := r.Authorize(e.making(r.Action, "volume", tagsFor("volume", in.Tags), "ec2:AvailabilityZone", in.Zone, "ec2:VolumeType", in.Type)...)
 	if err != nil {
@@ -96,8 +96,8 @@ func (e *EC2) volumeOf(in *volumeInput) (*volume, error) {
 	return v, nil
 }
 
-func (e *EC2) deleteVolume(r *wire.Request, in *volumeInput) (*struct{}, error) {
-	e.settle()
+func (e *EC2) deleteVolume(r *protocol.Request, in *volumeInput) (*struct{}, error) {
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
@@ -108,7 +108,7 @@ func (e *EC2) deleteVolume(r *wire.Request, in *volumeInput) (*struct{}, error) 
 		return nil, err
 	}
 	if v.instance != "" {
-		return nil, wire.Errorf("VolumeInUse", "Volume %s is currently attached to %s", v.id, v.instance)
+		return nil, protocol.Errorf("VolumeInUse", "Volume %s is currently attached to %s", v.id, v.instance)
 	}
 	if in.DryRun {
 		return nil, dryRun()
@@ -118,14 +118,14 @@ func (e *EC2) deleteVolume(r *wire.Request, in *volumeInput) (*struct{}, error) 
 	return nil, nil
 }
 
-func (e *EC2) attachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment, error) {
+func (e *EC2) attachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachment, error) {
 	if in.Instance == "" {
 		return nil, missing("InstanceId")
 	}
 	if in.Device == "" {
 		return nil, missing("Device")
 	}
-	now := e.settle()
+	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
@@ -141,11 +141,11 @@ func (e *EC2) attachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 	}
 	switch {
 	case v.instance != "":
-		return nil, wire.Errorf("VolumeInUse", "%s is already attached to an instance", v.id)
+		return nil, protocol.Errorf("VolumeInUse", "%s is already attached to an instance", v.id)
 	case i.State != Running && i.State != Stopped:
-		return nil, wire.Errorf("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
+		return nil, protocol.Errorf("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
 	case v.zone != i.Zone:
-		return nil, wire.Errorf("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.id, i.ID)
+		return nil, protocol.Errorf("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.id, i.ID)
 	case taken(i, in.Device):
 		return nil, invalidValue("Invalid value '%s' for unixDevice. Attachment point %s is already in use", in.Device, in.Device)
 	}
@@ -155,26 +155,26 @@ func (e *EC2) attachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 	attached := *v
 	attached.instance, attached.attached, attached.device, attached.deletes = i.ID, now, in.Device, false
 	e.volumes[v.id] = &attached
-	e.fleet.put(i, func(i *record) { i.joined = append(slices.Clone(i.joined), &attached) })
+	e.fleet.put(i, func(i *instanceRecord) { i.joined = append(slices.Clone(i.joined), &attached) })
 	r.Touch(v.id, i.ID)
 	return &volumeAttachment{VolumeID: v.id, Instance: i.ID, Device: in.Device, Status: "attached", Attached: stamp(now)}, nil
 }
 
 // taken reports whether an instance has a volume at a device.
-func taken(i *record, device string) bool {
+func taken(i *instanceRecord, device string) bool {
 	return slices.ContainsFunc(i.order.disks, func(d plannedDisk) bool { return d.device == device }) ||
 		slices.ContainsFunc(i.joined, func(v *volume) bool { return v.device == device })
 }
 
-func (e *EC2) detachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment, error) {
-	e.settle()
+func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachment, error) {
+	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, err := e.volumeOf(in)
 	if err != nil {
 		return nil, err
 	}
-	needs := []wire.Need{e.onVolume(v)}
+	needs := []protocol.RequiredPermission{e.onVolume(v)}
 	if i := e.fleet.get(v.instance); i != nil {
 		needs = append(needs, e.onInstance(i))
 	}
@@ -183,13 +183,13 @@ func (e *EC2) detachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 	}
 	switch {
 	case v.instance == "":
-		return nil, wire.Errorf("IncorrectState", "Volume '%s' is in the 'available' state.", v.id)
+		return nil, protocol.Errorf("IncorrectState", "Volume '%s' is in the 'available' state.", v.id)
 	case in.Instance != "" && in.Instance != v.instance, in.Device != "" && in.Device != v.device:
-		return nil, wire.Errorf("InvalidAttachment.NotFound", "The volume '%s' is not attached to instance '%s' as device '%s'.", v.id, in.Instance, in.Device)
+		return nil, protocol.Errorf("InvalidAttachment.NotFound", "The volume '%s' is not attached to instance '%s' as device '%s'.", v.id, in.Instance, in.Device)
 	}
 	i := e.fleet.get(v.instance)
 	if i != nil && i.State == Running && !slices.ContainsFunc(i.joined, func(j *volume) bool { return j.id == v.id }) {
-		return nil, wire.Errorf("OperationNotPermitted", "Unable to detach root volume '%s' from instance '%s'", v.id, v.instance)
+		return nil, protocol.Errorf("OperationNotPermitted", "Unable to detach root volume '%s' from instance '%s'", v.id, v.instance)
 	}
 	if in.DryRun {
 		return nil, dryRun()
@@ -197,7 +197,7 @@ func (e *EC2) detachVolume(r *wire.Request, in *volumeInput) (*volumeAttachment,
 	was := *v
 	e.release(v.id)
 	if i != nil {
-		e.fleet.put(i, func(i *record) {
+		e.fleet.put(i, func(i *instanceRecord) {
 			i.joined = slices.DeleteFunc(slices.Clone(i.joined), func(j *volume) bool { return j.id == v.id })
 		})
 	}
@@ -223,7 +223,7 @@ type Volume struct {
 
 // Volumes are all volumes, by ID.
 func (e *EC2) Volumes() []Volume {
-	e.settle()
+	e.applyDueTransitions()
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	out := make([]Volume, 0, len(e.volumes))

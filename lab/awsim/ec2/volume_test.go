@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// TestLifeOfAVolume takes a volume from one machine to another, with all that can be in the way.
-func TestLifeOfAVolume(t *testing.T) {
+// TestVolumeLifecycle takes a volume from one machine to another, with all that can be in the way.
+func TestVolumeLifecycle(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
 	launched := must(a.CreateFleet(t.Context(), a.fleetOf("general", 2, types.InstanceTypeM5Large)))(t).Instances[0]

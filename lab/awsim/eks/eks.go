@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // The authentication modes of a cluster.
@@ -151,13 +151,13 @@ func (e *EKS) newUUID() string {
 }
 
 func notFound(format string, args ...any) error {
-	return wire.Errorf("ResourceNotFoundException", format, args...).WithStatus(http.StatusNotFound)
+	return protocol.Errorf("ResourceNotFoundException", format, args...).WithStatus(http.StatusNotFound)
 }
 
 func inUse(format string, args ...any) error {
-	return wire.Errorf("ResourceInUseException", format, args...).WithStatus(http.StatusConflict)
+	return protocol.Errorf("ResourceInUseException", format, args...).WithStatus(http.StatusConflict)
 }
 
 func invalid(format string, args ...any) error {
-	return wire.Errorf("InvalidParameterException", format, args...)
+	return protocol.Errorf("InvalidParameterException", format, args...)
 }

@@ -145,7 +145,7 @@ func TestAccessEntryDefaults(t *testing.T) {
 	}
 }
 
-func TestAccessEntryLife(t *testing.T) {
+func TestAccessEntryLifecycle(t *testing.T) {
 	w, c := start(t)
 	ctx, name := t.Context(), aws.String("c1")
 	createCluster(t, w, sim.Cluster{Name: "c1", Version: "1.36"})

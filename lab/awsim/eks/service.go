@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Service is EKS at the wire.
-func (e *EKS) Service() wire.Service {
+func (e *EKS) Service() protocol.Service {
 	const (
 		clusters = "/clusters"
 		named    = clusters + "/{name}"
@@ -22,9 +22,9 @@ func (e *EKS) Service() wire.Service {
 		policies = entry + "/access-policies"
 	)
 	paging := []string{"maxResults", "nextToken"}
-	return wire.Service{
-		Name: "eks", Protocol: wire.RESTJSON, Needs: e.needs,
-		Routes: []wire.Route{
+	return protocol.Service{
+		Name: "eks", Protocol: protocol.RESTJSON, Permissions: e.requiredPermissions,
+		Routes: []protocol.Route{
 			{Method: http.MethodGet, Path: clusters, Action: "ListClusters", Query: append(paging, "include")},
 			{Method: http.MethodGet, Path: named, Action: "DescribeCluster"},
 			{Method: http.MethodPost, Path: entries, Action: "CreateAccessEntry"},
@@ -36,17 +36,17 @@ func (e *EKS) Service() wire.Service {
 			{Method: http.MethodPost, Path: policies, Action: "AssociateAccessPolicy"},
 			{Method: http.MethodDelete, Path: policies + "/{policyArn}", Action: "DisassociateAccessPolicy"},
 		},
-		Handlers: map[string]wire.Handler{
-			"AssociateAccessPolicy":        wire.JSON(e.associateAccessPolicy),
-			"CreateAccessEntry":            wire.JSON(e.createAccessEntry),
-			"DeleteAccessEntry":            wire.JSON(e.deleteAccessEntry),
-			"DescribeAccessEntry":          wire.JSON(e.describeAccessEntry),
-			"DescribeCluster":              wire.JSON(e.describeCluster),
-			"DisassociateAccessPolicy":     wire.JSON(e.disassociateAccessPolicy),
-			"ListAccessEntries":            wire.JSON(e.listAccessEntries),
-			"ListAssociatedAccessPolicies": wire.JSON(e.listAssociatedAccessPolicies),
-			"ListClusters":                 wire.JSON(e.listClusters),
-			"UpdateAccessEntry":            wire.JSON(e.updateAccessEntry),
+		Handlers: map[string]protocol.Handler{
+			"AssociateAccessPolicy":        protocol.JSON(e.associateAccessPolicy),
+			"CreateAccessEntry":            protocol.JSON(e.createAccessEntry),
+			"DeleteAccessEntry":            protocol.JSON(e.deleteAccessEntry),
+			"DescribeAccessEntry":          protocol.JSON(e.describeAccessEntry),
+			"DescribeCluster":              protocol.JSON(e.describeCluster),
+			"DisassociateAccessPolicy":     protocol.JSON(e.disassociateAccessPolicy),
+			"ListAccessEntries":            protocol.JSON(e.listAccessEntries),
+			"ListAssociatedAccessPolicies": protocol.JSON(e.listAssociatedAccessPolicies),
+			"ListClusters":                 protocol.JSON(e.listClusters),
+			"UpdateAccessEntry":            protocol.JSON(e.updateAccessEntry),
 		},
 	}
 }
@@ -140,7 +140,7 @@ func (c Cluster) json() jsonCluster {
 	return out
 }
 
-func (e *EKS) describeCluster(r *wire.Request, _ *nothing) (*clusterOutput, error) {
+func (e *EKS) describeCluster(r *protocol.Request, _ *nothing) (*clusterOutput, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, err := e.find(r.Path["name"])
@@ -155,7 +155,7 @@ type listClustersOutput struct {
 	NextToken string   `json:"nextToken,omitempty"`
 }
 
-func (e *EKS) listClusters(r *wire.Request, _ *nothing) (*listClustersOutput, error) {
+func (e *EKS) listClusters(r *protocol.Request, _ *nothing) (*listClustersOutput, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	names, next, err := page(r, slices.Collect(maps.Keys(e.clusters)))
@@ -166,7 +166,7 @@ func (e *EKS) listClusters(r *wire.Request, _ *nothing) (*listClustersOutput, er
 }
 
 // page cuts one page out of keys, by the query parameters maxResults and nextToken.
-func page(r *wire.Request, keys []string) (page []string, next string, err error) {
+func page(r *protocol.Request, keys []string) (page []string, next string, err error) {
 	query := r.HTTP.URL.Query()
 	slices.Sort(keys)
 	if token := query.Get("nextToken"); token != "" {

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// The quotas of an account that has not asked for more.
+// The default quotas of an account.
 const (
 	maxInstanceProfiles = 1000
 	maxRoles            = 1000
@@ -40,7 +40,7 @@ type Account struct {
 	profiles map[string]*profile
 	policies map[string]*managedPolicy // of the account, by ARN
 
-	rights rights
+	policyCache policyCache
 }
 
 // Role is an IAM role. Values that leave the package are copies.
@@ -177,7 +177,7 @@ func (a *Account) PutRolePolicy(role, policy, document string) error {
 		}
 	}
 	if size > maxInlinePolicies {
-		return wire.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
+		return protocol.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
 	}
 	r.Inline[policy] = document
 	a.review(r)

@@ -3,11 +3,11 @@ package iam
 import (
 	"net/http"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 func noSuchEntity(format string, args ...any) error {
-	return wire.Errorf("NoSuchEntity", format, args...).WithStatus(http.StatusNotFound)
+	return protocol.Errorf("NoSuchEntity", format, args...).WithStatus(http.StatusNotFound)
 }
 
 func noRole(name string) error {
@@ -19,17 +19,17 @@ func noProfile(name string) error {
 }
 
 func alreadyExists(format string, args ...any) error {
-	return wire.Errorf("EntityAlreadyExists", format, args...).WithStatus(http.StatusConflict)
+	return protocol.Errorf("EntityAlreadyExists", format, args...).WithStatus(http.StatusConflict)
 }
 
 func deleteConflict(what string) error {
-	return wire.Errorf("DeleteConflict", "Cannot delete entity, must %s first.", what).WithStatus(http.StatusConflict)
+	return protocol.Errorf("DeleteConflict", "Cannot delete entity, must %s first.", what).WithStatus(http.StatusConflict)
 }
 
 func limitExceeded(quota string, limit int) error {
-	return wire.Errorf("LimitExceeded", "Cannot exceed quota for %s: %d", quota, limit).WithStatus(http.StatusConflict)
+	return protocol.Errorf("LimitExceeded", "Cannot exceed quota for %s: %d", quota, limit).WithStatus(http.StatusConflict)
 }
 
 func invalid(format string, args ...any) error {
-	return wire.Errorf("ValidationError", format, args...)
+	return protocol.Errorf("ValidationError", format, args...)
 }

@@ -41,7 +41,7 @@ func createProfile(t *testing.T, c *iam.Client, name, path string) *types.Instan
 	return out.InstanceProfile
 }
 
-func TestInstanceProfileLife(t *testing.T) {
+func TestInstanceProfileLifecycle(t *testing.T) {
 	c, ctx := start(t), t.Context()
 	role := createRole(t, c, "node")
 	created := createProfile(t, c, "nodes", "/karpenter/us-east-1/c1/uid/")

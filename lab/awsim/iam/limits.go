@@ -7,15 +7,15 @@ import (
 )
 
 // SetServiceControlPolicy sets what the account's organization lets its roles do at most; an empty document lifts that. It
-// counts where rights are enforced.
+// counts if IAM is enforced.
 func (a *Account) SetServiceControlPolicy(document string) error {
 	limit, err := parseLimit(document)
 	if err != nil {
 		return fmt.Errorf("service control policy: %w", err)
 	}
-	a.rights.mu.Lock()
-	defer a.rights.mu.Unlock()
-	a.rights.organization = limit
+	a.policyCache.mu.Lock()
+	defer a.policyCache.mu.Unlock()
+	a.policyCache.organization = limit
 	return nil
 }
 
@@ -28,12 +28,12 @@ func (a *Account) SetPermissionsBoundary(role, document string) error {
 	if err != nil {
 		return fmt.Errorf("permissions boundary of %s: %w", role, err)
 	}
-	a.rights.mu.Lock()
-	defer a.rights.mu.Unlock()
-	if a.rights.boundaries == nil {
-		a.rights.boundaries = map[string]*policy.Policy{}
+	a.policyCache.mu.Lock()
+	defer a.policyCache.mu.Unlock()
+	if a.policyCache.boundaries == nil {
+		a.policyCache.boundaries = map[string]*policy.Policy{}
 	}
-	a.rights.boundaries[role] = limit
+	a.policyCache.boundaries[role] = limit
 	return nil
 }
 

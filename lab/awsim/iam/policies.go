@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // managedPolicy is a policy of the account that roles can be given by its ARN. It has one version.
@@ -43,7 +43,7 @@ type xmlPolicy struct {
 
 type policyOutput struct{ Policy xmlPolicy }
 
-func (a *Account) createPolicy(r *wire.Request, in *createPolicyInput) (*policyOutput, error) {
+func (a *Account) createPolicy(r *protocol.Request, in *createPolicyInput) (*policyOutput, error) {
 	if err := cmp.Or(checkName("policyName", in.PolicyName, longestPolicyName), checkPath(in.Path), checkTags(tagsOf(in.Tags), nil), checkIdentityPolicy(in.PolicyDocument)); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ type policyName struct {
 // onPolicy runs f on the policy of that ARN, under the lock.
 func onPolicy[Out any](a *Account, arn string, f func(*managedPolicy) (*Out, error)) (*Out, error) {
 	if !policyARN.MatchString(arn) {
-		return nil, wire.Errorf("InvalidInput", "ARN %s is not valid.", arn)
+		return nil, protocol.Errorf("InvalidInput", "ARN %s is not valid.", arn)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func onPolicy[Out any](a *Account, arn string, f func(*managedPolicy) (*Out, err
 
 func lastOf(arn string) string { return arn[strings.LastIndexByte(arn, '/')+1:] }
 
-func (a *Account) getPolicy(_ *wire.Request, in *policyName) (*policyOutput, error) {
+func (a *Account) getPolicy(_ *protocol.Request, in *policyName) (*policyOutput, error) {
 	return onPolicy(a, in.PolicyARN, func(p *managedPolicy) (*policyOutput, error) { return &policyOutput{a.policyXML(p)}, nil })
 }
 
@@ -127,7 +127,7 @@ type policyVersionOutput struct {
 	}
 }
 
-func (a *Account) getPolicyVersion(_ *wire.Request, in *policyVersionInput) (*policyVersionOutput, error) {
+func (a *Account) getPolicyVersion(_ *protocol.Request, in *policyVersionInput) (*policyVersionOutput, error) {
 	return onPolicy(a, in.PolicyARN, func(p *managedPolicy) (*policyVersionOutput, error) {
 		if in.VersionID != "v1" {
 			return nil, noSuchEntity("Policy %s version %s does not exist or is not attachable.", p.arn, in.VersionID)
@@ -139,11 +139,11 @@ func (a *Account) getPolicyVersion(_ *wire.Request, in *policyVersionInput) (*po
 	})
 }
 
-func (a *Account) deletePolicy(r *wire.Request, in *policyName) (*none, error) {
+func (a *Account) deletePolicy(r *protocol.Request, in *policyName) (*none, error) {
 	return onPolicy(a, in.PolicyARN, func(p *managedPolicy) (*none, error) {
 		switch {
 		case a.policies[p.arn] == nil:
-			return nil, wire.Errorf("AccessDenied", "Policy %s is AWS's own.", p.arn)
+			return nil, protocol.Errorf("AccessDenied", "Policy %s is AWS's own.", p.arn)
 		case a.policyXML(p).AttachmentCount > 0:
 			return nil, deleteConflict("detach the policy from all entities")
 		}
@@ -166,7 +166,7 @@ type policiesOutput struct {
 	truncation
 }
 
-func (a *Account) listPolicies(_ *wire.Request, in *listPoliciesInput) (*policiesOutput, error) {
+func (a *Account) listPolicies(_ *protocol.Request, in *listPoliciesInput) (*policiesOutput, error) {
 	if err := checkPathPrefix(in.PathPrefix); err != nil {
 		return nil, err
 	}

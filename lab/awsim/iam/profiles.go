@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const longestProfileName = 128
@@ -42,7 +42,7 @@ type profileOutput struct {
 	InstanceProfile xmlProfile
 }
 
-func (a *Account) getInstanceProfile(_ *wire.Request, in *profileName) (*profileOutput, error) {
+func (a *Account) getInstanceProfile(_ *protocol.Request, in *profileName) (*profileOutput, error) {
 	return onProfile(a, in, func(p *profile) (*profileOutput, error) {
 		return &profileOutput{profileXML(a.profile(p))}, nil
 	})
@@ -54,7 +54,7 @@ type createProfileInput struct {
 	Tags []xmlTag `query:"Tags"`
 }
 
-func (a *Account) createInstanceProfile(r *wire.Request, in *createProfileInput) (*profileOutput, error) {
+func (a *Account) createInstanceProfile(r *protocol.Request, in *createProfileInput) (*profileOutput, error) {
 	name, tags := in.InstanceProfileName, tagsOf(in.Tags)
 	if err := cmp.Or(in.check(), checkPath(in.Path), checkTags(tags, nil)); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (a *Account) createInstanceProfile(r *wire.Request, in *createProfileInput)
 	return &profileOutput{profileXML(a.profile(p))}, nil
 }
 
-func (a *Account) deleteInstanceProfile(r *wire.Request, in *profileName) (*none, error) {
+func (a *Account) deleteInstanceProfile(r *protocol.Request, in *profileName) (*none, error) {
 	return onProfile(a, in, func(p *profile) (*none, error) {
 		if p.role != "" {
 			return nil, deleteConflict("remove roles from instance profile")
@@ -96,7 +96,7 @@ func (in *profileRole) check() error {
 	return cmp.Or(in.profileName.check(), checkName("roleName", in.RoleName, longestRoleName))
 }
 
-func (a *Account) addRoleToInstanceProfile(r *wire.Request, in *profileRole) (*none, error) {
+func (a *Account) addRoleToInstanceProfile(r *protocol.Request, in *profileRole) (*none, error) {
 	return onProfile(a, in, func(p *profile) (*none, error) {
 		role, ok := a.roles[in.RoleName]
 		if !ok {
@@ -111,7 +111,7 @@ func (a *Account) addRoleToInstanceProfile(r *wire.Request, in *profileRole) (*n
 	})
 }
 
-func (a *Account) removeRoleFromInstanceProfile(r *wire.Request, in *profileRole) (*none, error) {
+func (a *Account) removeRoleFromInstanceProfile(r *protocol.Request, in *profileRole) (*none, error) {
 	return onProfile(a, in, func(p *profile) (*none, error) {
 		if p.role != in.RoleName {
 			return nil, noRole(in.RoleName)
@@ -127,7 +127,7 @@ type tagProfileInput struct {
 	Tags []xmlTag `query:"Tags,required"`
 }
 
-func (a *Account) tagInstanceProfile(r *wire.Request, in *tagProfileInput) (*none, error) {
+func (a *Account) tagInstanceProfile(r *protocol.Request, in *tagProfileInput) (*none, error) {
 	return onProfile(a, in, func(p *profile) (*none, error) {
 		tags := tagsOf(in.Tags)
 		if err := checkTags(tags, p.Tags); err != nil {
@@ -144,7 +144,7 @@ type untagProfileInput struct {
 	TagKeys []string `query:"TagKeys,required"`
 }
 
-func (a *Account) untagInstanceProfile(r *wire.Request, in *untagProfileInput) (*none, error) {
+func (a *Account) untagInstanceProfile(r *protocol.Request, in *untagProfileInput) (*none, error) {
 	return onProfile(a, in, func(p *profile) (*none, error) {
 		for _, key := range in.TagKeys {
 			if at := findTag(p.Tags, key); at >= 0 {
@@ -166,7 +166,7 @@ type tagsOutput struct {
 	truncation
 }
 
-func (a *Account) listInstanceProfileTags(_ *wire.Request, in *listProfileTagsInput) (*tagsOutput, error) {
+func (a *Account) listInstanceProfileTags(_ *protocol.Request, in *listProfileTagsInput) (*tagsOutput, error) {
 	return onProfile(a, in, func(p *profile) (*tagsOutput, error) {
 		items := map[string]xmlTag{}
 		for _, t := range p.Tags {
@@ -190,7 +190,7 @@ type profilesOutput struct {
 	truncation
 }
 
-func (a *Account) listInstanceProfiles(_ *wire.Request, in *listProfilesInput) (*profilesOutput, error) {
+func (a *Account) listInstanceProfiles(_ *protocol.Request, in *listProfilesInput) (*profilesOutput, error) {
 	if err := checkPathPrefix(in.PathPrefix); err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ type listProfilesForRoleInput struct {
 	paging
 }
 
-func (a *Account) listInstanceProfilesForRole(_ *wire.Request, in *listProfilesForRoleInput) (*profilesOutput, error) {
+func (a *Account) listInstanceProfilesForRole(_ *protocol.Request, in *listProfilesForRoleInput) (*profilesOutput, error) {
 	return onRole(a, in, func(role *Role) (*profilesOutput, error) {
 		return a.selectProfiles(in.paging, func(p *profile) bool { return p.role == role.Name })
 	})

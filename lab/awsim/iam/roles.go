@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const (
@@ -47,7 +47,7 @@ type roleOutput struct {
 	Role xmlRole
 }
 
-func (a *Account) getRole(_ *wire.Request, in *roleName) (*roleOutput, error) {
+func (a *Account) getRole(_ *protocol.Request, in *roleName) (*roleOutput, error) {
 	return onRole(a, in, func(role *Role) (*roleOutput, error) {
 		return &roleOutput{roleXML(*role)}, nil
 	})
@@ -63,7 +63,7 @@ type createRoleInput struct {
 	Tags                     []xmlTag  `query:"Tags"`
 }
 
-func (a *Account) createRole(r *wire.Request, in *createRoleInput) (*roleOutput, error) {
+func (a *Account) createRole(r *protocol.Request, in *createRoleInput) (*roleOutput, error) {
 	seconds := 3600
 	if in.MaxSessionDuration != nil {
 		seconds = *in.MaxSessionDuration
@@ -82,7 +82,7 @@ func (a *Account) createRole(r *wire.Request, in *createRoleInput) (*roleOutput,
 	return &roleOutput{roleXML(role)}, nil
 }
 
-func (a *Account) deleteRole(r *wire.Request, in *roleName) (*none, error) {
+func (a *Account) deleteRole(r *protocol.Request, in *roleName) (*none, error) {
 	return onRole(a, in, func(role *Role) (*none, error) {
 		for _, p := range a.profiles {
 			if p.role == role.Name {
@@ -96,7 +96,7 @@ func (a *Account) deleteRole(r *wire.Request, in *roleName) (*none, error) {
 			return nil, deleteConflict("delete policies")
 		}
 		delete(a.roles, role.Name)
-		a.forgetRights(role.Name)
+		a.invalidatePolicies(role.Name)
 		r.Touch(role.ARN)
 		return nil, nil
 	})
@@ -112,7 +112,7 @@ type rolesOutput struct {
 	truncation
 }
 
-func (a *Account) listRoles(_ *wire.Request, in *listRolesInput) (*rolesOutput, error) {
+func (a *Account) listRoles(_ *protocol.Request, in *listRolesInput) (*rolesOutput, error) {
 	if err := checkPathPrefix(in.PathPrefix); err != nil {
 		return nil, err
 	}
@@ -143,19 +143,19 @@ func (in *rolePolicyARN) check() error {
 		return err
 	}
 	if !policyARN.MatchString(in.PolicyARN) {
-		return wire.Errorf("InvalidInput", "ARN %s is not valid.", in.PolicyARN)
+		return protocol.Errorf("InvalidInput", "ARN %s is not valid.", in.PolicyARN)
 	}
 	return nil
 }
 
-func (a *Account) attachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, error) {
+func (a *Account) attachRolePolicy(_ *protocol.Request, in *rolePolicyARN) (*none, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
 	return nil, a.AttachRolePolicy(in.RoleName, in.PolicyARN)
 }
 
-func (a *Account) detachRolePolicy(_ *wire.Request, in *rolePolicyARN) (*none, error) {
+func (a *Account) detachRolePolicy(_ *protocol.Request, in *rolePolicyARN) (*none, error) {
 	return onRole(a, in, func(role *Role) (*none, error) {
 		at, found := slices.BinarySearch(role.Attached, in.PolicyARN)
 		if !found {
@@ -187,7 +187,7 @@ func (in *listAttachedInput) check() error {
 	return cmp.Or(in.roleName.check(), checkPathPrefix(in.PathPrefix))
 }
 
-func (a *Account) listAttachedRolePolicies(_ *wire.Request, in *listAttachedInput) (*attachedOutput, error) {
+func (a *Account) listAttachedRolePolicies(_ *protocol.Request, in *listAttachedInput) (*attachedOutput, error) {
 	return onRole(a, in, func(role *Role) (*attachedOutput, error) {
 		items := map[string]attachedPolicy{}
 		for _, arn := range role.Attached {
@@ -220,7 +220,7 @@ type rolePolicyOutput struct {
 	PolicyDocument string
 }
 
-func (a *Account) getRolePolicy(_ *wire.Request, in *rolePolicyName) (*rolePolicyOutput, error) {
+func (a *Account) getRolePolicy(_ *protocol.Request, in *rolePolicyName) (*rolePolicyOutput, error) {
 	return onRole(a, in, func(role *Role) (*rolePolicyOutput, error) {
 		document, ok := role.Inline[in.PolicyName]
 		if !ok {
@@ -230,7 +230,7 @@ func (a *Account) getRolePolicy(_ *wire.Request, in *rolePolicyName) (*rolePolic
 	})
 }
 
-func (a *Account) deleteRolePolicy(_ *wire.Request, in *rolePolicyName) (*none, error) {
+func (a *Account) deleteRolePolicy(_ *protocol.Request, in *rolePolicyName) (*none, error) {
 	return onRole(a, in, func(role *Role) (*none, error) {
 		if _, ok := role.Inline[in.PolicyName]; !ok {
 			return nil, noPolicy(in.PolicyName)
@@ -246,7 +246,7 @@ type putRolePolicyInput struct {
 	PolicyDocument string `query:"PolicyDocument,required"`
 }
 
-func (a *Account) putRolePolicyAction(_ *wire.Request, in *putRolePolicyInput) (*none, error) {
+func (a *Account) putRolePolicyAction(_ *protocol.Request, in *putRolePolicyInput) (*none, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ type policyNamesOutput struct {
 	truncation
 }
 
-func (a *Account) listRolePolicies(_ *wire.Request, in *listRolePoliciesInput) (*policyNamesOutput, error) {
+func (a *Account) listRolePolicies(_ *protocol.Request, in *listRolePoliciesInput) (*policyNamesOutput, error) {
 	return onRole(a, in, func(role *Role) (*policyNamesOutput, error) {
 		items := map[string]string{}
 		for name := range role.Inline {

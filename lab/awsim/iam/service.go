@@ -8,40 +8,40 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Service is IAM at the wire.
-func (a *Account) Service() wire.Service {
-	return wire.Service{
-		Name: "iam", Protocol: wire.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Needs: a.needs,
-		Handlers: map[string]wire.Handler{
-			"AddRoleToInstanceProfile":      wire.Query(a.addRoleToInstanceProfile),
-			"AttachRolePolicy":              wire.Query(a.attachRolePolicy),
-			"CreateInstanceProfile":         wire.Query(a.createInstanceProfile),
-			"CreatePolicy":                  wire.Query(a.createPolicy),
-			"CreateRole":                    wire.Query(a.createRole),
-			"DeleteInstanceProfile":         wire.Query(a.deleteInstanceProfile),
-			"DeletePolicy":                  wire.Query(a.deletePolicy),
-			"DeleteRole":                    wire.Query(a.deleteRole),
-			"DeleteRolePolicy":              wire.Query(a.deleteRolePolicy),
-			"DetachRolePolicy":              wire.Query(a.detachRolePolicy),
-			"GetInstanceProfile":            wire.Query(a.getInstanceProfile),
-			"GetPolicy":                     wire.Query(a.getPolicy),
-			"GetPolicyVersion":              wire.Query(a.getPolicyVersion),
-			"GetRole":                       wire.Query(a.getRole),
-			"GetRolePolicy":                 wire.Query(a.getRolePolicy),
-			"ListAttachedRolePolicies":      wire.Query(a.listAttachedRolePolicies),
-			"ListInstanceProfiles":          wire.Query(a.listInstanceProfiles),
-			"ListInstanceProfilesForRole":   wire.Query(a.listInstanceProfilesForRole),
-			"ListInstanceProfileTags":       wire.Query(a.listInstanceProfileTags),
-			"ListPolicies":                  wire.Query(a.listPolicies),
-			"ListRolePolicies":              wire.Query(a.listRolePolicies),
-			"ListRoles":                     wire.Query(a.listRoles),
-			"PutRolePolicy":                 wire.Query(a.putRolePolicyAction),
-			"RemoveRoleFromInstanceProfile": wire.Query(a.removeRoleFromInstanceProfile),
-			"TagInstanceProfile":            wire.Query(a.tagInstanceProfile),
-			"UntagInstanceProfile":          wire.Query(a.untagInstanceProfile),
+func (a *Account) Service() protocol.Service {
+	return protocol.Service{
+		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Permissions: a.requiredPermissions,
+		Handlers: map[string]protocol.Handler{
+			"AddRoleToInstanceProfile":      protocol.Query(a.addRoleToInstanceProfile),
+			"AttachRolePolicy":              protocol.Query(a.attachRolePolicy),
+			"CreateInstanceProfile":         protocol.Query(a.createInstanceProfile),
+			"CreatePolicy":                  protocol.Query(a.createPolicy),
+			"CreateRole":                    protocol.Query(a.createRole),
+			"DeleteInstanceProfile":         protocol.Query(a.deleteInstanceProfile),
+			"DeletePolicy":                  protocol.Query(a.deletePolicy),
+			"DeleteRole":                    protocol.Query(a.deleteRole),
+			"DeleteRolePolicy":              protocol.Query(a.deleteRolePolicy),
+			"DetachRolePolicy":              protocol.Query(a.detachRolePolicy),
+			"GetInstanceProfile":            protocol.Query(a.getInstanceProfile),
+			"GetPolicy":                     protocol.Query(a.getPolicy),
+			"GetPolicyVersion":              protocol.Query(a.getPolicyVersion),
+			"GetRole":                       protocol.Query(a.getRole),
+			"GetRolePolicy":                 protocol.Query(a.getRolePolicy),
+			"ListAttachedRolePolicies":      protocol.Query(a.listAttachedRolePolicies),
+			"ListInstanceProfiles":          protocol.Query(a.listInstanceProfiles),
+			"ListInstanceProfilesForRole":   protocol.Query(a.listInstanceProfilesForRole),
+			"ListInstanceProfileTags":       protocol.Query(a.listInstanceProfileTags),
+			"ListPolicies":                  protocol.Query(a.listPolicies),
+			"ListRolePolicies":              protocol.Query(a.listRolePolicies),
+			"ListRoles":                     protocol.Query(a.listRoles),
+			"PutRolePolicy":                 protocol.Query(a.putRolePolicyAction),
+			"RemoveRoleFromInstanceProfile": protocol.Query(a.removeRoleFromInstanceProfile),
+			"TagInstanceProfile":            protocol.Query(a.tagInstanceProfile),
+			"UntagInstanceProfile":          protocol.Query(a.untagInstanceProfile),
 		},
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 var (
@@ -63,9 +63,9 @@ func checkTags(add, present []Tag) error {
 		case !tagPattern.MatchString(t.Key) || !tagPattern.MatchString(t.Value):
 			return unsatisfied(t.Key+"="+t.Value, "tags.member", `Member must satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]*`)
 		case strings.HasPrefix(key, "aws:"):
-			return wire.Errorf("InvalidInput", "System tags cannot be added/updated by requester.")
+			return protocol.Errorf("InvalidInput", "System tags cannot be added/updated by requester.")
 		case seen[key]:
-			return wire.Errorf("InvalidInput", "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
+			return protocol.Errorf("InvalidInput", "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
 		}
 		seen[key] = true
 	}
@@ -108,13 +108,13 @@ func checkPolicy(parameter, document string) error {
 		Statement json.RawMessage
 	}
 	if err := json.Unmarshal([]byte(document), &policy); err != nil {
-		return wire.Errorf("MalformedPolicyDocument", "This policy contains invalid Json")
+		return protocol.Errorf("MalformedPolicyDocument", "This policy contains invalid Json")
 	}
 	if len(policy.Statement) == 0 {
-		return wire.Errorf("MalformedPolicyDocument", "Syntax errors in policy.")
+		return protocol.Errorf("MalformedPolicyDocument", "Syntax errors in policy.")
 	}
 	if policy.Version != "" && policy.Version != "2012-10-17" && policy.Version != "2008-10-17" {
-		return wire.Errorf("MalformedPolicyDocument", "The policy must contain a valid version string")
+		return protocol.Errorf("MalformedPolicyDocument", "The policy must contain a valid version string")
 	}
 	return nil
 }

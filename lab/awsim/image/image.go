@@ -1,4 +1,4 @@
-// Package image is the public machine images that EKS publishes for its nodes, and the SSM parameters that name them.
+// Package image lists the AMIs that EKS publishes for its nodes, and the SSM parameters with their IDs.
 //
 // The list is made up but stable: real names and parameter paths, IDs derived from the name and the region. Each
 // family has two releases per Kubernetes version, the older one deprecated only where the family itself is.
@@ -23,7 +23,7 @@ type Image struct {
 	Deprecated   time.Time // when it counts as deprecated
 	RootDevice   string
 	Disks        []Disk
-	// Parameters are the SSM parameters whose value is this image's ID.
+	// Parameters are the SSM parameters with this image's ID as their value.
 	Parameters []string
 }
 

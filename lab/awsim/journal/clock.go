@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is the machine's, but for times of old, which it shows while calls are made again, and for the moment of a call: time
+// Clock is the host's clock, except that it shows recorded times during a replay, and stops during a call: time
 // stands still while one that may change something is made, so that it can be made again at the same time. It never goes
 // back.
 type Clock struct {

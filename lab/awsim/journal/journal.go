@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Settings are what an account is, besides the calls that were made. One that is taken up again must have the same.
@@ -170,7 +170,7 @@ func (e entry) request() (*http.Request, error) {
 
 // Perform implements wire.Journal: calls that may change something are made one after the other, each at one moment, and
 // written down before they are answered.
-func (j *Journal) Perform(r *wire.Request, do func() (any, error)) (any, error) {
+func (j *Journal) Perform(r *protocol.Request, do func() (any, error)) (any, error) {
 	if waits(r) {
 		out, err := do()
 		if err != nil {
@@ -192,9 +192,9 @@ func (j *Journal) Perform(r *wire.Request, do func() (any, error)) (any, error) 
 }
 
 // waits reports whether a call may take long: what it does, it does at its end.
-func waits(r *wire.Request) bool { return r.Service == "sqs" && r.Action == "ReceiveMessage" }
+func waits(r *protocol.Request) bool { return r.Service == "sqs" && r.Action == "ReceiveMessage" }
 
-func (j *Journal) record(r *wire.Request, at time.Time) error {
+func (j *Journal) record(r *protocol.Request, at time.Time) error {
 	e := entry{At: at, Method: r.HTTP.Method, URL: r.HTTP.URL.RequestURI(), Host: r.HTTP.Host, Header: map[string]string{}, Body: r.Body}
 	for _, name := range headers {
 		if value := r.HTTP.Header.Get(name); value != "" {

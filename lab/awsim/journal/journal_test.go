@@ -47,7 +47,7 @@ func open(t *testing.T, path string) (sim *awsim.Sim, cfg aws.Config, replayed i
 	if err := sim.SeedCluster(awsim.ClusterSpec{Name: "shop", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if replayed, err = kept.Replay(sim.Redo); err != nil {
+	if replayed, err = kept.Replay(sim.Replay); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(sim)
@@ -118,7 +118,7 @@ func await(t *testing.T, sim *awsim.Sim, id, want string) {
 	t.Fatalf("instance is %s, not %s", last, want)
 }
 
-func TestAnAccountIsTakenUpAgain(t *testing.T) {
+func TestReplayRestoresTheAccount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.jsonl")
 	sim, cfg, replayed, end := open(t, path)
 	if replayed != 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 )
 
-// Instance is what the service tells.
+// Instance is the instance that the service describes.
 type Instance struct {
 	ID, Type, ImageID, PrivateIP string
 	AccountID, Region, Zone      string
@@ -63,7 +63,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	_, _ = w.Write([]byte(text)) // whoever asked is gone if this fails
+	_, _ = w.Write([]byte(text)) // fails only if the client has disconnected
 }
 
 // issue answers the PUT that a session begins with.

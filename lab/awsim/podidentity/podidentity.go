@@ -57,7 +57,7 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{ // whoever asked is gone if this fails
+	_ = json.NewEncoder(w).Encode(map[string]string{ // fails only if the client has disconnected
 		"AccessKeyId": c.AccessKeyID, "SecretAccessKey": c.SecretAccessKey, "Token": c.SessionToken,
 		"AccountId": a.cfg.AccountID, "Expiration": c.Expiration.UTC().Format(time.RFC3339),
 	})
@@ -83,7 +83,7 @@ func (a *Agent) credentials(token string) (credential.Credentials, int, error) {
 	return c, 0, nil
 }
 
-// subject is whose token it is.
+// subject returns the service account of a token.
 func (a *Agent) subject(token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -70,7 +70,7 @@ func (d Decision) Because(action string) string {
 // Policy is a document that was understood.
 type Policy struct{ statements []statement }
 
-// Decide says what policies together make of a request.
+// Decide evaluates policies for a request.
 func Decide(policies []*Policy, r Request) Decision {
 	decision := Unspoken
 	for _, p := range policies {
@@ -135,7 +135,7 @@ type raw struct {
 	Condition    map[string]map[string]oneOrMany
 }
 
-// Parse reads a document. The error says what is wrong with it.
+// Parse parses a document. The error names what is wrong with it.
 func Parse(document string) (*Policy, error) {
 	var text struct {
 		Version   string

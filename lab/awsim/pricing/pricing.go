@@ -1,7 +1,7 @@
 // Package pricing simulates the AWS Price List: GetProducts for Amazon EC2, filled from the offline catalog.
 //
 // Only instances with Linux and Windows are listed: each type in each region that offers it with its on-demand
-// prices, in shared tenancy, or in dedicated tenancy where the machine is bare metal.
+// prices, in shared tenancy, or in dedicated tenancy for bare metal types.
 package pricing
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sync"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const (
@@ -43,7 +43,7 @@ type product struct {
 	document   string            // as GetProducts returns it
 }
 
-// New returns the price list of a catalog, which is loaded when somebody asks for the first time.
+// New returns the price list of a catalog, which is loaded at the first request.
 func New(load func() (*offline.Catalog, error)) *PriceList {
 	return &PriceList{list: sync.OnceValues(func() (*list, error) {
 		catalog, err := load()
@@ -100,10 +100,10 @@ func (l *list) of(region string) ([]product, error) {
 }
 
 // Service is the price list at the wire. Its endpoints stand in a few regions only and sell all the others.
-func (l *PriceList) Service() wire.Service {
-	return wire.Service{
-		Name: "pricing", Protocol: wire.JSON11, Global: true,
-		Handlers: map[string]wire.Handler{"GetProducts": wire.JSON(l.getProducts)},
+func (l *PriceList) Service() protocol.Service {
+	return protocol.Service{
+		Name: "pricing", Protocol: protocol.JSON11, Global: true,
+		Handlers: map[string]protocol.Handler{"GetProducts": protocol.JSON(l.getProducts)},
 	}
 }
 
@@ -228,7 +228,7 @@ type getOutput struct {
 	PriceList     []string
 }
 
-func (l *PriceList) getProducts(_ *wire.Request, in *getInput) (*getOutput, error) {
+func (l *PriceList) getProducts(_ *protocol.Request, in *getInput) (*getOutput, error) {
 	products, err := l.list()
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func (l *list) check(in *getInput) (int, error) {
 		case f.Field == "" || f.Value == "":
 			return 0, invalid("Field and Value of a filter must not be empty")
 		case in.ServiceCode == serviceCode && !l.fields[f.Field]:
-			return 0, wire.Errorf("NotFoundException", "Attribute %s is not found for service %s", f.Field, in.ServiceCode)
+			return 0, protocol.Errorf("NotFoundException", "Attribute %s is not found for service %s", f.Field, in.ServiceCode)
 		}
 	}
 	size := largestPage
@@ -301,7 +301,7 @@ func (l *list) check(in *getInput) (int, error) {
 }
 
 func invalid(format string, args ...any) error {
-	return wire.Errorf("InvalidParameterException", format, args...)
+	return protocol.Errorf("InvalidParameterException", format, args...)
 }
 
 // A token holds the last product of the page before, and is good for the same question only.
@@ -317,7 +317,7 @@ func readToken(in *getInput) (string, error) {
 	token, err := base64.StdEncoding.DecodeString(in.NextToken)
 	last, ok := strings.CutPrefix(string(token), question(in)+" ")
 	if err != nil || !ok {
-		return "", wire.Errorf("InvalidNextTokenException", "The pagination token is invalid")
+		return "", protocol.Errorf("InvalidNextTokenException", "The pagination token is invalid")
 	}
 	return last, nil
 }

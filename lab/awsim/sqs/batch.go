@@ -4,7 +4,7 @@ import (
 	"errors"
 	"regexp"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const maxBatch = 10
@@ -35,7 +35,7 @@ type batchFailed struct {
 	SenderFault bool
 }
 
-func (s *SQS) deleteMessageBatch(_ *wire.Request, in *deleteBatchInput) (*batchOutput, error) {
+func (s *SQS) deleteMessageBatch(_ *protocol.Request, in *deleteBatchInput) (*batchOutput, error) {
 	ids := make([]string, 0, len(in.Entries))
 	for _, entry := range in.Entries {
 		ids = append(ids, entry.ID)
@@ -51,7 +51,7 @@ func (s *SQS) deleteMessageBatch(_ *wire.Request, in *deleteBatchInput) (*batchO
 	}
 	out := &batchOutput{Successful: []batchDone{}, Failed: []batchFailed{}}
 	for _, entry := range in.Entries {
-		var refused *wire.Error
+		var refused *protocol.Error
 		if err := q.drop(entry.ReceiptHandle); errors.As(err, &refused) {
 			out.Failed = append(out.Failed, batchFailed{ID: entry.ID, Code: refused.QueryCode, Message: refused.Message, SenderFault: true})
 			continue

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type sendInput struct {
@@ -31,7 +31,7 @@ type sendOutput struct {
 	MessageID              string `json:"MessageId"`
 }
 
-func (s *SQS) sendMessage(r *wire.Request, in *sendInput) (*sendOutput, error) {
+func (s *SQS) sendMessage(r *protocol.Request, in *sendInput) (*sendOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -147,15 +147,15 @@ type jsonMessage struct {
 	ReceiptHandle          string
 }
 
-func (s *SQS) receiveMessage(r *wire.Request, in *receiveInput) (*receiveOutput, error) {
-	limit, err := within("MaxNumberOfMessages", in.MaxNumberOfMessages, 1, 1, 10)
+func (s *SQS) receiveMessage(r *protocol.Request, in *receiveInput) (*receiveOutput, error) {
+	limit, err := within("MaxNumberOfMessages", in.MaxNumberOfMessages, intRange{fallback: 1, least: 1, most: 10})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := within("VisibilityTimeout", in.VisibilityTimeout, 0, 0, 43200); err != nil {
+	if _, err := within("VisibilityTimeout", in.VisibilityTimeout, visibilityRange); err != nil {
 		return nil, err
 	}
-	if _, err := within("WaitTimeSeconds", in.WaitTimeSeconds, 0, 0, 20); err != nil {
+	if _, err := within("WaitTimeSeconds", in.WaitTimeSeconds, intRange{most: 20}); err != nil {
 		return nil, err
 	}
 	if err := checkSystemAttributes(slices.Concat(in.AttributeNames, in.MessageSystemAttributeNames)); err != nil {
@@ -220,12 +220,18 @@ func (q *queue) either(seconds *int, setting string) time.Duration {
 	return q.duration(setting)
 }
 
-func within(name string, given *int, otherwise, least, most int) (int, error) {
+// intRange is the allowed range of a parameter, and its value if it is absent.
+type intRange struct{ fallback, least, most int }
+
+// visibilityRange is SQS's range of VisibilityTimeout in seconds: up to twelve hours.
+var visibilityRange = intRange{most: 43200}
+
+func within(name string, given *int, r intRange) (int, error) {
 	if given == nil {
-		return otherwise, nil
+		return r.fallback, nil
 	}
-	if *given < least || *given > most {
-		return 0, invalidValue("Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.", *given, name, least, most)
+	if *given < r.least || *given > r.most {
+		return 0, invalidValue("Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.", *given, name, r.least, r.most)
 	}
 	return *given, nil
 }
@@ -273,7 +279,7 @@ func (m *message) json(in *receiveInput) jsonMessage {
 	return out
 }
 
-// selects tells whether a name in MessageAttributeNames means the attribute: by name, "All", ".*" or "prefix.*".
+// selects reports whether a name in MessageAttributeNames matches the attribute: by name, "All", ".*" or "prefix.*".
 func selects(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, ".*"); ok {
 		return strings.HasPrefix(name, prefix)
@@ -286,7 +292,7 @@ type deleteInput struct {
 	ReceiptHandle string
 }
 
-func (s *SQS) deleteMessage(_ *wire.Request, in *deleteInput) (*struct{}, error) {
+func (s *SQS) deleteMessage(_ *protocol.Request, in *deleteInput) (*struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -312,11 +318,11 @@ type visibilityInput struct {
 	VisibilityTimeout *int
 }
 
-func (s *SQS) changeMessageVisibility(_ *wire.Request, in *visibilityInput) (*struct{}, error) {
+func (s *SQS) changeMessageVisibility(_ *protocol.Request, in *visibilityInput) (*struct{}, error) {
 	if in.VisibilityTimeout == nil {
 		return nil, missing("VisibilityTimeout")
 	}
-	seconds, err := within("VisibilityTimeout", in.VisibilityTimeout, 0, 0, 43200)
+	seconds, err := within("VisibilityTimeout", in.VisibilityTimeout, visibilityRange)
 	if err != nil {
 		return nil, err
 	}

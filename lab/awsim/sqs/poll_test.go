@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 	sim "github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
 )
 
 // pollable is a queue whose polls can be seen to wait.
@@ -48,7 +48,7 @@ func startPollable(t *testing.T) *pollable {
 	if err := queues.CreateQueue("c1", nil); err != nil {
 		t.Fatal(err)
 	}
-	server := wire.NewServer(wire.Config{Region: "us-east-1", Clock: c, Keys: keys, Log: slog.New(slog.DiscardHandler)})
+	server := protocol.NewServer(protocol.Config{Region: "us-east-1", Clock: c, Keys: keys, Log: slog.New(slog.DiscardHandler)})
 	server.Register(queues.Service())
 	client := sqs.New(sqs.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String("http://sqs"), Retryer: aws.NopRetryer{}, HTTPClient: inProcess{server},
@@ -126,7 +126,7 @@ func TestLongPollSeesMessageComeBack(t *testing.T) {
 	}
 }
 
-func TestLongPollEndsWithRequest(t *testing.T) {
+func TestLongPollStopsWithRequest(t *testing.T) {
 	p := startPollable(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := p.poll(ctx)

@@ -45,7 +45,7 @@ func (q *queue) duration(setting string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// wake tells all who wait on the queue to look again.
+// wake wakes all receivers that wait on the queue.
 func (q *queue) wake() {
 	close(q.changed)
 	q.changed = make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"sync"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Config is what the SQS of a region needs.
@@ -40,19 +40,19 @@ type SQS struct {
 func New(cfg Config) *SQS { return &SQS{cfg: cfg, queues: map[string]*queue{}} }
 
 // Service is SQS at the wire.
-func (s *SQS) Service() wire.Service {
-	return wire.Service{
-		Name: "sqs", Protocol: wire.JSON10, Needs: s.needs,
-		Handlers: map[string]wire.Handler{
-			"ChangeMessageVisibility": wire.JSON(s.changeMessageVisibility),
-			"CreateQueue":             wire.JSON(s.createQueue),
-			"DeleteMessage":           wire.JSON(s.deleteMessage),
-			"DeleteMessageBatch":      wire.JSON(s.deleteMessageBatch),
-			"DeleteQueue":             wire.JSON(s.deleteQueue),
-			"GetQueueAttributes":      wire.JSON(s.getQueueAttributes),
-			"GetQueueUrl":             wire.JSON(s.getQueueURL),
-			"ReceiveMessage":          wire.JSON(s.receiveMessage),
-			"SendMessage":             wire.JSON(s.sendMessage),
+func (s *SQS) Service() protocol.Service {
+	return protocol.Service{
+		Name: "sqs", Protocol: protocol.JSON10, Permissions: s.requiredPermissions,
+		Handlers: map[string]protocol.Handler{
+			"ChangeMessageVisibility": protocol.JSON(s.changeMessageVisibility),
+			"CreateQueue":             protocol.JSON(s.createQueue),
+			"DeleteMessage":           protocol.JSON(s.deleteMessage),
+			"DeleteMessageBatch":      protocol.JSON(s.deleteMessageBatch),
+			"DeleteQueue":             protocol.JSON(s.deleteQueue),
+			"GetQueueAttributes":      protocol.JSON(s.getQueueAttributes),
+			"GetQueueUrl":             protocol.JSON(s.getQueueURL),
+			"ReceiveMessage":          protocol.JSON(s.receiveMessage),
+			"SendMessage":             protocol.JSON(s.sendMessage),
 		},
 	}
 }
@@ -118,7 +118,7 @@ func (s *SQS) find(url string) (*queue, error) {
 }
 
 // url is the address of a queue, at the endpoint to which the request came.
-func (s *SQS) url(r *wire.Request, name string) string {
+func (s *SQS) url(r *protocol.Request, name string) string {
 	scheme := "http"
 	if r.HTTP.TLS != nil {
 		scheme = "https"
@@ -136,7 +136,7 @@ type urlOutput struct {
 	QueueURL string `json:"QueueUrl"`
 }
 
-func (s *SQS) createQueue(r *wire.Request, in *createInput) (*urlOutput, error) {
+func (s *SQS) createQueue(r *protocol.Request, in *createInput) (*urlOutput, error) {
 	switch {
 	case in.QueueName == "":
 		return nil, missing("QueueName")
@@ -155,7 +155,7 @@ type getURLInput struct {
 	QueueOwnerAWSAccountID string `json:"QueueOwnerAWSAccountId"`
 }
 
-func (s *SQS) getQueueURL(r *wire.Request, in *getURLInput) (*urlOutput, error) {
+func (s *SQS) getQueueURL(r *protocol.Request, in *getURLInput) (*urlOutput, error) {
 	if in.QueueName == "" {
 		return nil, missing("QueueName")
 	}
@@ -172,7 +172,7 @@ type queueInput struct {
 	QueueURL string `json:"QueueUrl"`
 }
 
-func (s *SQS) deleteQueue(r *wire.Request, in *queueInput) (*struct{}, error) {
+func (s *SQS) deleteQueue(r *protocol.Request, in *queueInput) (*struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -194,7 +194,7 @@ type getAttributesOutput struct {
 	Attributes map[string]string `json:",omitempty"`
 }
 
-func (s *SQS) getQueueAttributes(_ *wire.Request, in *getAttributesInput) (*getAttributesOutput, error) {
+func (s *SQS) getQueueAttributes(_ *protocol.Request, in *getAttributesInput) (*getAttributesOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(in.QueueURL)
@@ -273,7 +273,7 @@ func settingsOf(attributes map[string]string) (map[string]string, error) {
 
 // apiError carries both the code of the JSON protocol and that of the query protocol, which clients still match.
 func apiError(code, queryCode, format string, args ...any) error {
-	return &wire.Error{Code: code, QueryCode: queryCode, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
+	return &protocol.Error{Code: code, QueryCode: queryCode, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
 }
 
 func noQueue() error {

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const (
@@ -33,7 +33,7 @@ type putOutput struct {
 	Version int64
 }
 
-func (s *Store) putParameter(r *wire.Request, in *putInput) (*putOutput, error) {
+func (s *Store) putParameter(r *protocol.Request, in *putInput) (*putOutput, error) {
 	out, err := s.put(in)
 	if err == nil {
 		r.Touch(in.Name)
@@ -50,7 +50,7 @@ func (s *Store) put(in *putInput) (*putOutput, error) {
 	p, exists := s.parameters[in.Name]
 	switch {
 	case exists && !in.Overwrite:
-		return nil, wire.Errorf("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
+		return nil, protocol.Errorf("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
 	case !exists && in.Type == "":
 		return nil, invalid("A parameter type is required when you create a parameter.")
 	case !exists:
@@ -76,17 +76,17 @@ func checkPut(in *putInput) error {
 	case in.Value == "":
 		return missing("value")
 	case strings.HasPrefix(root, "aws"), strings.HasPrefix(root, "ssm"):
-		return wire.Errorf("AccessDeniedException", "No access to reserved parameter name: %s.", in.Name)
+		return protocol.Errorf("AccessDeniedException", "No access to reserved parameter name: %s.", in.Name)
 	case !namePattern.MatchString(in.Name) || strings.Contains(in.Name, "//") || strings.HasSuffix(in.Name, "/"):
 		return invalid("Parameter name must consist of letters, numbers and the symbols .-_, divided by slashes: %s", in.Name)
 	case strings.Contains(in.Name, "/") && !strings.HasPrefix(in.Name, "/"):
 		return invalid("Parameter name must be a fully qualified name: %s", in.Name)
 	case strings.Count(in.Name, "/") > maxDepth:
-		return wire.Errorf("HierarchyLevelLimitExceededException", "A parameter name hierarchy can have a maximum of %d levels.", maxDepth)
+		return protocol.Errorf("HierarchyLevelLimitExceededException", "A parameter name hierarchy can have a maximum of %d levels.", maxDepth)
 	case len(in.Value) > maxValue:
 		return invalid("Standard tier parameters support a maximum parameter value of %d characters.", maxValue)
 	case in.Type != "" && in.Type != "String" && in.Type != "StringList" && in.Type != "SecureString":
-		return wire.Errorf("UnsupportedParameterType", "The parameter type %s is not supported.", in.Type)
+		return protocol.Errorf("UnsupportedParameterType", "The parameter type %s is not supported.", in.Type)
 	case in.DataType != "" && in.DataType != "text" && in.DataType != "aws:ec2:image":
 		return invalid("The following data type is not supported: %s", in.DataType)
 	case in.DataType == "aws:ec2:image" && !imageID.MatchString(in.Value):
@@ -99,7 +99,7 @@ func checkPut(in *putInput) error {
 
 type deleteInput struct{ Name string }
 
-func (s *Store) deleteParameter(r *wire.Request, in *deleteInput) (*struct{}, error) {
+func (s *Store) deleteParameter(r *protocol.Request, in *deleteInput) (*struct{}, error) {
 	if in.Name == "" {
 		return nil, missing("name")
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Config is what a Store needs.
@@ -55,15 +55,15 @@ func New(cfg Config) *Store {
 }
 
 // Service is SSM at the wire.
-func (s *Store) Service() wire.Service {
-	return wire.Service{
-		Name: "ssm", Protocol: wire.JSON11, Needs: s.needs,
-		Handlers: map[string]wire.Handler{
-			"DeleteParameter":     wire.JSON(s.deleteParameter),
-			"GetParameter":        wire.JSON(s.getParameter),
-			"GetParameters":       wire.JSON(s.getParameters),
-			"GetParametersByPath": wire.JSON(s.getParametersByPath),
-			"PutParameter":        wire.JSON(s.putParameter),
+func (s *Store) Service() protocol.Service {
+	return protocol.Service{
+		Name: "ssm", Protocol: protocol.JSON11, Permissions: s.requiredPermissions,
+		Handlers: map[string]protocol.Handler{
+			"DeleteParameter":     protocol.JSON(s.deleteParameter),
+			"GetParameter":        protocol.JSON(s.getParameter),
+			"GetParameters":       protocol.JSON(s.getParameters),
+			"GetParametersByPath": protocol.JSON(s.getParametersByPath),
+			"PutParameter":        protocol.JSON(s.putParameter),
 		},
 	}
 }
@@ -105,10 +105,10 @@ var (
 )
 
 func invalid(format string, args ...any) error {
-	return wire.Errorf("ValidationException", format, args...)
+	return protocol.Errorf("ValidationException", format, args...)
 }
 
-func notFound() error { return wire.Errorf("ParameterNotFound", "") }
+func notFound() error { return protocol.Errorf("ParameterNotFound", "") }
 
 // find reads a name as GetParameter takes it: name or ARN, with an optional ":version". The caller holds the lock.
 func (s *Store) find(given string) (jsonParameter, error) {
@@ -123,7 +123,7 @@ func (s *Store) find(given string) (jsonParameter, error) {
 	if rest, ok := strings.CutPrefix(given, prefix); ok {
 		account, path, _ := strings.Cut(rest, ":parameter")
 		if account != "" && account != s.cfg.AccountID {
-			return jsonParameter{}, wire.Errorf("AccessDeniedException", "No access to %s", given)
+			return jsonParameter{}, protocol.Errorf("AccessDeniedException", "No access to %s", given)
 		}
 		name = path
 	}
@@ -144,7 +144,7 @@ func (s *Store) find(given string) (jsonParameter, error) {
 	if version != "" {
 		at = versionNumber(version)
 		if at < 1 || at > len(p.versions) {
-			return jsonParameter{}, wire.Errorf("ParameterVersionNotFound", "Systems Manager could not find version %s of %s. Verify the version and try again.", version[1:], p.name)
+			return jsonParameter{}, protocol.Errorf("ParameterVersionNotFound", "Systems Manager could not find version %s of %s. Verify the version and try again.", version[1:], p.name)
 		}
 	}
 	out := s.json(p, at)
@@ -171,7 +171,7 @@ type getInput struct {
 
 type getOutput struct{ Parameter jsonParameter }
 
-func (s *Store) getParameter(_ *wire.Request, in *getInput) (*getOutput, error) {
+func (s *Store) getParameter(_ *protocol.Request, in *getInput) (*getOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, err := s.find(in.Name)
@@ -191,7 +191,7 @@ type getManyOutput struct {
 	Parameters        []jsonParameter
 }
 
-func (s *Store) getParameters(_ *wire.Request, in *getManyInput) (*getManyOutput, error) {
+func (s *Store) getParameters(_ *protocol.Request, in *getManyInput) (*getManyOutput, error) {
 	if len(in.Names) == 0 {
 		return nil, missing("names")
 	}
@@ -232,7 +232,7 @@ type byPathOutput struct {
 	Parameters []jsonParameter
 }
 
-func (s *Store) getParametersByPath(_ *wire.Request, in *byPathInput) (*byPathOutput, error) {
+func (s *Store) getParametersByPath(_ *protocol.Request, in *byPathInput) (*byPathOutput, error) {
 	size := 10
 	if in.MaxResults != nil {
 		size = *in.MaxResults
@@ -245,7 +245,7 @@ func (s *Store) getParametersByPath(_ *wire.Request, in *byPathInput) (*byPathOu
 	case size < 1 || size > 10:
 		return nil, invalid("1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value between 1 and 10", size)
 	case len(in.ParameterFilters) > 0:
-		return nil, wire.Errorf("InvalidFilterKey", "The simulator does not support parameter filters")
+		return nil, protocol.Errorf("InvalidFilterKey", "The simulator does not support parameter filters")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func (s *Store) getParametersByPath(_ *wire.Request, in *byPathInput) (*byPathOu
 	if in.NextToken != "" {
 		at, found := slices.BinarySearch(names, in.NextToken)
 		if !found {
-			return nil, wire.Errorf("InvalidNextToken", "The specified token is not valid.")
+			return nil, protocol.Errorf("InvalidNextToken", "The specified token is not valid.")
 		}
 		names = names[at:]
 	}

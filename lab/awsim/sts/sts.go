@@ -11,7 +11,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/credential"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // presignedLife is how long a presigned GetCallerIdentity is good for. STS goes by the date of the signature alone: the
@@ -36,17 +36,17 @@ type STS struct{ cfg Config }
 func New(cfg Config) *STS { return &STS{cfg: cfg} }
 
 // Service is STS at the wire.
-func (s *STS) Service() wire.Service {
-	return wire.Service{
-		Name: "sts", Protocol: wire.AWSQuery, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/", Global: true,
-		Handlers: map[string]wire.Handler{
-			"AssumeRole":                wire.Query(s.assumeRole),
-			"AssumeRoleWithWebIdentity": wire.Query(s.assumeRoleWithWebIdentity),
-			"GetCallerIdentity":         wire.Query(s.getCallerIdentity),
+func (s *STS) Service() protocol.Service {
+	return protocol.Service{
+		Name: "sts", Protocol: protocol.AWSQuery, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/", Global: true,
+		Handlers: map[string]protocol.Handler{
+			"AssumeRole":                protocol.Query(s.assumeRole),
+			"AssumeRoleWithWebIdentity": protocol.Query(s.assumeRoleWithWebIdentity),
+			"GetCallerIdentity":         protocol.Query(s.getCallerIdentity),
 		},
 		Unsigned: []string{"AssumeRoleWithWebIdentity"},
-		// Who one is may be asked by all; whose role may be assumed, its trust policy says.
-		Needs: func(*wire.Request) []wire.Need { return nil },
+		// Every caller may call GetCallerIdentity; the trust policy decides who may assume a role.
+		Permissions: func(*protocol.Request) []protocol.RequiredPermission { return nil },
 	}
 }
 
@@ -68,7 +68,7 @@ type callerIdentity struct {
 	Account string
 }
 
-func (s *STS) getCallerIdentity(r *wire.Request, _ *struct{}) (*callerIdentity, error) {
+func (s *STS) getCallerIdentity(r *protocol.Request, _ *struct{}) (*callerIdentity, error) {
 	if r.Presigned {
 		if err := s.checkPresigned(r.HTTP); err != nil {
 			return nil, err
@@ -84,15 +84,15 @@ func (s *STS) checkPresigned(hr *http.Request) error {
 	date := query.Get("X-Amz-Date")
 	signed, err := time.Parse(layout, date)
 	if err != nil {
-		return wire.Errorf("IncompleteSignature", "Date must be in ISO-8601 'basic format'. Got '%s'.", date).WithStatus(http.StatusForbidden)
+		return protocol.Errorf("IncompleteSignature", "Date must be in ISO-8601 'basic format'. Got '%s'.", date).WithStatus(http.StatusForbidden)
 	}
 	now := s.cfg.Now().UTC()
 	if now.After(signed.Add(presignedLife)) {
-		return wire.Errorf("SignatureDoesNotMatch", "Signature expired: %s is now earlier than %s (%s - 15 min.)",
+		return protocol.Errorf("SignatureDoesNotMatch", "Signature expired: %s is now earlier than %s (%s - 15 min.)",
 			date, now.Add(-presignedLife).Format(layout), now.Format(layout)).WithStatus(http.StatusForbidden)
 	}
 	if signed.After(now.Add(clockSkew)) {
-		return wire.Errorf("SignatureDoesNotMatch", "Signature not yet current: %s is still later than %s (%s + 5 min.)",
+		return protocol.Errorf("SignatureDoesNotMatch", "Signature not yet current: %s is still later than %s (%s + 5 min.)",
 			date, now.Add(clockSkew).Format(layout), now.Format(layout)).WithStatus(http.StatusForbidden)
 	}
 	return nil
@@ -124,24 +124,24 @@ func (s *STS) role(in *common, action, caller string) (iam.Role, time.Duration, 
 	none := iam.Role{}
 	arn := rolePattern.FindStringSubmatch(in.RoleARN)
 	if arn == nil {
-		return none, 0, wire.Errorf("ValidationError", "%s is invalid", in.RoleARN)
+		return none, 0, protocol.Errorf("ValidationError", "%s is invalid", in.RoleARN)
 	}
 	if !sessionPattern.MatchString(in.RoleSessionName) {
-		return none, 0, wire.Errorf("ValidationError", `1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`, in.RoleSessionName)
+		return none, 0, protocol.Errorf("ValidationError", `1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`, in.RoleSessionName)
 	}
 	life := defaultSession
 	if in.DurationSeconds != nil {
 		life = time.Duration(*in.DurationSeconds) * time.Second
 	}
 	if life < shortestSession {
-		return none, 0, wire.Errorf("ValidationError", "1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900", *in.DurationSeconds)
+		return none, 0, protocol.Errorf("ValidationError", "1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900", *in.DurationSeconds)
 	}
 	role, ok := s.cfg.IAM.Role(arn[2])
 	if !ok || role.ARN != in.RoleARN {
 		return none, 0, denied(action, in.RoleARN, caller)
 	}
 	if life > role.MaxSession {
-		return none, 0, wire.Errorf("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+		return none, 0, protocol.Errorf("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
 	}
 	return role, life, nil
 }
@@ -153,7 +153,7 @@ func denied(action, resource, caller string) error {
 	} else {
 		who = "Not authorized"
 	}
-	return wire.Errorf("AccessDenied", "%s to perform: %s on resource: %s", who, action, resource).WithStatus(http.StatusForbidden)
+	return protocol.Errorf("AccessDenied", "%s to perform: %s on resource: %s", who, action, resource).WithStatus(http.StatusForbidden)
 }
 
 type xmlCredentials struct {
@@ -190,13 +190,13 @@ type assumeRoleOutput struct {
 	AssumedRoleUser assumedRoleUser
 }
 
-func (s *STS) assumeRole(r *wire.Request, in *assumeRoleInput) (*assumeRoleOutput, error) {
+func (s *STS) assumeRole(r *protocol.Request, in *assumeRoleInput) (*assumeRoleOutput, error) {
 	role, life, err := s.role(&in.common, "sts:AssumeRole", r.Principal.ARN)
 	if err != nil {
 		return nil, err
 	}
 	if r.Principal.Role != "" && life > chainedSession {
-		return nil, wire.Errorf("ValidationError", "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
+		return nil, protocol.Errorf("ValidationError", "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
 	}
 	attempt := iam.Assumption{Action: "sts:AssumeRole", Caller: r.Principal, Keys: map[string]string{}}
 	if in.ExternalID != "" {

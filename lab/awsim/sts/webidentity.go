@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 type webIdentityInput struct {
@@ -25,7 +25,7 @@ type webIdentityOutput struct {
 	Provider                    string
 }
 
-func (s *STS) assumeRoleWithWebIdentity(r *wire.Request, in *webIdentityInput) (*webIdentityOutput, error) {
+func (s *STS) assumeRoleWithWebIdentity(r *protocol.Request, in *webIdentityInput) (*webIdentityOutput, error) {
 	const action = "sts:AssumeRoleWithWebIdentity"
 	role, life, err := s.role(&in.common, action, "")
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *STS) assumeRoleWithWebIdentity(r *wire.Request, in *webIdentityInput) (
 		return nil, err
 	}
 	if now := s.cfg.Now(); !now.Before(time.Unix(token.Expires, 0)) {
-		return nil, wire.Errorf("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires)
+		return nil, protocol.Errorf("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires)
 	}
 	issuer := strings.TrimPrefix(token.Issuer, "https://")
 	provider := "arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer
@@ -81,14 +81,14 @@ func parseToken(token string) (claims, error) {
 	var c claims
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return c, wire.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
+		return c, protocol.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return c, wire.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT.")
+		return c, protocol.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT.")
 	}
 	if err := json.Unmarshal(payload, &c); err != nil {
-		return c, wire.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT.")
+		return c, protocol.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT.")
 	}
 	switch {
 	case c.Issuer == "":
@@ -104,5 +104,5 @@ func parseToken(token string) (claims, error) {
 }
 
 func missingClaim(name string) error {
-	return wire.Errorf("InvalidIdentityToken", "Missing a required claim: %s", name)
+	return protocol.Errorf("InvalidIdentityToken", "Missing a required claim: %s", name)
 }

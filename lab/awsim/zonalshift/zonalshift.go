@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim/policy"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 // Config is what Shifts need.
@@ -111,15 +111,15 @@ func (s *Shifts) active(resource string, now time.Time) []shift {
 }
 
 // Service is the API at the wire.
-func (s *Shifts) Service() wire.Service {
-	return wire.Service{
-		Name: "arc-zonal-shift", Protocol: wire.RESTJSON,
-		Routes:   []wire.Route{{Method: http.MethodGet, Path: "/managedresources/{resourceIdentifier}", Action: "GetManagedResource"}},
-		Handlers: map[string]wire.Handler{"GetManagedResource": wire.JSON(s.getManagedResource)},
-		Needs: func(r *wire.Request) []wire.Need {
+func (s *Shifts) Service() protocol.Service {
+	return protocol.Service{
+		Name: "arc-zonal-shift", Protocol: protocol.RESTJSON,
+		Routes:   []protocol.Route{{Method: http.MethodGet, Path: "/managedresources/{resourceIdentifier}", Action: "GetManagedResource"}},
+		Handlers: map[string]protocol.Handler{"GetManagedResource": protocol.JSON(s.getManagedResource)},
+		Permissions: func(r *protocol.Request) []protocol.RequiredPermission {
 			keys := policy.Keys{}
 			keys.Put("arc-zonal-shift:ResourceIdentifier", r.Path["resourceIdentifier"])
-			return []wire.Need{{Resource: r.Path["resourceIdentifier"], Keys: keys}}
+			return []protocol.RequiredPermission{{Resource: r.Path["resourceIdentifier"], Keys: keys}}
 		},
 	}
 }
@@ -151,10 +151,10 @@ type jsonShift struct {
 	Outcome       string  `json:"practiceRunOutcome,omitempty"`
 }
 
-func (s *Shifts) getManagedResource(r *wire.Request, _ *struct{}) (*managedResource, error) {
+func (s *Shifts) getManagedResource(r *protocol.Request, _ *struct{}) (*managedResource, error) {
 	arn := r.Path["resourceIdentifier"]
 	if !s.cfg.Managed(arn) {
-		return nil, wire.Errorf("ResourceNotFoundException", "The resource %s could not be found.", arn).WithStatus(http.StatusNotFound)
+		return nil, protocol.Errorf("ResourceNotFoundException", "The resource %s could not be found.", arn).WithStatus(http.StatusNotFound)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

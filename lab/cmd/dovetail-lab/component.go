@@ -10,25 +10,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/controlplane/component"
 )
 
-// newComponent is the command by which a control plane executes this binary once for each of its
-// parts.
+// newComponent is the hidden command that runs one control plane component. The lab starts this binary once per
+// component.
 func newComponent() *cobra.Command {
 	return &cobra.Command{
 		Use:    "component NAME -- ARGS",
-		Short:  "Run one component of a control plane; it lives as long as its standard input",
+		Short:  "Run one component of a control plane until its standard input closes",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			go endWith(cmd.InOrStdin())
+			go exitWith(cmd.InOrStdin())
 			return component.Run(cmd.Context(), args[0], args[1:])
 		},
 	}
 }
 
-// endWith ends the process at the end of lifeline: a pipe whose other end the parent holds, and
-// which the kernel closes however the parent dies. There is nothing left to be orderly for then.
-func endWith(lifeline io.Reader) {
+// exitWith exits when lifeline closes: a pipe from the parent, which the kernel closes however the parent exits. Nothing
+// needs an orderly shutdown then.
+func exitWith(lifeline io.Reader) {
 	_, err := io.Copy(io.Discard, lifeline)
-	fmt.Fprintln(os.Stderr, "dovetail-lab: the parent process is gone:", err)
+	fmt.Fprintln(os.Stderr, "dovetail-lab: the parent process has exited:", err)
 	os.Exit(1)
 }

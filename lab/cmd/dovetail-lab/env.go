@@ -17,13 +17,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// environmentFile is the file of a state directory from which the command env reads.
+// environmentFile is the file in a state directory that the command env reads.
 const environmentFile = "environment.json"
 
-// tempPrefix begins the names of the temporary state directories.
+// tempPrefix is the prefix of temporary state directories.
 const tempPrefix = "dovetail-lab-"
 
-// clusterEnvironment is how a person works with a cluster and its account.
+// clusterEnvironment is the administrator's environment of a cluster and its account.
 type clusterEnvironment struct {
 	Cluster   string
 	Variables []world.Variable
@@ -33,19 +33,19 @@ func newEnv() *cobra.Command {
 	var directory, cluster, output string
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "Print the Kubernetes and AWS environment of a lab that runs",
-		Long: `Print the Kubernetes and AWS environment of a lab that runs.
+		Short: "Print the Kubernetes and AWS environment of a running lab",
+		Long: `Print the Kubernetes and AWS environment of a running lab.
 
-KUBECONFIG is that of the cluster's administrator, the AWS variables are those of the account's administrator: kubectl, the
-AWS CLI and any SDK find the lab by them. It finds the lab that "dovetail-lab up" runs on this machine; if several run,
---state-dir chooses one, and --cluster one of its clusters.`,
+KUBECONFIG has the cluster administrator's credentials, the AWS variables have the account administrator's. kubectl, the
+AWS CLI and every SDK read them. The command finds the lab that "dovetail-lab up" runs on this host. If several labs run,
+choose one with --state-dir, and one of its clusters with --cluster.`,
 		Example: `  eval "$(dovetail-lab env)"
   eval "$(dovetail-lab env --cluster lab-2)"
   dovetail-lab env -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "sh" && output != "json" {
-				return misused(cmd, fmt.Errorf("--output %q is neither sh nor json", output))
+				return usageError(cmd, fmt.Errorf("--output %q is neither sh nor json", output))
 			}
 			found, err := findEnvironment(directory, cluster)
 			if err != nil {
@@ -58,14 +58,14 @@ AWS CLI and any SDK find the lab by them. It finds the lab that "dovetail-lab up
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&directory, "state-dir", "", "state directory of the lab (default: that of the only lab that runs)")
+	cmd.Flags().StringVar(&directory, "state-dir", "", "state directory of the lab (default: the only running lab's)")
 	cmd.Flags().StringVar(&cluster, "cluster", "", "name of the cluster (default: the first)")
 	cmd.Flags().StringVarP(&output, "output", "o", "sh", "sh or json")
 	return cmd
 }
 
 // publishEnvironment writes the environment of a world into its state directory, where the command env finds it until
-// withdraw is called or this process ends, however it ends: a lock that the process holds says that it lives.
+// withdraw is called or this process exits in any way: a file lock of this process shows that it is alive.
 func publishEnvironment(w *world.World) (withdraw func() error, err error) {
 	var all []clusterEnvironment
 	for _, c := range w.Clusters {
@@ -88,8 +88,8 @@ func publishEnvironment(w *world.World) (withdraw func() error, err error) {
 	return func() error { return errors.Join(os.Remove(file.Name()), file.Close()) }, nil
 }
 
-// errNoLab says that there is nothing to print.
-var errNoLab = errors.New("no lab runs: start one with `dovetail-lab up`; if its state is in a directory of your own, pass --state-dir")
+// errNoLab means that no lab runs.
+var errNoLab = errors.New("no lab is running: start one with `dovetail-lab up`; if you started it with --state-dir, pass the same --state-dir here")
 
 // findEnvironment reads the environment of a cluster, the first if none is named, of the lab in a directory, the only one that
 // runs if none is named.
@@ -114,7 +114,7 @@ func findEnvironment(directory, cluster string) (clusterEnvironment, error) {
 		return clusterEnvironment{}, errNoLab
 	case 1:
 	default:
-		return clusterEnvironment{}, fmt.Errorf("%d labs run: choose one with --state-dir: %s", len(found), strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		return clusterEnvironment{}, fmt.Errorf("%d labs are running: choose one with --state-dir: %s", len(found), strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 	}
 	var names []string
 	for _, all := range found {
@@ -128,18 +128,18 @@ func findEnvironment(directory, cluster string) (clusterEnvironment, error) {
 	return clusterEnvironment{}, fmt.Errorf("no cluster %q: the lab has %s", cluster, strings.Join(names, ", "))
 }
 
-// readEnvironment reads what a lab that lives has published in a directory.
+// readEnvironment reads the environment that a running lab published in a directory.
 func readEnvironment(dir string) ([]clusterEnvironment, error) {
 	file, err := os.Open(filepath.Join(dir, environmentFile))
 	if err != nil {
-		return nil, fmt.Errorf("no lab runs in %s: %w", dir, err)
+		return nil, fmt.Errorf("no lab is running in %s: %w", dir, err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !own(info) {
-		return nil, errors.Join(fmt.Errorf("no lab of yours runs in %s: another user's does", dir), err)
+	if info, err := file.Stat(); err != nil || !ownedByUser(info) {
+		return nil, errors.Join(fmt.Errorf("the lab in %s belongs to another user", dir), err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err == nil {
-		return nil, fmt.Errorf("no lab runs in %s: the one that did has been killed", dir)
+		return nil, fmt.Errorf("no lab is running in %s: the last one was killed", dir)
 	}
 	text, err := io.ReadAll(file)
 	if err != nil {
@@ -152,9 +152,9 @@ func readEnvironment(dir string) ([]clusterEnvironment, error) {
 	return all, nil
 }
 
-// own tells whether a file is the user's. A shell evaluates what the command env prints, and anybody can put files into the
-// directory for temporary ones.
-func own(file os.FileInfo) bool {
+// ownedByUser reports whether the current user owns a file. A shell evaluates the output of the command env, and any user
+// can create files in the directory for temporary files.
+func ownedByUser(file os.FileInfo) bool {
 	stat, ok := file.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
 }

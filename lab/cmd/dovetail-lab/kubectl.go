@@ -25,24 +25,24 @@ func newKubectl() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if os.Getenv("KUBECONFIG") == "" && !slices.ContainsFunc(args, namesCluster) {
-				return fmt.Errorf("%w: kubectl does not know which cluster: run %s, or pass --kubeconfig", errUsage, evalEnvironment("dovetail-lab", ""))
+				return fmt.Errorf("%w: kubectl has no cluster: run %s, or pass --kubeconfig", errUsage, evalEnvironment("dovetail-lab", ""))
 			}
-			// kubectl deals with interrupts itself, or means to end by them.
-			signal.Reset(endings()...)
+			// kubectl handles interrupts itself, or exits on them.
+			signal.Reset(exitSignals()...)
 			streams := genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()}
 			command := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
 				Arguments: append([]string{"kubectl"}, args...), IOStreams: streams,
 				ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams),
 			})
 			command.SetArgs(args)
-			// CheckErr words errors as kubectl does, and ends the program.
+			// CheckErr prints errors as kubectl does, and exits.
 			cmdutil.CheckErr(cli.RunNoErrOutput(command))
 			return nil
 		},
 	}
 }
 
-// namesCluster reports whether an argument of kubectl says which cluster, or asks for help.
+// namesCluster reports whether an argument of kubectl selects a cluster or needs none.
 func namesCluster(arg string) bool {
 	for _, flag := range []string{"--kubeconfig", "--server", "-s", "--help", "-h", "help", "completion", "options"} {
 		if arg == flag || strings.HasPrefix(arg, flag+"=") {

@@ -23,14 +23,14 @@ const (
 	exitUsage   = 2
 )
 
-// errUsage marks errors of how the program was called.
+// errUsage marks errors in the command line.
 var errUsage = errors.New("usage")
 
-// errReported is a failure that has been told already.
+// errReported is a failure that was already printed.
 var errReported = errors.New("failed")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	ctx, stop := signal.NotifyContext(context.Background(), exitSignals()...)
 	defer stop()
 	err := newRoot().ExecuteContext(ctx)
 	switch {
@@ -52,48 +52,48 @@ func newRoot() *cobra.Command {
 		Short: "A real Kubernetes control plane and a simulated AWS, on one machine",
 		Long: `A real Kubernetes control plane and a simulated AWS, on one machine.
 
-Everything listens on the loopback interface only. Nothing needs to be installed, no AWS
-account is needed, and nothing is left behind.`,
-		Example: `  dovetail-lab up                 # a cluster with Dovetail in it, to play with
-  dovetail-lab run first-node     # a story with an assertion at each step
-  dovetail-lab aws                # the AWS alone`,
+Everything listens on the loopback interface only. You need no other software and no AWS
+account, and the lab leaves nothing behind.`,
+		Example: `  dovetail-lab up                 # a cluster with Dovetail in it, to try things out
+  dovetail-lab run first-node     # a scenario with assertions in each step
+  dovetail-lab aws                # the simulated AWS alone`,
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // main prints them
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	// The Kubernetes components declare a flag on every program that links them; it is not ours to offer.
-	_ = pflag.CommandLine.MarkHidden("version") // fails only if it is not there
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
+	// The Kubernetes components add this flag to every program that links them. The lab does not support it.
+	_ = pflag.CommandLine.MarkHidden("version") // fails only without the flag
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	root.AddCommand(newUp(), newRun(), newList(), newAWS(), newEnv(), newKubectl(), newComponent())
 	return root
 }
 
-// inHurry is the context of an orderly end. It is cancelled by the next interrupt, which says that the user does
-// not want to wait for order.
-func inHurry(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.WithoutCancel(ctx), endings()...)
+// untilInterruptedAgain returns the context of an orderly shutdown. The next interrupt cancels it: the user does not want to
+// wait.
+func untilInterruptedAgain(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.WithoutCancel(ctx), exitSignals()...)
 }
 
-// endings are the signals that end the program: Ctrl-C, a polite kill, and the closing of the terminal.
-func endings() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+// exitSignals are the signals that stop the program: Ctrl-C, kill, and a closed terminal.
+func exitSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
 
-// silenceLibraries has the Kubernetes libraries of this process log nothing: what matters of it is shown.
+// silenceLibraries discards the logs of the Kubernetes libraries in this process: the lab prints what matters.
 func silenceLibraries() {
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 }
 
-// misused says what is wrong with how a command was called, and where to read more.
-func misused(cmd *cobra.Command, err error) error {
+// usageError returns an error in the command line that points to --help.
+func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w (see %s --help)", errUsage, err, cmd.CommandPath())
 }
 
 // noArguments is for commands that take flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return misused(cmd, fmt.Errorf("unknown argument %q", args[0]))
+		return usageError(cmd, fmt.Errorf("unknown argument %q", args[0]))
 	}
 	return nil
 }

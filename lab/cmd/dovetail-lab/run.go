@@ -25,7 +25,7 @@ type runOptions struct {
 	all, keep          bool
 	output             string
 	stateDir, dovetail string
-	mixes              scenario.Mixes
+	seeds              scenario.Seeds
 	parallel           int
 	kills              uint64
 	worlds, nodes      int
@@ -35,11 +35,11 @@ func newRun() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO...",
-		Short: "Tell stories: boot a fresh world for each, and assert something at each step",
-		Long: `Tell stories: boot a fresh world for each, and assert something at each step.
+		Short: "Run scenarios: boot a fresh world for each, and check each step",
+		Long: `Run scenarios: boot a fresh world for each, and check each step.
 
-It exits 0 if every step of every story came out as it should, and 1 if not; then it shows what
-was there, and keeps the logs.`,
+The exit code is 0 if every step of every scenario passed, and 1 if not. After a failure the command
+prints the state of the world and keeps the logs.`,
 		Example: `  dovetail-lab run first-node
   dovetail-lab run first-node scale-up-down -o json
   dovetail-lab run chaos --first-seed 17 --seeds 1
@@ -48,15 +48,15 @@ was there, and keeps the logs.`,
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stories, err := o.stories(args)
+			all, err := o.scenarios(args)
 			if err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
 			if err := checkOutput(o.output); err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
 			if o.parallel < 0 {
-				return misused(cmd, fmt.Errorf("--parallel %d: at least one is needed", o.parallel))
+				return usageError(cmd, fmt.Errorf("--parallel %d: must be at least 1", o.parallel))
 			}
 			if o.parallel == 0 {
 				o.parallel = o.worlds
@@ -64,19 +64,19 @@ was there, and keeps the logs.`,
 					o.parallel = 3
 				}
 			}
-			return runStories(cmd.Context(), o, stories, cmd.OutOrStdout())
+			return runScenarios(cmd.Context(), o, all, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
-	cmd.Flags().Uint64Var(&o.mixes.First, "first-seed", scenario.DefaultMixes.First, "first seed of the scenario chaos")
-	cmd.Flags().IntVar(&o.mixes.Count, "seeds", scenario.DefaultMixes.Count, "number of seeds of the scenario chaos")
-	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate begins with")
-	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "worlds among which the seeds of the scenario chaos are shared out, if it is told alone")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "stories told at a time (default: one, with --all three, with --worlds as many)")
-	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller at random, every 27 s on average, but where a step asks whether all has come right, by this seed (default: do not)")
+	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
+	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
+	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate starts with")
+	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
+	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller at random, every 27 s on average, with this seed; steps that check the outcome run without kills (default: no kills)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory even when all went well")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory after a success")
 	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
 	return cmd
 }
@@ -90,9 +90,9 @@ func newList() *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
-			return listStories(cmd.OutOrStdout(), output)
+			return listScenarios(cmd.OutOrStdout(), output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
@@ -106,7 +106,7 @@ func checkOutput(output string) error {
 	return nil
 }
 
-func listStories(out io.Writer, output string) error {
+func listScenarios(out io.Writer, output string) error {
 	type entry struct {
 		Name    string   `json:"name"`
 		Summary string   `json:"summary"`
@@ -114,7 +114,7 @@ func listStories(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All(scenario.DefaultMixes, scenario.DefaultNodes) {
+	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultNodes) {
 		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -136,38 +136,38 @@ func writeJSON(out io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// stories are those that were asked for.
-func (o runOptions) stories(names []string) ([]scenario.Scenario, error) {
-	if o.mixes.Count < 1 {
-		return nil, fmt.Errorf("--seeds %d: at least one is needed", o.mixes.Count)
+// scenarios returns the scenarios with these names, or all with --all.
+func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
+	if o.seeds.Count < 1 {
+		return nil, fmt.Errorf("--seeds %d: must be at least 1", o.seeds.Count)
 	}
-	if o.nodes < scenario.LeastNodes {
-		return nil, fmt.Errorf("--nodes %d: at least %d are needed", o.nodes, scenario.LeastNodes)
+	if o.nodes < scenario.MinNodes {
+		return nil, fmt.Errorf("--nodes %d: must be at least %d", o.nodes, scenario.MinNodes)
 	}
 	if o.worlds < 1 {
-		return nil, fmt.Errorf("--worlds %d: at least one is needed", o.worlds)
+		return nil, fmt.Errorf("--worlds %d: must be at least 1", o.worlds)
 	}
 	if o.worlds > 1 {
 		if o.all || !slices.Equal(names, []string{"chaos"}) {
-			return nil, errors.New("--worlds is for the scenario chaos, told alone")
+			return nil, errors.New("--worlds needs the scenario chaos alone")
 		}
-		return scenario.Chaos(o.mixes, o.worlds), nil
+		return scenario.Chaos(o.seeds, o.worlds), nil
 	}
-	all := scenario.All(o.mixes, o.nodes)
+	all := scenario.All(o.seeds, o.nodes)
 	if o.all {
 		if len(names) > 0 {
-			return nil, errors.New("--all runs every scenario: name none")
+			return nil, errors.New("--all runs every scenario: do not name any")
 		}
 		return all, nil
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("name a scenario, or use --all; there are: %s", strings.Join(namesOf(all), ", "))
+		return nil, fmt.Errorf("name a scenario, or use --all; the scenarios are: %s", strings.Join(namesOf(all), ", "))
 	}
 	var out []scenario.Scenario
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(s scenario.Scenario) bool { return s.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no scenario is named %q; there are: %s", name, strings.Join(namesOf(all), ", "))
+			return nil, fmt.Errorf("no scenario is named %q; the scenarios are: %s", name, strings.Join(namesOf(all), ", "))
 		}
 		if slices.ContainsFunc(out, func(s scenario.Scenario) bool { return s.Name == name }) {
 			return nil, fmt.Errorf("scenario %q is named twice", name)
@@ -185,37 +185,37 @@ func namesOf(all []scenario.Scenario) []string {
 	return names
 }
 
-// runStories tells the stories, those that fail notwithstanding, and several at a time if asked to: each has a world of its
-// own, and waits for most of its time.
-func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, out io.Writer) error {
+// runScenarios runs all scenarios, also after a failure, and several at a time with --parallel: each has a world of its own
+// and mostly waits.
+func runScenarios(ctx context.Context, o runOptions, all []scenario.Scenario, out io.Writer) error {
 	silenceLibraries()
 	dovetail, err := dovetailBinary(o.dovetail)
 	if err != nil {
 		return err
 	}
-	told := make([]*scenario.Result, len(stories))
+	done := make([]*scenario.Result, len(all))
 	var group errgroup.Group
 	group.SetLimit(o.parallel)
 	var mu sync.Mutex // of out
 	width := 0
-	for _, s := range stories {
+	for _, s := range all {
 		width = max(width, len(s.Name))
 	}
-	for _, i := range order(stories, o.parallel) {
-		s := stories[i]
+	for _, i := range startOrder(all, o.parallel) {
+		s := all[i]
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return nil
 			}
 			to := out
-			if o.parallel > 1 { // so that one sees whose step it is
-				to = &prefixed{mu: &mu, out: out, prefix: fmt.Sprintf("%-*s │ ", width, s.Name)}
+			if o.parallel > 1 { // shows which scenario a step belongs to
+				to = &prefixWriter{mu: &mu, out: out, prefix: fmt.Sprintf("%-*s │ ", width, s.Name)}
 			}
-			result, err := o.runStory(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
+			result, err := o.runScenario(ctx, s, dovetail, scenario.NewReport(screen.NewPainter(to, os.Getenv)))
 			if err != nil {
 				return err
 			}
-			told[i] = &result
+			done[i] = &result
 			return nil
 		})
 	}
@@ -224,7 +224,7 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 	}
 	passed := true
 	results := []scenario.Result{}
-	for _, r := range told {
+	for _, r := range done {
 		if passed = passed && r != nil && r.Passed; r != nil {
 			results = append(results, *r)
 		}
@@ -240,10 +240,10 @@ func runStories(ctx context.Context, o runOptions, stories []scenario.Scenario, 
 	return nil
 }
 
-// order is in what order stories are begun, by their indices: as they were asked for, or the long ones first if several are told at a time.
-func order(stories []scenario.Scenario, parallel int) []int {
+// startOrder returns the indices of scenarios in the order in which they start: as given, or long ones first if several run at a time.
+func startOrder(all []scenario.Scenario, parallel int) []int {
 	var first, then []int
-	for i, s := range stories {
+	for i, s := range all {
 		if s.Long && parallel > 1 {
 			first = append(first, i)
 		} else {
@@ -253,15 +253,15 @@ func order(stories []scenario.Scenario, parallel int) []int {
 	return append(first, then...)
 }
 
-// prefixed writes lines that begin with the name of the story that they belong to. Several share mu and out.
-type prefixed struct {
+// prefixWriter prefixes each line with the name of its scenario. Several writers share mu and out.
+type prefixWriter struct {
 	mu     *sync.Mutex
 	out    io.Writer
 	prefix string
 }
 
 // Write takes whole lines.
-func (p *prefixed) Write(lines []byte) (int, error) {
+func (p *prefixWriter) Write(lines []byte) (int, error) {
 	var all bytes.Buffer
 	for line := range bytes.Lines(lines) {
 		all.WriteString(p.prefix)
@@ -275,13 +275,13 @@ func (p *prefixed) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// runStory tells a story and removes its state if nobody needs it any more.
-func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
-	asked := o.stateDir
-	if asked != "" {
-		asked += string(os.PathSeparator) + s.Name
+// runScenario runs a scenario, and removes its state unless it failed or --keep is set.
+func (o runOptions) runScenario(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
+	directory := o.stateDir
+	if directory != "" {
+		directory += string(os.PathSeparator) + s.Name
 	}
-	dir, remove, err := stateDir(asked)
+	dir, remove, err := stateDir(directory)
 	if err != nil {
 		return scenario.Result{}, err
 	}
@@ -291,16 +291,16 @@ func (o runOptions) runStory(ctx context.Context, s scenario.Scenario, dovetail 
 	cfg := world.Config{Dir: dir, Dovetail: dovetail}
 	if o.output == "json" {
 		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
-		return o.tidy(result, remove)
+		return o.removeState(result, remove)
 	}
 	report.Title(s)
-	result, err := o.tidy(scenario.Run(ctx, s, cfg, report), remove)
+	result, err := o.removeState(scenario.Run(ctx, s, cfg, report), remove)
 	report.Result(result)
 	return result, err
 }
 
-// tidy removes the state of a story, unless it holds why the story failed.
-func (o runOptions) tidy(result scenario.Result, remove func() error) (scenario.Result, error) {
+// removeState removes the state of a scenario, unless it failed or --keep is set.
+func (o runOptions) removeState(result scenario.Result, remove func() error) (scenario.Result, error) {
 	if failed := !result.Passed && !result.Interrupted; failed || o.keep {
 		return result, nil
 	}

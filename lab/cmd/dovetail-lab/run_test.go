@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-func TestLinesOfStoriesToldTogetherSayWhoseTheyAre(t *testing.T) {
+func TestLinesOfParallelScenariosHaveTheirName(t *testing.T) {
 	var out bytes.Buffer
 	var mu sync.Mutex
-	var stories sync.WaitGroup
+	var scenarios sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
-		stories.Go(func() {
-			w := &prefixed{mu: &mu, out: &out, prefix: name + " │ "}
+		scenarios.Go(func() {
+			w := &prefixWriter{mu: &mu, out: &out, prefix: name + " │ "}
 			for i := range 100 {
 				fmt.Fprintf(w, "step %d of %s\n  a note of %s\n", i, name, name)
 			}
 		})
 	}
-	stories.Wait()
+	scenarios.Wait()
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 400 {
 		t.Fatalf("%d lines, want 400", len(lines))
@@ -31,7 +31,7 @@ func TestLinesOfStoriesToldTogetherSayWhoseTheyAre(t *testing.T) {
 			t.Errorf("line %d: %q", i, line)
 		}
 		if strings.HasPrefix(rest, "step") && (i+1 == len(lines) || lines[i+1] != name+" │   a note of "+name) {
-			t.Errorf("line %d: %q is torn from its note", i, line)
+			t.Errorf("line %d: %q is separated from its note", i, line)
 		}
 	}
 }

@@ -32,11 +32,11 @@ func newUp() *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Boot a cluster and an AWS, run Dovetail in it, and show what happens",
-		Long: `Boot a cluster and an AWS, run Dovetail in it, and show what happens.
+		Short: "Boot a cluster and a simulated AWS, run Dovetail in it, and show nodes and pods",
+		Long: `Boot a cluster and a simulated AWS, run Dovetail in it, and show nodes and pods.
 
-The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C ends it all and
-leaves nothing behind; a second Ctrl-C does so at once.`,
+The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C stops everything and
+removes all files; a second Ctrl-C kills the processes at once.`,
 		Example: `  dovetail-lab up
   dovetail-lab up --no-workload
   dovetail-lab up --clusters 2        # two clusters in one AWS account
@@ -44,21 +44,21 @@ leaves nothing behind; a second Ctrl-C does so at once.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clusters < 1 || o.clusters > 16 {
-				return misused(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
+				return usageError(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
 			}
 			return up(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&o.noWorkload, "no-workload", false, "leave out the sample Deployment")
-	cmd.Flags().BoolVar(&o.noController, "no-controller", false, "boot cluster and AWS only, and print the environment for another controller")
+	cmd.Flags().BoolVar(&o.noWorkload, "no-workload", false, "do not create the sample Deployment")
+	cmd.Flags().BoolVar(&o.noController, "no-controller", false, "boot only the cluster and AWS, and print the environment for another controller")
 	cmd.Flags().IntVar(&o.clusters, "clusters", 1, "number of clusters in the account")
-	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for keys, data and logs, kept at the end (default: a temporary one, removed)")
+	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for keys, data and logs, kept afterward (default: a temporary one, removed)")
 	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
 	cmd.Flags().StringVar(&o.region, "region", "us-east-1", "AWS region")
 	return cmd
 }
 
-// up runs a world until ctx ends or a part of it does.
+// up runs a world until ctx ends or a component of the world fails.
 func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 	silenceLibraries()
 	var dovetail string
@@ -87,12 +87,12 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 	}
 	defer func() {
 		painter.Keep()
-		painter.Print("dovetail-lab: ending")
-		ending, stop := inHurry(ctx)
+		painter.Print("dovetail-lab: stopping")
+		ending, stop := untilInterruptedAgain(ctx)
 		defer stop()
 		err = errors.Join(err, w.Close(ending))
 	}()
-	err = furnish(ctx, o, w)
+	err = setUpClusters(ctx, o, w)
 	if err == nil {
 		var withdraw func() error
 		if withdraw, err = publishEnvironment(w); err == nil {
@@ -113,7 +113,7 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 	return show(ctx, o, w, painter)
 }
 
-// interrupted is nil if ctx was cancelled: the user ended what then failed.
+// interrupted returns nil if ctx was canceled: the user's interrupt caused the error.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -121,12 +121,12 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// furnish gives each cluster its interruption queue, storage, NodePool, workload and controller.
-func furnish(ctx context.Context, o upOptions, w *world.World) error {
+// setUpClusters creates each cluster's interruption queue, storage, NodePool, workload and controller.
+func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range w.Clusters {
 		group.Go(func() error {
-			if err := c.ReceiveEvents(); err != nil {
+			if err := c.EnableInterruptionQueue(); err != nil {
 				return err
 			}
 			if err := apply(ctx, c, manifests.Storage); err != nil {
@@ -135,7 +135,7 @@ func furnish(ctx context.Context, o upOptions, w *world.World) error {
 			if o.noController {
 				return nil
 			}
-			c.KeepController()
+			c.RestartControllerOnExit()
 			if err := apply(ctx, c, manifests.Default); err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func apply(ctx context.Context, c *world.Cluster, manifest string) error {
 	return c.Apply(ctx, text)
 }
 
-// welcome says what to type in a second terminal. self is how this program is called.
+// welcome returns the commands to type in a second terminal. self is the path of this program.
 func welcome(o upOptions, w *world.World, took time.Duration, self string) []string {
 	lines := []string{fmt.Sprintf("dovetail-lab: ready after %.1f s", took.Seconds()), "", "In another terminal:"}
 	for i, c := range w.Clusters {
@@ -170,7 +170,7 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 		}
 		lines = append(lines, line)
 	}
-	for _, command := range toTry(o) {
+	for _, command := range suggestedCommands(o) {
 		lines = append(lines, "  "+self+" "+command)
 	}
 	if !o.noController {
@@ -179,10 +179,10 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 			lines = append(lines, "The controller of cluster "+c.Name+" logs to "+c.ControllerLog())
 		}
 	}
-	return append(lines, "Ctrl-C ends it all.", "")
+	return append(lines, "Ctrl-C stops everything.", "")
 }
 
-// evalEnvironment is the line by which a shell takes the environment of the lab.
+// evalEnvironment returns the shell command that imports the lab's environment.
 func evalEnvironment(self, stateDir string, arguments ...string) string {
 	if stateDir != "" {
 		arguments = append([]string{"--state-dir", stateDir}, arguments...)
@@ -190,8 +190,8 @@ func evalEnvironment(self, stateDir string, arguments ...string) string {
 	return fmt.Sprintf(`eval "$(%s)"`, strings.Join(append([]string{self, "env"}, arguments...), " "))
 }
 
-// toTry are the commands of this program to try first. README has the same.
-func toTry(o upOptions) []string {
+// suggestedCommands are the first commands to try. README has the same.
+func suggestedCommands(o upOptions) []string {
 	commands := []string{"kubectl get nodes"}
 	if o.noController {
 		return commands
@@ -206,26 +206,26 @@ func toTry(o upOptions) []string {
 	return commands
 }
 
-// printEnvironment writes what another controller is to be told.
+// printEnvironment prints the environment for another controller.
 func printEnvironment(out io.Writer, w *world.World) error {
 	for _, c := range w.Clusters {
 		variables, err := c.Environment()
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role %s, which may do everything):\n", c.Name, c.Role())
+		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role %s, which allows every action):\n", c.Name, c.Role())
 		printExports(out, append([]world.Variable{{Name: "KUBECONFIG", Value: c.Kubeconfig()}}, variables...))
 		fmt.Fprintln(out)
 	}
 	return nil
 }
 
-// show shows the clusters until ctx ends, or until a part of the world does, which is its error.
+// show shows the clusters until ctx ends or a component of the world fails, which is its error.
 func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Painter) error {
 	failed := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { failed <- w.Failure(watching) }()
+	go func() { failed <- w.AwaitFailure(watching) }()
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	var last []string
@@ -264,7 +264,7 @@ func readAll(ctx context.Context, w *world.World) ([]screen.Status, error) {
 	return out, nil
 }
 
-// paint redraws a terminal, or prints what is not as it was the last time; it returns what it is now.
+// paint redraws a terminal, or prints the lines that changed since the last call. It returns the current lines.
 func paint(painter *screen.Painter, statuses []screen.Status, last []string) []string {
 	var full, brief []string
 	for _, s := range statuses {
@@ -283,7 +283,7 @@ func paint(painter *screen.Painter, statuses []screen.Status, last []string) []s
 	return brief
 }
 
-// every calls do again and again, until the function returned is called.
+// every calls do periodically until stop is called.
 func every(interval time.Duration, do func()) (stop func()) {
 	ticker, done := time.NewTicker(interval), make(chan struct{})
 	go func() {

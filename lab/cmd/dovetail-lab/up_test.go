@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// What the lab says to try, README says, line by line.
-func TestTheBannerAndTheREADMEAgree(t *testing.T) {
+// README has the commands that the banner suggests, line by line.
+func TestBannerMatchesREADME(t *testing.T) {
 	file, err := os.Open("../../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -39,17 +39,17 @@ func apiServer(ctx context.Context, args []string) error {
 	return serve(ctx, completed)
 }
 
-// serve is the released program's Run, with the version that clients are told put right.
+// serve is the released program's Run, with the right version for clients.
 func serve(ctx context.Context, opts options.CompletedOptions) error {
 	config, err := app.NewConfig(opts)
 	if err != nil {
 		return err
 	}
 	generic := config.KubeAPIs.ControlPlane.Generic
-	told := releasedVersion{EffectiveVersion: generic.EffectiveVersion, release: kubernetesRelease()}
-	generic.EffectiveVersion = told
-	config.ApiExtensions.GenericConfig.EffectiveVersion = told
-	config.Aggregator.GenericConfig.EffectiveVersion = told
+	released := releasedVersion{EffectiveVersion: generic.EffectiveVersion, release: kubernetesRelease()}
+	generic.EffectiveVersion = released
+	config.ApiExtensions.GenericConfig.EffectiveVersion = released
+	config.Aggregator.GenericConfig.EffectiveVersion = released
 
 	completed, err := config.Complete()
 	if err != nil {
@@ -66,8 +66,8 @@ func serve(ctx context.Context, opts options.CompletedOptions) error {
 	return prepared.Run(ctx)
 }
 
-// A releasedVersion tells clients which release of Kubernetes this is. A release has it set by the
-// linker; without that they would be told v0.0.0, which no chart or client takes for a cluster.
+// A releasedVersion reports the release of Kubernetes to clients. Official builds set it in the
+// linker; without it clients would get v0.0.0, which no chart or client accepts.
 type releasedVersion struct {
 	basecompatibility.EffectiveVersion
 	release string // as in "v1.36.3"; empty if unknown

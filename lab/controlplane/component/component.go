@@ -40,7 +40,7 @@ func Run(ctx context.Context, name string, args []string) error {
 		// Some components call an orderly end an error, each in its own words.
 		return nil
 	case err == nil:
-		return errors.New(name + " ended by itself")
+		return errors.New(name + " exited unexpectedly")
 	default:
 		return fmt.Errorf("%s: %w", name, err)
 	}

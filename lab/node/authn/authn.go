@@ -23,14 +23,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EKS is what the authenticator asks of EKS.
+// EKS is the part of the EKS API that the authenticator calls.
 type EKS interface {
 	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
 	ListAccessEntries(context.Context, *eks.ListAccessEntriesInput, ...func(*eks.Options)) (*eks.ListAccessEntriesOutput, error)
 	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
 }
 
-// EC2 is what the authenticator asks of EC2.
+// EC2 is the part of the EC2 API that the authenticator calls.
 type EC2 interface {
 	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
 }
@@ -70,11 +70,11 @@ type Authenticator struct {
 	// names are private DNS names by instance ID; they never change.
 	names map[string]string
 	// identities are what STS said of tokens, by their hash; a token is signed once and for all.
-	identities map[[sha256.Size]byte]knownIdentity
+	identities map[[sha256.Size]byte]cachedIdentity
 }
 
-// knownIdentity is believed until the token expires.
-type knownIdentity struct {
+// cachedIdentity is believed until the token expires.
+type cachedIdentity struct {
 	identity Identity
 	until    time.Time
 }
@@ -106,7 +106,7 @@ func New(cfg Config) (*Authenticator, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}, identities: map[[sha256.Size]byte]knownIdentity{}}, nil
+	return &Authenticator{cfg: cfg, host: u.Host, names: map[string]string{}, identities: map[[sha256.Size]byte]cachedIdentity{}}, nil
 }
 
 // errUnmapped is the identity of nobody in this cluster.
@@ -155,18 +155,18 @@ func (a *Authenticator) identify(ctx context.Context, token string) (Identity, e
 	if ok && now.Before(known.until) {
 		return known.identity, nil
 	}
-	id, err := a.askSTS(ctx, u)
+	id, err := a.callSTS(ctx, u)
 	if err != nil {
 		return Identity{}, err
 	}
 	a.cached.Lock()
 	defer a.cached.Unlock()
-	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k knownIdentity) bool { return now.After(k.until) })
-	a.identities[hash] = knownIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
+	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k cachedIdentity) bool { return now.After(k.until) })
+	a.identities[hash] = cachedIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
 	return id, nil
 }
 
-// mapping looks the principal up where the cluster's mode says. An access entry wins.
+// mapping looks up the principal in the sources of the cluster's authentication mode. An access entry wins.
 func (a *Authenticator) mapping(ctx context.Context, id Identity) (Mapping, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,7 +260,7 @@ func (a *Authenticator) readAuthMap(ctx context.Context, acc *access) (AuthMap, 
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
-// privateDNSName is the name of the instance whose ID is the session name.
+// privateDNSName returns the private DNS name of the instance with the session name as its ID.
 func (a *Authenticator) privateDNSName(ctx context.Context, session string) (string, error) {
 	if !instanceID.MatchString(session) {
 		return "", fmt.Errorf("%w: session %q is not that of an instance", errUnmapped, session)

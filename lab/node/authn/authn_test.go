@@ -29,7 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	simeks "github.com/dovetail-k8s/dovetail/lab/awsim/eks"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
-	"github.com/dovetail-k8s/dovetail/lab/awsim/wire"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
 const (
@@ -134,7 +134,7 @@ const nodeMap = `
   groups: [system:bootstrappers, system:nodes]
 `
 
-func TestWhoIsWho(t *testing.T) {
+func TestIdentities(t *testing.T) {
 	nodes := []string{"system:bootstrappers", "system:nodes"}
 	for _, tt := range []struct {
 		name    string
@@ -326,7 +326,7 @@ func TestWebhook(t *testing.T) {
 	if status, out = review(w.token(t, role("people"), instance)); status != http.StatusOK || out.Status.Authenticated {
 		t.Errorf("unmapped role: %d %+v, want an answer that is not authenticated", status, out)
 	}
-	w.sim.Inject(awsim.Fault{Service: "sts", Action: "GetCallerIdentity", Error: wire.Errorf("InternalFailure", "try again").WithStatus(http.StatusInternalServerError)})
+	w.sim.Inject(awsim.Fault{Service: "sts", Action: "GetCallerIdentity", Error: protocol.Errorf("InternalFailure", "try again").WithStatus(http.StatusInternalServerError)})
 	if status, _ = review(w.token(t, role("node"), instance)); status != http.StatusInternalServerError {
 		t.Errorf("STS is down: %d, want 500, so that the API server asks again", status)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Endpoint is the TLS listener of an authenticator on the loopback. It exists before the
-// authenticator does: an API server is told the URL when it starts, and the authenticator reads
+// authenticator does: an API server gets the URL when it starts, and the authenticator reads
 // ConfigMaps from that API server. Calls that come too early wait.
 type Endpoint struct {
 	listener    net.Listener

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Identity is who signed a token, as STS told.
+// Identity is the signer of a token, as returned by STS.
 type Identity struct {
 	// ARN is that of the caller: arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION for a role.
 	ARN string
@@ -36,8 +36,8 @@ type callerIdentity struct {
 	Account string `xml:"GetCallerIdentityResult>Account"`
 }
 
-// askSTS calls the URL of a token. A refusal wraps errDenied; any other error may go away.
-func (a *Authenticator) askSTS(ctx context.Context, u *url.URL) (Identity, error) {
+// callSTS calls the URL of a token. A refusal wraps errDenied; any other error may go away.
+func (a *Authenticator) callSTS(ctx context.Context, u *url.URL) (Identity, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return Identity{}, err

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Mode says where a cluster looks for mappings (EKS: accessConfig.authenticationMode).
+// Mode is a cluster's authentication mode (EKS: accessConfig.authenticationMode).
 type Mode string
 
 // The authentication modes of EKS.

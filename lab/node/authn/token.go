@@ -19,7 +19,7 @@ const (
 	clusterHeader = "x-k8s-aws-id"
 	// maxToken is a bound on what is decoded at all, in bytes.
 	maxToken = 8 << 10
-	// TokenLife is how long a token is good for, whatever its X-Amz-Expires says.
+	// TokenLife is how long a token is valid, whatever its X-Amz-Expires.
 	TokenLife = 15 * time.Minute
 	// clockSkew is how far in the future a token may have been signed.
 	clockSkew = 5 * time.Minute
@@ -65,7 +65,7 @@ var allowedQuery = []string{
 }
 
 // parseToken returns the URL inside a token after making sure that calling it can do nothing but ask
-// STS, at the host given, for a caller's identity. The error says what is wrong, never the token.
+// STS, at the given host, for a caller's identity. The error names the problem, and never contains the token.
 func parseToken(token, host string, now time.Time) (*url.URL, error) {
 	encoded, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok {
@@ -104,7 +104,7 @@ func validateQuery(query url.Values, now time.Time) error {
 		seen[lower] = values[0]
 	}
 	if seen["action"] != "GetCallerIdentity" {
-		return fmt.Errorf("token asks for action %q, not GetCallerIdentity", seen["action"])
+		return fmt.Errorf("token is for action %q, not GetCallerIdentity", seen["action"])
 	}
 	if !slices.Contains(strings.Split(strings.ToLower(seen["x-amz-signedheaders"]), ";"), clusterHeader) {
 		return fmt.Errorf("token does not sign the header %s", clusterHeader)

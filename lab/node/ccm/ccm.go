@@ -1,12 +1,12 @@
-// Package ccm is a cluster's cloud controller manager as far as nodes are concerned.
+// Package ccm simulates the node controllers of the AWS cloud controller manager.
 //
 // It finishes nodes that registered themselves with the taint
 // node.cloudprovider.kubernetes.io/uninitialized: as soon as EC2 shows the instance running, it writes
-// what only the cloud knows (zone, region, instance type, addresses) and removes the taint. And it ends
-// the Nodes of instances that are gone: a node that stopped reporting is deleted if its instance was
+// what only the cloud knows (zone, region, instance type, addresses) and removes the taint. And it deletes
+// or taints the Nodes of stopped instances: a node that stopped reporting is deleted if its instance was
 // terminated, and tainted if it was stopped.
 //
-// Nodes whose provider ID does not name an EC2 instance are none of its business.
+// It ignores Nodes with a provider ID that does not name an EC2 instance.
 package ccm
 
 import (
@@ -35,7 +35,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// EC2 is what the manager asks of the cloud.
+// EC2 is the part of the EC2 API that the manager calls.
 type EC2 interface {
 	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
 }
@@ -61,9 +61,9 @@ const workers = 50
 
 // Manager is the cloud controller manager of one cluster.
 type Manager struct {
-	cfg   Config
-	queue workqueue.TypedRateLimitingInterface[string]
-	pace  flowcontrol.RateLimiter
+	cfg     Config
+	queue   workqueue.TypedRateLimitingInterface[string]
+	limiter flowcontrol.RateLimiter
 }
 
 // New returns a manager that has not talked to anyone.
@@ -81,7 +81,7 @@ func New(cfg Config) *Manager {
 	if cfg.Rate > 0 {
 		pace = flowcontrol.NewTokenBucketRateLimiter(float32(cfg.Rate), 1)
 	}
-	return &Manager{cfg: cfg, pace: pace, queue: workqueue.NewTypedRateLimitingQueue(
+	return &Manager{cfg: cfg, limiter: pace, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 10*time.Second),
 	)}
 }
@@ -160,7 +160,7 @@ func (m *Manager) initialize(ctx context.Context, name string) error {
 	if !uninitialized(node) {
 		return nil
 	}
-	if err := m.pace.Wait(ctx); err != nil {
+	if err := m.limiter.Wait(ctx); err != nil {
 		return err
 	}
 	id := instanceID(node)

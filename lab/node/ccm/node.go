@@ -110,7 +110,7 @@ func without(taints []corev1.Taint, key string) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// reports says whether the node's kubelet counts as alive.
+// reports reports whether the node's kubelet counts as alive.
 func reports(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

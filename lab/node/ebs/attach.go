@@ -41,7 +41,7 @@ func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) 
 		return err
 	}
 	instance := node.Spec.ProviderID[strings.LastIndexByte(node.Spec.ProviderID, '/')+1:]
-	at, err := c.free(a.Spec.NodeName)
+	at, err := c.detachAll(a.Spec.NodeName)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) 
 		at, err = c.attached(ctx, pv.Spec.CSI.VolumeHandle, instance, err)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("attach %s to %s: %w", pv.Spec.CSI.VolumeHandle, instance, err), c.tell(ctx, a, err))
+		return errors.Join(fmt.Errorf("attach %s to %s: %w", pv.Spec.CSI.VolumeHandle, instance, err), c.updateStatus(ctx, a, err))
 	}
 	c.cfg.Log.Info("volume attached", "volume", pv.Spec.CSI.VolumeHandle, "node", a.Spec.NodeName)
 	a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": at}}
@@ -58,8 +58,8 @@ func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) 
 	return gone(err)
 }
 
-// tell writes why a volume is not attached, once.
-func (c *Controller) tell(ctx context.Context, a *storagev1.VolumeAttachment, why error) error {
+// updateStatus writes why a volume is not attached, once.
+func (c *Controller) updateStatus(ctx context.Context, a *storagev1.VolumeAttachment, why error) error {
 	if was := a.Status.AttachError; was != nil && was.Message == why.Error() {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (c *Controller) tell(ctx context.Context, a *storagev1.VolumeAttachment, wh
 	return err
 }
 
-// attached is the device of a volume that is attached to an instance already, by a call whose answer was lost; otherwise
+// attached is the device of a volume that is attached to an instance already, by a call with a lost response; otherwise
 // the error is refused.
 func (c *Controller) attached(ctx context.Context, id, instance string, refused error) (string, error) {
 	out, err := c.cfg.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
@@ -85,8 +85,8 @@ func (c *Controller) attached(ctx context.Context, id, instance string, refused 
 	return "", refused
 }
 
-// free is a device that no volume of the node has.
-func (c *Controller) free(node string) (string, error) {
+// detachAll is a device that no volume of the node has.
+func (c *Controller) detachAll(node string) (string, error) {
 	all, err := c.attachments.List(labels.Everything())
 	if err != nil {
 		return "", err

@@ -1,5 +1,5 @@
 // Package ebs is the controller of a cluster's EBS CSI driver, with the sidecars that come with it: it creates the volumes
-// that claims ask for, deletes those that are released, and attaches and detaches them as VolumeAttachments say.
+// that claims request, deletes those that are released, and attaches and detaches them for VolumeAttachments.
 //
 // What the driver does on a node, the package kubelet does while the driver's daemon runs there.
 package ebs
@@ -29,7 +29,7 @@ const Driver = "ebs.csi.aws.com"
 // finalizer keeps a VolumeAttachment until its volume is detached.
 const finalizer = "external-attacher/ebs-csi-aws-com"
 
-// EC2 is what the driver asks of the cloud.
+// EC2 is the part of the EC2 API that the driver calls.
 type EC2 interface {
 	CreateVolume(context.Context, *ec2.CreateVolumeInput, ...func(*ec2.Options)) (*ec2.CreateVolumeOutput, error)
 	DeleteVolume(context.Context, *ec2.DeleteVolumeInput, ...func(*ec2.Options)) (*ec2.DeleteVolumeOutput, error)
@@ -42,7 +42,7 @@ type EC2 interface {
 type Config struct {
 	Client kubernetes.Interface
 	EC2    EC2
-	// Zones are where a volume may be whose zone nobody has chosen.
+	// Zones are the zones for volumes without a selected node.
 	Zones []string
 	Log   *slog.Logger // default discards
 }
@@ -169,7 +169,7 @@ func device(used []string) string {
 	return ""
 }
 
-// devicePath is where an attachment says what device its volume is.
+// devicePath is the attachment metadata key of the volume's device.
 func devicePath(a *storagev1.VolumeAttachment) string {
 	return a.Status.AttachmentMetadata["devicePath"]
 }

@@ -58,7 +58,7 @@ func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolume
 	if err != nil {
 		return fmt.Errorf("create volume: %w", err)
 	}
-	_, err = c.cfg.Client.CoreV1().PersistentVolumes().Create(ctx, persistentVolume(name, pvc, class, aws.ToString(volume.VolumeId), zone), metav1.CreateOptions{})
+	_, err = c.cfg.Client.CoreV1().PersistentVolumes().Create(ctx, persistentVolume(name, pvc, class, ebsVolume{id: aws.ToString(volume.VolumeId), zone: zone}), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -97,7 +97,10 @@ func (c *Controller) zone(pvc *corev1.PersistentVolumeClaim, class *storagev1.St
 	return zones[h.Sum32()%uint32(len(zones))], nil
 }
 
-func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, id, zone string) *corev1.PersistentVolume {
+// ebsVolume is an EBS volume and its zone.
+type ebsVolume struct{ id, zone string }
+
+func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, v ebsVolume) *corev1.PersistentVolume {
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
 		reclaim = *class.ReclaimPolicy
@@ -107,12 +110,12 @@ func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *sto
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}, AccessModes: pvc.Spec.AccessModes,
 			StorageClassName: class.Name, PersistentVolumeReclaimPolicy: reclaim, VolumeMode: pvc.Spec.VolumeMode,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: id, FSType: "ext4"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: v.id, FSType: "ext4"}},
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID, ResourceVersion: pvc.ResourceVersion,
 			},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{v.zone}}},
 			}}}},
 		},
 	}

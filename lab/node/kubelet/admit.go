@@ -20,7 +20,7 @@ import (
 // those already admitted fails at once, which happens when two schedulers, or a scheduler and a hand,
 // gave the same room away. It reports whether the pod was admitted.
 func (p *pods) admit(ctx context.Context, s *podState) bool {
-	reason, message := p.misfit(s)
+	reason, message := p.rejection(s)
 	if reason == "" {
 		s.admitted = true
 		return true
@@ -48,8 +48,8 @@ func (p *pods) admit(ctx context.Context, s *podState) bool {
 	}
 }
 
-// misfit names the first resource that the node has too little of, in kubelet's words.
-func (p *pods) misfit(s *podState) (reason, message string) {
+// rejection names the first resource that the node has too little of, in kubelet's words.
+func (p *pods) rejection(s *podState) (reason, message string) {
 	used := corev1.ResourceList{}
 	for _, other := range p.states {
 		if other != s && other.admitted && !ended(other.pod) {

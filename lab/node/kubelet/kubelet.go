@@ -1,4 +1,4 @@
-// Package kubelet does to an API server what a kubelet does, without running containers.
+// Package kubelet simulates kubelet: it makes the API calls of a kubelet without running containers.
 //
 // A [Kubelet] registers its node, renews the node's Lease, posts its status, and takes the pods that
 // are bound to it through their lives: admission, start, readiness, completion, graceful deletion.
@@ -55,7 +55,7 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// Config is what a kubelet knows about its machine.
+// Config is a kubelet's configuration and knowledge of its instance.
 type Config struct {
 	// Client talks to the API server as the node.
 	Client kubernetes.Interface

@@ -238,7 +238,7 @@ func TestAdmission(t *testing.T) {
 				}
 				p.states[other.pod.UID] = other
 			}
-			if got, message := p.misfit(&podState{pod: tt.pod}); got != tt.want {
+			if got, message := p.rejection(&podState{pod: tt.pod}); got != tt.want {
 				t.Errorf("reason %q (%s), want %q", got, message, tt.want)
 			}
 		})

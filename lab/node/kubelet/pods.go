@@ -33,7 +33,7 @@ type pods struct {
 	mounted  chan types.UID
 }
 
-// podEvent says what the API server has for a pod.
+// podEvent is a change of a pod in the API server.
 type podEvent struct {
 	pod  *corev1.Pod
 	gone bool
@@ -236,7 +236,7 @@ func (p *pods) plan(ctx context.Context, s *podState) {
 	s.stage, s.due, s.step, s.failures = stage, due, 0, 0
 }
 
-// play does what the stage says.
+// play applies a stage.
 func (p *pods) play(ctx context.Context, s *podState) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -304,7 +304,7 @@ func withUID(patch []byte, uid types.UID) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// deletePod removes the object of a pod whose containers have ended.
+// deletePod deletes the object of a pod after its containers exited.
 func (p *pods) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	if why := p.volumes.blocked(pod.UID); why != "" {
 		return fmt.Errorf("unmount volumes: %s", why)
@@ -318,7 +318,7 @@ func (p *pods) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// sendEvent records an event that a stage asks for.
+// sendEvent records the event of a stage.
 func (p *pods) sendEvent(ctx context.Context, pod *corev1.Pod, e *internalversion.StageEvent) error {
 	now := metav1.Now()
 	_, err := p.cfg.Client.CoreV1().Events(pod.Namespace).Create(ctx, &corev1.Event{

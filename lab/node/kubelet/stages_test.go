@@ -107,7 +107,7 @@ func compiled(t *testing.T, documents []byte) *Stages {
 	return out
 }
 
-func TestDefaultStagesDecideWhatComesNext(t *testing.T) {
+func TestNextDefaultStage(t *testing.T) {
 	stages := compiled(t, stagesYAML)
 	http := corev1.ContainerPort{Name: "http", ContainerPort: 8080}
 	for _, tt := range []struct {

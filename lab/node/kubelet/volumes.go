@@ -22,7 +22,7 @@ const (
 	volumePeriod = 200 * time.Millisecond
 	// pluginDirectory is where the daemon of a CSI driver has its socket.
 	pluginDirectory = "/var/lib/kubelet/plugins/"
-	// attachLimit is how many volumes a driver attaches to a node: those of a Nitro machine, less its network interfaces.
+	// attachLimit is how many volumes a driver attaches to a node: those of a Nitro instance, minus its network interfaces.
 	attachLimit = 25
 )
 
@@ -115,7 +115,7 @@ func (v *volumes) serve(pod *corev1.Pod, over bool) {
 	}
 }
 
-// driverOf is the CSI driver whose socket a pod provides; empty if it provides none.
+// driverOf returns the CSI driver that a pod provides a socket for; empty if none.
 func driverOf(pod *corev1.Pod) string {
 	for i := range pod.Spec.Volumes {
 		if h := pod.Spec.Volumes[i].HostPath; h != nil {
@@ -445,7 +445,7 @@ func (v *volumes) csiNode(node *corev1.Node, drivers []string) *storagev1.CSINod
 
 func zoneKey(driver string) string { return "topology." + driver + "/zone" }
 
-// zone is that of the machine, as its provider ID (aws:///ZONE/ID) has it.
+// zone returns the instance's zone from its provider ID (aws:///ZONE/ID).
 func (v *volumes) zone() string {
 	parts := strings.Split(v.cfg.ProviderID, "/")
 	if len(parts) < 2 {

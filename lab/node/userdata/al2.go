@@ -116,7 +116,7 @@ func parseBootstrap(args []string) (Config, error) {
 	cfg.ClusterName = names[0]
 	if cfg.Endpoint == "" || encodedCA == "" {
 		return Config{}, fmt.Errorf("%s: --apiserver-endpoint and --b64-cluster-ca are needed: "+
-			"this machine does not look the cluster up in the EKS API", bootstrapScript)
+			"the simulated instance does not call the EKS API", bootstrapScript)
 	}
 	var err error
 	if cfg.CA, err = decodeCA(encodedCA); err != nil {

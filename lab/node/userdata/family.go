@@ -8,7 +8,7 @@ import (
 // Family is the kind of operating system image, which decides how user data is read.
 type Family string
 
-// The families whose bootstrap is known. Unknown is any image that EKS did not publish.
+// The image families with a known bootstrap. Unknown is any image that EKS did not publish.
 const (
 	AL2          Family = "AL2"
 	AL2023       Family = "AL2023"
@@ -17,7 +17,7 @@ const (
 	Unknown      Family = ""
 )
 
-// Image is what the name of a published image tells about it.
+// Image is the information in the name of a published image.
 type Image struct {
 	Family Family
 	// Kubernetes is the minor version that its kubelet has, such as "1.31"; empty if the name does not say.

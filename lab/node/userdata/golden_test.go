@@ -69,7 +69,7 @@ func configured(family Family, ca []byte) Config {
 }
 
 // Every image understands what Dovetail writes for it, and as it was meant.
-func TestImagesUnderstandWhatDovetailWrites(t *testing.T) {
+func TestImagesDecodeUserDataOfDovetail(t *testing.T) {
 	ca := newCA(t)
 	for _, family := range []Family{AL2, AL2023, Bottlerocket, Windows} {
 		tainted := joins(family, ca)

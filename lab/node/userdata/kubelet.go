@@ -14,16 +14,16 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// Machine is what an image measures about the instance when it works out its defaults.
-type Machine struct {
+// InstanceLimits is what an image measures about the instance when it works out its defaults.
+type InstanceLimits struct {
 	VCPUs int
 	// MaxENIs and IPv4PerENI limit the pods that can have an address of their own.
 	MaxENIs, IPv4PerENI int
 }
 
-// ENIMaxPods is the number of pods that the interfaces of the machine have addresses for: one
-// address of each interface is the machine's own, and two pods live on the host's network.
-func (m Machine) ENIMaxPods() int32 {
+// ENIMaxPods is the number of pods that the instance's network interfaces have addresses for: one
+// address of each interface is the instance's own, and two pods use the host network.
+func (m InstanceLimits) ENIMaxPods() int32 {
 	return int32(m.MaxENIs*(m.IPv4PerENI-1) + 2)
 }
 
@@ -31,7 +31,7 @@ func (m Machine) ENIMaxPods() int32 {
 // is silent. All three images reserve CPU and memory for the system by the same formula.
 // User data replaces Amazon Linux 2's maps whole, since there they are flags; the other two images
 // merge them key by key.
-func (c Config) WithDefaults(m Machine) kubelet.KubeletConfiguration {
+func (c Config) WithDefaults(m InstanceLimits) kubelet.KubeletConfiguration {
 	out := *c.Kubelet.DeepCopy()
 	if out.MaxPods == 0 {
 		out.MaxPods = 110
@@ -58,7 +58,7 @@ func (c Config) WithDefaults(m Machine) kubelet.KubeletConfiguration {
 
 // reservedPods is the number of pods that memory is reserved for. Amazon Linux counts what the
 // interfaces can serve, whatever the limit in force; Bottlerocket counts the limit.
-func (c Config) reservedPods(k kubelet.KubeletConfiguration, m Machine) int32 {
+func (c Config) reservedPods(k kubelet.KubeletConfiguration, m InstanceLimits) int32 {
 	if c.Family == Bottlerocket {
 		return k.MaxPods
 	}

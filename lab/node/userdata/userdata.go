@@ -1,5 +1,5 @@
-// Package userdata reads an instance's user data the way its image does at first boot, and says
-// which cluster the machine should join and how its kubelet is configured.
+// Package userdata parses an instance's user data as its image does at first boot. It returns the cluster to join and the
+// kubelet configuration.
 //
 // Four formats are in use on EKS: nodeadm's NodeConfig documents (Amazon Linux 2023), a shell
 // script that calls /etc/eks/bootstrap.sh (Amazon Linux 2), settings in TOML (Bottlerocket), and a PowerShell script that calls
@@ -26,7 +26,7 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// Config is what a machine learns from its user data.
+// Config is the content of an instance's user data.
 type Config struct {
 	// Family is the kind of image that read the user data.
 	Family Family
@@ -38,7 +38,7 @@ type Config struct {
 	CA []byte
 	// ServiceCIDR is the range of Service addresses; empty if the format does not carry it.
 	ServiceCIDR string
-	// Labels are the node labels asked for with kubelet's --node-labels.
+	// Labels are the node labels of kubelet's --node-labels.
 	Labels map[string]string
 	// Kubelet holds the kubelet settings that were given; absent ones are zero.
 	Kubelet kubelet.KubeletConfiguration

@@ -51,7 +51,7 @@ func golden(t *testing.T, name string) string {
 	return string(text)
 }
 
-func TestDecodeWhatControllersWrite(t *testing.T) {
+func TestDecodeUserDataOfControllers(t *testing.T) {
 	ca := newCA(t)
 	unregistered := corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}
 	for _, tt := range []struct {
@@ -130,7 +130,7 @@ func compress(t *testing.T, raw []byte) []byte {
 	return out.Bytes()
 }
 
-func TestDecodeSaysWhyBootFails(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	ca := newCA(t)
 	bootstrap := func(args string) string { return "#!/bin/bash\n/etc/eks/bootstrap.sh " + args }
 	joined := " --apiserver-endpoint https://h --b64-cluster-ca @CA@ "
@@ -219,7 +219,7 @@ func TestParseImage(t *testing.T) {
 
 // The values are those of a real m5.xlarge: 4 vCPU, 4 interfaces with 15 addresses each.
 func TestWithDefaults(t *testing.T) {
-	m5xlarge := Machine{VCPUs: 4, MaxENIs: 4, IPv4PerENI: 15}
+	m5xlarge := InstanceLimits{VCPUs: 4, MaxENIs: 4, IPv4PerENI: 15}
 	evictions := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"}
 	for _, tt := range []struct {
 		name string
@@ -273,7 +273,7 @@ func TestValidateLabels(t *testing.T) {
 }
 
 // The script of the images knows options only with their value as a word of its own.
-func TestBootstrapScriptIgnoresWhatItDoesNotKnow(t *testing.T) {
+func TestBootstrapScriptIgnoresUnknownCommands(t *testing.T) {
 	ca := newCA(t)
 	text := "#!/bin/bash\nsudo /etc/eks/bootstrap.sh c --use-max-pods=false --some-option x --apiserver-endpoint https://h --b64-cluster-ca @CA@ && echo done"
 	got, err := Decode(AL2, withCA(text, ca))

@@ -56,7 +56,7 @@ func readWindowsCall(args []string) (Config, error) {
 	}
 	cfg := Config{UseENIMaxPods: true, ClusterName: values["-EKSClusterName"], Endpoint: values["-APIServerEndpoint"], ServiceCIDR: values["-ServiceCIDR"]}
 	if cfg.Endpoint == "" || values["-Base64ClusterCA"] == "" {
-		return Config{}, fmt.Errorf("%s: -APIServerEndpoint and -Base64ClusterCA are needed: this machine does not look the cluster up in the EKS API", windowsBootstrap)
+		return Config{}, fmt.Errorf("%s: -APIServerEndpoint and -Base64ClusterCA are needed: the simulated instance does not call the EKS API", windowsBootstrap)
 	}
 	if dns := values["-DNSClusterIP"]; dns != "" {
 		cfg.Kubelet.ClusterDNS = []string{dns}

@@ -20,9 +20,9 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderNamesWhatIsMissing(t *testing.T) {
+func TestRenderErrors(t *testing.T) {
 	for _, tt := range []struct{ name, manifest, want string }{
-		{"variable", manifests.ArticlePool, "AMI_ID"},
+		{"variable", manifests.LimitedPool, "AMI_ID"},
 		{"manifest", "none.yaml", "none.yaml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Boot shows what starts and how long it takes.
+// Boot shows the components that start and how long each takes.
 type Boot struct {
 	painter *Painter
 	now     func() time.Time
@@ -24,12 +24,12 @@ type part struct {
 	since, until  time.Time // until is zero while it starts
 }
 
-// NewBoot begins to show a boot. Finish ends it.
+// NewBoot starts to show a boot. Finish stops it.
 func NewBoot(p *Painter, now func() time.Time) *Boot {
 	return &Boot{painter: p, now: now, begin: now()}
 }
 
-// Progress takes note of a part. It is safe for concurrent use.
+// Progress records the progress of a component. It is safe for concurrent use.
 func (b *Boot) Progress(e world.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *Boot) Progress(e world.Progress) {
 	b.paint()
 }
 
-// Tick repaints, so that the times of what is starting move on.
+// Tick repaints the durations of starting components.
 func (b *Boot) Tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *Boot) Tick() {
 	}
 }
 
-// Finish leaves the last picture on the screen and returns how long it all took.
+// Finish leaves the last lines on the screen and returns the total duration.
 func (b *Boot) Finish() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -52,7 +52,7 @@ func (p *Painter) Paint(lines []string) {
 	width, height := p.size()
 	var fit []string
 	for _, line := range lines[:min(len(lines), max(1, height-1))] {
-		fit = append(fit, cut(line, width))
+		fit = append(fit, truncate(line, width))
 	}
 	if slices.Equal(fit, p.drawn) {
 		return
@@ -74,8 +74,8 @@ func (p *Painter) erase() {
 	}
 }
 
-// cut shortens a line to a number of columns.
-func cut(line string, width int) string {
+// truncate shortens a line to a number of columns.
+func truncate(line string, width int) string {
 	runes := []rune(strings.TrimRight(line, " "))
 	if len(runes) <= width || width < 2 {
 		return string(runes)

@@ -165,42 +165,42 @@ func TestWhySoManyNodes(t *testing.T) {
 	s := Status{Cluster: "lab", Running: 5, PerHour: 0.104, Nodes: ready}
 	for _, tt := range []struct {
 		name string
-		node *world.OneNode
+		node *world.SingleNode
 		want string
 	}{
 		{
-			"one node is dearer", &world.OneNode{Type: "c7i.2xlarge", CapacityType: "spot", Zone: "us-east-1b", PerHour: 0.131},
+			"one node is dearer", &world.SingleNode{Type: "c7i.2xlarge", CapacityType: "spot", Zone: "us-east-1b", PerHour: 0.131},
 			"Why 3 nodes for 5 pods? Together they cost $0.104/h; the cheapest single node for all of them costs $0.131/h (c7i.2xlarge, spot, us-east-1b).",
 		},
 		{
-			"one node is cheaper", &world.OneNode{Type: "c7i.2xlarge", CapacityType: "spot", Zone: "us-east-1b", PerHour: 0.1},
+			"one node is cheaper", &world.SingleNode{Type: "c7i.2xlarge", CapacityType: "spot", Zone: "us-east-1b", PerHour: 0.1},
 			"Why 3 nodes for 5 pods? Together they cost $0.104/h; one node for all of them would cost $0.100/h, " +
-				"which consolidation weighs against moving their pods (c7i.2xlarge, spot, us-east-1b).",
+				"but consolidation would have to move the pods (c7i.2xlarge, spot, us-east-1b).",
 		},
-		{"no type is that large", nil, "Why 3 nodes for 5 pods? Together they cost $0.104/h; no instance type of the NodePool holds all pods."},
+		{"no type is large enough", nil, "Why 3 nodes for 5 pods? Together they cost $0.104/h; no instance type of the NodePool fits all pods."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := why(&s, tt.node); got != tt.want {
+			if got := comparisonText(&s, tt.node); got != tt.want {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}
 		})
 	}
-	if settled(&s) == "" {
+	if settledKey(&s) == "" {
 		t.Error("nodes that are all ready, without pending pods, have settled")
 	}
 	for name, moving := range map[string]Status{
 		"pending pods": {Pending: 1, Running: 4, Nodes: ready}, "a node that boots": {Running: 5, Nodes: append([]Node{{State: "booting"}}, ready...)},
 		"one node": {Running: 5, Nodes: ready[:1]}, "no pods": {Nodes: ready},
 	} {
-		if settled(&moving) != "" {
+		if settledKey(&moving) != "" {
 			t.Errorf("%s: nothing is to be compared yet", name)
 		}
 	}
 }
 
-func TestTheScreenNamesAControllerThatDied(t *testing.T) {
-	s := Status{Cluster: "lab", ControllerLog: "/tmp/controller.log", Deaths: world.Death{Times: 2, Last: "exit status 2", At: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local)}}
-	const want = "The controller ended by itself 2 time(s), last at 12:30:01 (exit status 2), and is started again. Its log: /tmp/controller.log"
+func TestStatusReportsControllerExits(t *testing.T) {
+	s := Status{Cluster: "lab", ControllerLog: "/tmp/controller.log", Exits: world.ControllerExits{Times: 2, Last: "exit status 2", At: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local)}}
+	const want = "The controller exited 2 time(s), last at 12:30:01 (exit status 2), and restarts. Its log: /tmp/controller.log"
 	if got := s.Note(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

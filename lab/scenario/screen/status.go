@@ -1,4 +1,4 @@
-// Package screen shows people what happens in a world: what boots, and then nodes, pods and dollars.
+// Package screen shows the state of a world on a terminal: its boot, and then nodes, pods and cost.
 package screen
 
 import (
@@ -25,19 +25,19 @@ type Status struct {
 	Pending, Running int    // pods outside kube-system
 	Nodes            []Node // in the order of their launch
 	PerHour          float64
-	// Deaths are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
-	Deaths        world.Death
+	// Exits are those of controllers that nobody stopped; ControllerLog is where the controller logs to.
+	Exits         world.ControllerExits
 	ControllerLog string
-	// Disk says that the disk of the lab is full; empty if it is not.
+	// Disk reports a full disk; empty if it is not full.
 	Disk string
-	// Why compares the nodes with one node for all pods; empty while it has nothing to compare.
+	// Why compares the nodes with a single node for all pods; empty if there is nothing to compare.
 	Why    string
 	Events []Event // the latest, oldest first
 }
 
-// Node is a machine of a cluster, from its claim until its instance is terminated.
+// Node is a node of a cluster, from its NodeClaim until its instance is terminated.
 type Node struct {
-	Name         string // of the Node; before there is one, of the instance or the NodeClaim
+	Name         string // of the Node; before it registers, of the instance or the NodeClaim
 	Type         string
 	Zone         string
 	CapacityType string
@@ -54,8 +54,8 @@ type Event struct {
 	Text   string
 }
 
-// events is how many of the latest a Status holds.
-const events = 6
+// maxEvents is how many of the latest events a Status holds: they fit below a table of nodes in 24 lines.
+const maxEvents = 6
 
 // Read reads a cluster's status.
 func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error) {
@@ -68,7 +68,7 @@ func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error)
 			return Status{}, fmt.Errorf("status of cluster %s: %w", c.Name, err)
 		}
 	}
-	s := Status{Cluster: c.Name, Deaths: c.Deaths(), ControllerLog: c.ControllerLog(), Events: latest(all.Items)}
+	s := Status{Cluster: c.Name, Exits: c.UnexpectedExits(), ControllerLog: c.ControllerLog(), Events: latest(all.Items)}
 	if err := w.CheckDisk(); err != nil {
 		s.Disk = err.Error()
 	}
@@ -167,7 +167,7 @@ func unlaunched(claims []karpv1.NodeClaim) []Node {
 // autoscaler is the component that events of Dovetail, and of Karpenter, come from.
 const autoscaler = "karpenter"
 
-// latest are the last events of the autoscaler. Those of Kubernetes itself are too many to be of help here.
+// latest returns the last events of the autoscaler. Kubernetes' own events are too many to show.
 func latest(all []corev1.Event) []Event {
 	var out []Event
 	for _, e := range all {
@@ -175,7 +175,7 @@ func latest(all []corev1.Event) []Event {
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
-		// Why a node is not consolidated is news to nobody who has just launched it.
+		// A node that was just launched gets this event, too; it does not help here.
 		if e.Reason == "Unconsolidatable" {
 			continue
 		}
@@ -189,7 +189,7 @@ func latest(all []corev1.Event) []Event {
 	slices.SortFunc(out, func(a, b Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason))
 	})
-	return out[max(0, len(out)-events):]
+	return out[max(0, len(out)-maxEvents):]
 }
 
 // Lines are a status in full.
@@ -217,11 +217,11 @@ func (s Status) Lines() []string {
 	return lines
 }
 
-func row(name, machine, zone, capacity, price, pods, state string) string {
-	return fmt.Sprintf("  %-28s %-16s %-11s %-10s %8s %5s  %s", name, machine, zone, capacity, price, pods, state)
+func row(columns ...any) string {
+	return fmt.Sprintf("  %-28s %-16s %-11s %-10s %8s %5s  %s", columns...)
 }
 
-// notes are what a table of nodes does not say: why there are so many, and what became of the controller.
+// notes are the lines below the table of nodes: the disk, the number of nodes, and the controller's exits.
 func (s Status) notes() []string {
 	var notes []string
 	if s.Disk != "" {
@@ -230,14 +230,14 @@ func (s Status) notes() []string {
 	if s.Why != "" {
 		notes = append(notes, s.Why)
 	}
-	if s.Deaths.Times > 0 {
-		notes = append(notes, fmt.Sprintf("The controller ended by itself %d time(s), last at %s (%s), and is started again. Its log: %s",
-			s.Deaths.Times, s.Deaths.At.Local().Format(time.TimeOnly), s.Deaths.Last, s.ControllerLog))
+	if s.Exits.Times > 0 {
+		notes = append(notes, fmt.Sprintf("The controller exited %d time(s), last at %s (%s), and restarts. Its log: %s",
+			s.Exits.Times, s.Exits.At.Local().Format(time.TimeOnly), s.Exits.Last, s.ControllerLog))
 	}
 	return notes
 }
 
-// Note is what Line has no room for, on one line; empty if there is nothing.
+// Note returns the notes on one line; empty if there are none.
 func (s Status) Note() string { return strings.Join(s.notes(), " ") }
 
 // Line is a status on one line.

@@ -179,12 +179,12 @@ func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv
 	return ds, nil
 }
 
-// pollEvery is short against what is waited for, and long against the cost of a look at watched state.
-const pollEvery = 50 * time.Millisecond
+// pollInterval is short against what is waited for, and long against the cost of a look at watched state.
+const pollInterval = 50 * time.Millisecond
 
 // Until repeats check until it returns nil. When ctx ends before, the error is what check said last.
 func Until(ctx context.Context, check func() error) error {
-	ticker := time.NewTicker(pollEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		err := check()

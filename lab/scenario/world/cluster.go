@@ -31,42 +31,42 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// managerQPS is how many calls the cloud controller manager makes in a second. A node takes three.
-const managerQPS = 2000
+// cloudControllerQPS is how many calls the cloud controller manager makes in a second. A node takes three.
+const cloudControllerQPS = 2000
 
 // Cluster is an EKS cluster of a world.
 type Cluster struct {
-	// Name is what EKS knows the cluster by, and its autoscaler is told. ID is its own even where clusters share a
-	// name; calls to AWS of its autoscaler are of a session of this name.
+	// Name is the cluster's name in EKS and in the settings of its autoscaler. ID is unique even if clusters share a
+	// name; it is the session name of the autoscaler's AWS calls.
 	Name, ID string
 	// Client talks to the API server as its administrator.
 	Client client.Client
-	// Reader answers from what was watched: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
-	// is behind the API server by moments, and free of charge.
+	// Reader reads from a watch cache: pods, nodes, NodeClaims, NodePools, EC2NodeClasses, events. It
+	// lags behind the API server a little, and costs no request.
 	Reader client.Reader
-	// History is what happened to pods and NodeClaims since the cluster is up.
+	// History records pods and NodeClaims since the cluster started.
 	History *History
 
-	world        *World
-	dir          string
-	controlPlane *controlplane.Cluster
-	endpoint     *authn.Endpoint
-	served       bool // the endpoint ends with the world
-	clientset    kubernetes.Interface
-	clouds       *clouds
+	world           *World
+	dir             string
+	controlPlane    *controlplane.Cluster
+	endpoint        *authn.Endpoint
+	served          bool // the endpoint ends with the world
+	clientset       kubernetes.Interface
+	cloudController *cloudController
 
-	mu         sync.Mutex
-	controller *process.Process // nil while it is not to run
-	health     string           // URL that tells its readiness
-	started    int              // how often the controller was started
-	startedAt  time.Time        // when it was started last
-	deaths     Death            // of controllers that nobody stopped
-	metrics    string           // where the controller shows its metrics
-	blind      bool             // the controller may not describe clusters
-	gates      string           // feature gates of the controller
-	settings   []Variable       // other settings of the controller
-	queue      string           // interruption queue that gets events; empty if the cluster has none
-	kept       bool             // the controller is started again when it ends
+	mu             sync.Mutex
+	controller     *process.Process // nil while it is not to run
+	health         string           // URL that tells its readiness
+	started        int              // how often the controller was started
+	startedAt      time.Time        // when it was started last
+	exits          ControllerExits  // of controllers that nobody stopped
+	metrics        string           // where the controller shows its metrics
+	describeDenied bool             // the controller may not describe clusters
+	gates          string           // feature gates of the controller
+	environment    []Variable       // other settings of the controller
+	queue          string           // interruption queue that gets events; empty if the cluster has none
+	restartOnExit  bool             // the controller is started again when it ends
 }
 
 // start boots the cluster. What works beside the control plane does so until working ends.
@@ -156,12 +156,12 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 		return err
 	}
 	// The limits of client-go would have it initialize two nodes a second; the real one is given higher ones, too.
-	user.QPS, user.Burst = managerQPS, 2*managerQPS
+	user.QPS, user.Burst = cloudControllerQPS, 2*cloudControllerQPS
 	manager, err := kubernetes.NewForConfig(user)
 	if err != nil {
 		return err
 	}
-	c.clouds = w.newClouds(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
+	c.cloudController = w.newCloudController(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
 	c.StartCloudController()
 	storage := ebs.New(ebs.Config{Client: c.clientset, EC2: w.EC2(), Zones: w.zones(), Log: w.log})
 	w.background.Go(func() error { return storage.Run(working) })
@@ -210,17 +210,17 @@ func (c *Cluster) claimsAsOf(ctx context.Context, version string) ([]karpv1.Node
 	return claims.Items, nil
 }
 
-// KeepClients has the scheduler and the controller manager started again when they end by themselves.
-func (c *Cluster) KeepClients() { c.controlPlane.KeepClients() }
+// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit.
+func (c *Cluster) RestartClientsOnExit() { c.controlPlane.RestartClientsOnExit() }
 
-// KillAPIServer and StartAPIServer are a crash of the API server and its end; all else keeps running.
+// KillAPIServer crashes the API server until StartAPIServer; all else keeps running.
 func (c *Cluster) KillAPIServer() error { return c.controlPlane.KillAPIServer() }
 
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.controlPlane.StartAPIServer(ctx)
 }
 
-// RestartControllerManager ends Kubernetes' own controllers and starts them again, with all that they remember forgotten.
+// RestartControllerManager restarts Kubernetes' own controllers, which lose their in-memory state.
 func (c *Cluster) RestartControllerManager(ctx context.Context) error {
 	return c.controlPlane.RestartControllerManager(ctx)
 }
@@ -237,7 +237,7 @@ func (c *Cluster) Endpoint() string { return c.controlPlane.Endpoint() }
 // LogDir is where the components of the control plane log to.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, "logs") }
 
-// stop ends the control plane.
+// stop stops the control plane.
 func (c *Cluster) stop(ctx context.Context) error {
 	var errs []error
 	if c.controlPlane != nil {

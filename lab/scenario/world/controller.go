@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// controllerAccount is the ServiceAccount that the shipped RBAC speaks of.
+	// controllerAccount is the ServiceAccount in the RBAC manifests.
 	controllerAccount = "dovetail"
 	leaderLease       = "karpenter-leader-election"
-	// tokenLife outlasts any world.
-	tokenLife = 365 * 24 * time.Hour
+	// tokenLifetime outlasts any world.
+	tokenLifetime = 365 * 24 * time.Hour
 )
 
-var errNoBinary = errors.New("start the controller: no binary of dovetail was given")
+var errNoBinary = errors.New("start the controller: no dovetail binary is configured")
 
 // Variable is an environment variable.
 type Variable struct{ Name, Value string }
@@ -53,18 +53,18 @@ func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
 	return out
 }
 
-// Environment is what a node autoscaler of the cluster is told by its environment, besides KUBECONFIG: its
-// cluster and, with the credentials of its role, its AWS.
+// Environment returns the environment of a node autoscaler, without KUBECONFIG: the cluster's settings, and the AWS endpoint
+// with the credentials of the autoscaler's role.
 func (c *Cluster) Environment() ([]Variable, error) {
 	credentials, err := c.Credentials()
 	if err != nil {
 		return nil, err
 	}
-	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.about()...), nil
+	return append(AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, credentials), c.clusterVariables()...), nil
 }
 
-// about is what a node autoscaler has to know of the cluster.
-func (c *Cluster) about() []Variable {
+// clusterVariables is what a node autoscaler has to know of the cluster.
+func (c *Cluster) clusterVariables() []Variable {
 	out := []Variable{{"CLUSTER_NAME", c.Name}, {"CLUSTER_ENDPOINT", c.Endpoint()}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,13 +79,13 @@ func (c *Cluster) about() []Variable {
 func (c *Cluster) AdministratorEnvironment() []Variable {
 	administrator := awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}
 	out := append([]Variable{{"KUBECONFIG", c.Kubeconfig()}}, AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, administrator)...)
-	return append(out, c.about()...)
+	return append(out, c.clusterVariables()...)
 }
 
-// ReceiveEvents has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
+// EnableInterruptionQueue has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
 // controller read it from its next start on.
-func (c *Cluster) ReceiveEvents() error {
-	if err := c.world.AWS.SendEvents(c.Name); err != nil {
+func (c *Cluster) EnableInterruptionQueue() error {
+	if err := c.world.AWS.SendEventsTo(c.Name); err != nil {
 		return fmt.Errorf("interruption queue of cluster %s: %w", c.Name, err)
 	}
 	c.mu.Lock()
@@ -102,36 +102,36 @@ func (c *Cluster) Credentials() (awsim.Credentials, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.blind {
-		c.world.blind.Store(credentials.AccessKeyID, true)
+	if c.describeDenied {
+		c.world.describeDenied.Store(credentials.AccessKeyID, true)
 	}
 	return credentials, nil
 }
 
-// Blind takes the right to describe EKS clusters from the cluster's autoscaler, from its next start on.
-func (c *Cluster) Blind() {
+// DenyDescribeCluster denies eks:DescribeCluster to the cluster's autoscaler, from its next start on.
+func (c *Cluster) DenyDescribeCluster() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.blind = true
+	c.describeDenied = true
 }
 
-// Gates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
-func (c *Cluster) Gates(gates string) {
+// SetFeatureGates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
+func (c *Cluster) SetFeatureGates(gates string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gates = gates
 }
 
-// Set sets a setting of the cluster's autoscaler by the name of its environment variable, such as STARTUP_TAINT_GRACE_PERIOD, from
+// SetEnv sets a setting of the cluster's autoscaler by the name of its environment variable, such as STARTUP_TAINT_GRACE_PERIOD, from
 // its next start on.
-func (c *Cluster) Set(name, value string) {
+func (c *Cluster) SetEnv(name, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settings = append(c.settings, Variable{name, value})
+	c.environment = append(c.environment, Variable{name, value})
 }
 
-// RunController executes the product's controller until it ends by itself, and returns what it said last. It does
-// not count as the cluster's.
+// RunController runs the product's controller until it exits, and returns the last lines of its log. It does not count as
+// the cluster's controller.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
 	if c.world.cfg.Dovetail == "" {
 		return "", errNoBinary
@@ -141,20 +141,20 @@ func (c *Cluster) RunController(ctx context.Context) (string, error) {
 		return "", err
 	}
 	p, err := process.Start(process.Command{
-		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: filepath.Join(c.LogDir(), "ended.log"),
+		Name: "dovetail", Path: c.world.cfg.Dovetail, Args: []string{"controller"}, Env: env, Log: filepath.Join(c.LogDir(), "exited.log"),
 	})
 	if err != nil {
 		return "", err
 	}
 	select {
 	case <-p.Done():
-		return p.LastWords(), nil
+		return p.LogTail(), nil
 	case <-ctx.Done():
-		return "", errors.Join(fmt.Errorf("the controller has not ended: %w", context.Cause(ctx)), p.Kill())
+		return "", errors.Join(fmt.Errorf("the controller has not exited: %w", context.Cause(ctx)), p.Kill())
 	}
 }
 
-// Metrics is what the controller shows under /metrics.
+// Metrics returns the controller's /metrics.
 func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	url := c.metrics
@@ -172,11 +172,11 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// ControllerLog is the file that the controller logs to, over all its lives.
+// ControllerLog is the path of the controller's log, over all restarts.
 func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "controller.log") }
 
-// StartController executes the product's controller and returns when it is ready. It is the ServiceAccount
-// and has the rights of the shipped RBAC, and nothing more.
+// StartController starts the product's controller and returns when it is ready. It runs as its ServiceAccount, with the RBAC
+// of the deployment manifests and nothing more.
 func (c *Cluster) StartController(ctx context.Context) error {
 	c.progress("controller", false)
 	p, health, err := c.launchController(ctx)
@@ -190,7 +190,7 @@ func (c *Cluster) StartController(ctx context.Context) error {
 	return nil
 }
 
-// LaunchController executes the product's controller, whatever becomes of it.
+// LaunchController starts the product's controller and does not wait until it is ready.
 func (c *Cluster) LaunchController(ctx context.Context) error {
 	_, _, err := c.launchController(ctx)
 	return err
@@ -221,14 +221,14 @@ func (c *Cluster) launchController(ctx context.Context) (*process.Process, strin
 	return p, health, nil
 }
 
-// KeepController has a controller that ends by itself started again, as a kubelet does; otherwise its end is the world's.
-func (c *Cluster) KeepController() {
+// RestartControllerOnExit restarts a controller that exits, as kubelet does. Otherwise its exit is a failure of the world.
+func (c *Cluster) RestartControllerOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = true
+	c.restartOnExit = true
 }
 
-// AwaitController waits until the controller that runs is ready.
+// AwaitController waits until the running controller is ready.
 func (c *Cluster) AwaitController(ctx context.Context) error {
 	return Until(ctx, func() error {
 		c.mu.Lock()
@@ -257,7 +257,7 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	}
 	c.mu.Lock()
 	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
-	gates, settings := c.gates, slices.Clone(c.settings)
+	gates, settings := c.gates, slices.Clone(c.environment)
 	c.mu.Unlock()
 	own = append(own,
 		Variable{"KUBECONFIG", kubeconfig},
@@ -269,11 +269,11 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 		// The operator's own AWS configuration has no business in the lab.
 		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
 	)
-	return inherited(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
 }
 
-// inherited is the environment of this process with own, and nothing else of AWS.
-func inherited(own []Variable) []string {
+// withHostEnvironment is the environment of this process with own, and nothing else of AWS.
+func withHostEnvironment(own []Variable) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
 	for _, v := range own {
 		env = append(env, v.Name+"="+v.Value)
@@ -283,7 +283,7 @@ func inherited(own []Variable) []string {
 
 // controllerKubeconfig writes a kubeconfig with a token of the controller's ServiceAccount.
 func (c *Cluster) controllerKubeconfig(ctx context.Context) (string, error) {
-	seconds := int64(tokenLife.Seconds())
+	seconds := int64(tokenLifetime.Seconds())
 	token, err := c.clientset.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, controllerAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
@@ -302,21 +302,21 @@ func (c *Cluster) controllerReady(ctx context.Context, p *process.Process, url s
 	go func() {
 		select {
 		case <-p.Done():
-			cancel(p.Death())
+			cancel(p.ExitError())
 		case <-ctx.Done():
 		}
 	}()
 	return Until(ctx, func() error { return ready(ctx, url) })
 }
 
-// ready asks the controller whether it is.
+// ready reads the controller's readiness endpoint.
 func ready(ctx context.Context, url string) error {
-	asking := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	prober := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := asking.Do(request)
+	resp, err := prober.Do(request)
 	if err != nil {
 		return fmt.Errorf("the controller is not ready: %w", err)
 	}
@@ -327,23 +327,23 @@ func ready(ctx context.Context, url string) error {
 	return nil
 }
 
-// StopController ends the controller in order, if it runs.
+// StopController stops the controller with SIGTERM, if it runs.
 func (c *Cluster) StopController(ctx context.Context) error {
-	if p := c.takeController(); p != nil {
+	if p := c.detachController(); p != nil {
 		return p.Stop(ctx)
 	}
 	return nil
 }
 
-// KillController ends the controller by SIGKILL, if it runs.
+// KillController kills the controller with SIGKILL, if it runs.
 func (c *Cluster) KillController() error {
-	if p := c.takeController(); p != nil {
+	if p := c.detachController(); p != nil {
 		return p.Kill()
 	}
 	return nil
 }
 
-// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see KeepController.
+// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
 func (c *Cluster) CrashController() error {
 	c.mu.Lock()
 	p := c.controller
@@ -354,7 +354,7 @@ func (c *Cluster) CrashController() error {
 	return p.Kill()
 }
 
-func (c *Cluster) takeController() *process.Process {
+func (c *Cluster) detachController() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.controller
@@ -369,8 +369,7 @@ func (c *Cluster) ControllerStarts() int {
 	return c.started
 }
 
-// releaseLease takes the lead from a controller that was killed, which would keep it for a while: it is
-// known here to be dead.
+// releaseLease deletes the lease of a killed controller, which otherwise would block the next one until it expires.
 func (c *Cluster) releaseLease(ctx context.Context) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease}}
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, lease)); err != nil {

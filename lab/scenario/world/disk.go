@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// fullBelow is how many bytes free make a disk full: etcd allocates its log in files of 64 MB, and ends when it cannot.
-const fullBelow = 64 << 20
+// minFreeBytes is below how many free bytes a disk counts as full: etcd allocates its log in files of 64 MB, and exits if it cannot.
+const minFreeBytes = 64 << 20
 
-// FullDiskError says that a world cannot go on since the disk of its state directory is full.
+// FullDiskError means that the disk of the state directory is full, so that a world cannot run.
 type FullDiskError struct {
 	Dir  string
 	Free uint64 // bytes
 }
 
 func (e *FullDiskError) Error() string {
-	return fmt.Sprintf("the disk that holds %s is full (%d MiB free, a cluster needs some hundred): free space, or choose another disk with --state-dir or TMPDIR",
+	return fmt.Sprintf("the disk that holds %s is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR",
 		e.Dir, e.Free>>20)
 }
 
@@ -32,7 +32,7 @@ func (w *World) Explain(err error) error {
 
 // CheckDisk is a FullDiskError if the disk of the state directory is full. Components that run may go on for a while then.
 func (w *World) CheckDisk() error {
-	if left, err := freeBytes(w.cfg.Dir); err == nil && left < fullBelow {
+	if left, err := freeBytes(w.cfg.Dir); err == nil && left < minFreeBytes {
 		return &FullDiskError{Dir: w.cfg.Dir, Free: left}
 	}
 	return nil
@@ -42,7 +42,7 @@ func (w *World) CheckDisk() error {
 func explainDisk(err error, dir string, free func(dir string) (uint64, error)) error {
 	left, unknown := free(dir)
 	noSpace := errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "no space left on device")
-	if noSpace || unknown == nil && left < fullBelow {
+	if noSpace || unknown == nil && left < minFreeBytes {
 		return &FullDiskError{Dir: dir, Free: left}
 	}
 	return err

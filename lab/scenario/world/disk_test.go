@@ -8,7 +8,7 @@ import (
 )
 
 func TestAFullDiskIsOneClearLine(t *testing.T) {
-	died := errors.New("etcd ended (signal: aborted); last lines of /tmp/lab/etcd.log:\npanic: ...\ngoroutine 1:")
+	died := errors.New("etcd exited (signal: aborted); last lines of /tmp/lab/etcd.log:\npanic: ...\ngoroutine 1:")
 	for _, tt := range []struct {
 		name   string
 		err    error
@@ -20,7 +20,7 @@ func TestAFullDiskIsOneClearLine(t *testing.T) {
 		{"a component died, much is free", died, 8 << 30, nil, false},
 		{"a component died, nobody knows what is free", died, 0, errors.New("gone"), false},
 		{"a write failed", fmt.Errorf("write manifest: %w", syscall.ENOSPC), 8 << 30, nil, true},
-		{"the log of a component says it", errors.New("etcd ended; mvcc: write /tmp/db: no space left on device"), 8 << 30, nil, true},
+		{"the log of a component says it", errors.New("etcd exited; mvcc: write /tmp/db: no space left on device"), 8 << 30, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := explainDisk(tt.err, "/tmp/lab", func(string) (uint64, error) { return tt.free, tt.failed })
@@ -30,7 +30,7 @@ func TestAFullDiskIsOneClearLine(t *testing.T) {
 				}
 				return
 			}
-			want := fmt.Sprintf("the disk that holds /tmp/lab is full (%d MiB free, a cluster needs some hundred): free space, or choose another disk with --state-dir or TMPDIR", tt.free>>20)
+			want := fmt.Sprintf("the disk that holds /tmp/lab is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR", tt.free>>20)
 			if got.Error() != want {
 				t.Errorf("got %q\nwant %q", got, want)
 			}

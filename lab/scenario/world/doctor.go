@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// Diagnosis is what the product's doctor command says.
+// Diagnosis is the output of `dovetail doctor -o json`.
 type Diagnosis struct {
 	Checks   int
 	Findings []Finding
@@ -19,15 +19,15 @@ type Diagnosis struct {
 	Exit int `json:"-"`
 }
 
-// Finding is one thing that the doctor has found.
+// Finding is one finding of doctor.
 type Finding struct{ Check, Severity, Object, Seen, Remedy, Command, Manifest string }
 
-// Doctor has the product look the cluster over, as the cluster's administrator with the controller's AWS role.
+// Doctor runs `dovetail doctor` as the cluster's administrator with the controller's AWS role.
 func (c *Cluster) Doctor(ctx context.Context) (Diagnosis, error) {
 	if c.world.cfg.Dovetail == "" {
-		return Diagnosis{}, errors.New("doctor: no binary of dovetail was given")
+		return Diagnosis{}, errors.New("doctor: no dovetail binary is configured")
 	}
-	env, err := c.operator()
+	env, err := c.operatorEnvironment()
 	if err != nil {
 		return Diagnosis{}, err
 	}

@@ -15,31 +15,31 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// History is what was seen to happen to the pods and NodeClaims of a cluster. It is safe for concurrent
+// History records the pods and NodeClaims of a cluster, as a watch sees them. It is safe for concurrent
 // use.
 type History struct {
 	// asOf returns the NodeClaims that the API server had at a version.
 	asOf func(version string) ([]karpv1.NodeClaim, error)
 
 	mu         sync.Mutex
-	pods       map[types.UID]*PodLife
-	claims     map[types.UID]*ClaimLife
-	suspicions []suspicion
+	pods       map[types.UID]*PodHistory
+	claims     map[types.UID]*ClaimHistory
+	suspected  []suspectedViolation
 	violations []string
 	watchers   map[int]func(client.Object, bool)
 	next       int
 }
 
-// suspicion is that a pod was nominated to two claims at a version. It is one only, since after a crash of the API server objects are
-// seen in any order: the second claim before the first is seen to have let go of the pod.
-type suspicion struct {
+// suspectedViolation is a pod that seems to be nominated to two NodeClaims at a resource version. It is only suspected: after a
+// crash of the API server, the watch may deliver the second NodeClaim before the update that takes the pod off the first.
+type suspectedViolation struct {
 	pod           types.UID
 	first, second string
 	version       string
 }
 
-// PodLife is what happened to a pod.
-type PodLife struct {
+// PodHistory is the history of a pod.
+type PodHistory struct {
 	Namespace, Name string
 	UID             types.UID
 	Seen            time.Time // when it was first seen
@@ -47,72 +47,72 @@ type PodLife struct {
 	Gone            time.Time // zero = it is still there
 }
 
-// ClaimLife is what happened to a NodeClaim.
-type ClaimLife struct {
+// ClaimHistory is the history of a NodeClaim.
+type ClaimHistory struct {
 	Name string
 	UID  types.UID
 	Seen time.Time
-	// Pods are the UIDs of the pods that it was bought for, less those that were taken off it since.
+	// Pods are the UIDs of its nominated pods, without those that were taken off it since.
 	Pods []types.UID
-	// Ending is when it was seen to be deleted; zero = never.
-	Ending time.Time
-	Gone   bool
+	// DeletedAt is when its deletion was first seen; zero = never.
+	DeletedAt time.Time
+	Gone      bool
 }
 
 func newHistory(asOf func(version string) ([]karpv1.NodeClaim, error)) *History {
-	return &History{asOf: asOf, pods: map[types.UID]*PodLife{}, claims: map[types.UID]*ClaimLife{}, watchers: map[int]func(client.Object, bool){}}
+	return &History{asOf: asOf, pods: map[types.UID]*PodHistory{}, claims: map[types.UID]*ClaimHistory{}, watchers: map[int]func(client.Object, bool){}}
 }
 
 // Pods are all pods there ever were, in the order in which they were seen.
-func (h *History) Pods() []PodLife {
+func (h *History) Pods() []PodHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []PodLife
+	var out []PodHistory
 	for _, p := range h.pods {
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b PodLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(out, func(a, b PodHistory) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
 	return out
 }
 
 // Claims are all NodeClaims there ever were, in the order in which they were seen.
-func (h *History) Claims() []ClaimLife {
+func (h *History) Claims() []ClaimHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []ClaimLife
+	var out []ClaimHistory
 	for _, c := range h.claims {
 		out = append(out, *c)
 	}
-	slices.SortFunc(out, func(a, b ClaimLife) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(out, func(a, b ClaimHistory) int { return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.UID, b.UID)) })
 	return out
 }
 
-// Violations say which pods were nominated to two claims at a time.
+// Violations returns a message for each pod that was nominated to two NodeClaims at a time.
 func (h *History) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range h.suspicions {
+	for _, s := range h.suspected {
 		message := fmt.Sprintf("pod %s is nominated to NodeClaims %s and %s", s.pod, s.first, s.second)
 		claims, err := h.asOf(s.version)
 		if err != nil {
 			h.violations = append(h.violations, fmt.Sprintf("%s, or was not: %v", message, err))
-		} else if holds(claims, s.first, s.pod) && holds(claims, s.second, s.pod) {
+		} else if nominates(claims, s.first, s.pod) && nominates(claims, s.second, s.pod) {
 			h.violations = append(h.violations, message)
 		}
 	}
-	h.suspicions = nil
+	h.suspected = nil
 	return slices.Clone(h.violations)
 }
 
-// holds tells whether a pod is nominated to the claim of a name, and that is there to stay.
-func holds(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
+// nominates reports whether the NodeClaim with this name nominates the pod and is not being deleted.
+func nominates(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
 	return slices.ContainsFunc(claims, func(c karpv1.NodeClaim) bool {
 		return c.Name == name && c.DeletionTimestamp == nil && slices.Contains(c.Nominated(karpv1.AnnotationNominatedPods), pod)
 	})
 }
 
-// Watch has seen called with every object that appears or changes from now on, and with those that go
-// (gone), one at a time. The function returned ends that.
+// Watch calls seen with every object that is created, changed or deleted (gone) from now on, one at a time, until the returned
+// function is called.
 func (h *History) Watch(seen func(o client.Object, gone bool)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *History) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { h.see(o, false) },
 		UpdateFunc: func(before, now any) {
-			// While the API server cannot be watched, an object may go and another take its name.
+			// During an outage of the API server, an object may be replaced by another with its name.
 			if before.(client.Object).GetUID() != now.(client.Object).GetUID() {
 				h.see(before, true)
 			}
@@ -171,7 +171,7 @@ func (h *History) see(o any, gone bool) {
 func (h *History) seePod(pod *corev1.Pod, gone bool, now time.Time) {
 	p := h.pods[pod.UID]
 	if p == nil {
-		p = &PodLife{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Seen: now}
+		p = &PodHistory{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Seen: now}
 		h.pods[pod.UID] = p
 	}
 	if p.Running.IsZero() && pod.Status.Phase == corev1.PodRunning {
@@ -188,25 +188,25 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	if c != nil {
 		c.Pods = pods // those that were taken off it may have another
 	} else {
-		c = &ClaimLife{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
+		c = &ClaimHistory{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
 		h.checkNominations(c, claim.ResourceVersion)
 		h.claims[claim.UID] = c
 	}
-	if c.Ending.IsZero() && (gone || claim.DeletionTimestamp != nil) {
-		c.Ending = now
+	if c.DeletedAt.IsZero() && (gone || claim.DeletionTimestamp != nil) {
+		c.DeletedAt = now
 	}
 	c.Gone = gone
 }
 
-// checkNominations notes the pods of a new claim that a live claim was bought for already.
-func (h *History) checkNominations(fresh *ClaimLife, version string) {
+// checkNominations records the pods of a new NodeClaim that a live NodeClaim nominates, too.
+func (h *History) checkNominations(fresh *ClaimHistory, version string) {
 	for _, other := range h.claims {
-		if !other.Ending.IsZero() {
+		if !other.DeletedAt.IsZero() {
 			continue
 		}
 		for _, uid := range fresh.Pods {
 			if slices.Contains(other.Pods, uid) {
-				h.suspicions = append(h.suspicions, suspicion{uid, other.Name, fresh.Name, version})
+				h.suspected = append(h.suspected, suspectedViolation{uid, other.Name, fresh.Name, version})
 			}
 		}
 	}

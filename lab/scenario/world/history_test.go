@@ -26,7 +26,7 @@ func ending(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	return c
 }
 
-func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
+func TestHistoryReportsPodsWithTwoClaims(t *testing.T) {
 	type sight struct {
 		claim *karpv1.NodeClaim
 		gone  bool
@@ -41,11 +41,11 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 	}{
 		{name: "each its own", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "3"), false}}},
 		{name: "seen again", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), false}}},
-		{name: "bought twice", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, want: 1},
-		{name: "bought anew after the first let go", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}},
-		{name: "bought anew after the first let go of another", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, want: 1},
-		{name: "bought anew after the first began to end", sights: []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}},
-		{name: "bought anew after the first was gone", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}},
+		{name: "two live claims", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, want: 1},
+		{name: "after the first let go of the pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}},
+		{name: "after the first let go of another pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, want: 1},
+		{name: "after the deletion of the first began", sights: []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}},
+		{name: "after the first was deleted", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}},
 		{name: "for no pods", sights: []sight{{claim("a"), false}, {claim("b"), false}}},
 		{
 			name:   "that the first let go is seen later",
@@ -53,7 +53,7 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 			late:   []karpv1.NodeClaim{*claim("a", "1"), *claim("b", "2")},
 		},
 		{
-			name:   "that the first began to end is seen later",
+			name:   "the deletion of the first is seen later",
 			sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}},
 			late:   []karpv1.NodeClaim{*ending(claim("a", "1")), *claim("b", "1")},
 		},
@@ -62,13 +62,13 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 			sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}, {claim("a", "1"), false}},
 			late:   []karpv1.NodeClaim{*claim("a", "1", "2"), *claim("b", "2")}, want: 1,
 		},
-		{name: "nobody knows any more", sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}}, err: errors.New("too old"), want: 1},
+		{name: "the version is compacted", sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}}, err: errors.New("too old"), want: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var seen []karpv1.NodeClaim
 			h := newHistory(func(version string) ([]karpv1.NodeClaim, error) {
 				if version != "7" {
-					t.Errorf("asked for version %q, want that of the last claim", version)
+					t.Errorf("listed version %q, want that of the last claim", version)
 				}
 				if tt.late != nil {
 					return tt.late, tt.err
@@ -83,7 +83,7 @@ func TestHistoryNoticesPodsWithTwoClaims(t *testing.T) {
 				seen = append(seen, *s.claim)
 				h.see(s.claim, s.gone)
 			}
-			for range 2 { // asked again it says the same
+			for range 2 { // a second call returns the same
 				if got := h.Violations(); len(got) != tt.want {
 					t.Errorf("got %q, want %d", got, tt.want)
 				}
@@ -111,21 +111,21 @@ func TestHistoryOfPods(t *testing.T) {
 	}
 }
 
-func TestHistoryTellsThoseWhoWatch(t *testing.T) {
+func TestHistoryCallsWatchers(t *testing.T) {
 	h := newHistory(nil)
-	var told []string
+	var calls []string
 	stop := h.Watch(func(o client.Object, gone bool) {
 		word := o.GetName()
 		if gone {
 			word += " gone"
 		}
-		told = append(told, word)
+		calls = append(calls, word)
 	})
 	h.see(claim("a"), false)
 	h.see(claim("a"), true)
 	stop()
 	h.see(claim("b"), false)
-	if want := []string{"a", "a gone"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"a", "a gone"}; !slices.Equal(calls, want) {
+		t.Errorf("calls %q, want %q", calls, want)
 	}
 }

@@ -14,19 +14,19 @@ import (
 // interceptor stands between the account and its callers.
 type interceptor struct {
 	hook atomic.Pointer[func(awsim.Call)]
-	// blind are the access keys that may not describe EKS clusters.
-	blind sync.Map
+	// describeDenied are the access keys that may not describe EKS clusters.
+	describeDenied sync.Map
 }
 
-// refused answers a call that its caller has no right to, and reports whether it was one.
-func (i *interceptor) refused(rw http.ResponseWriter, r *http.Request) bool {
+// denyDescribe answers a call that its caller has no right to, and reports whether it was one.
+func (i *interceptor) denyDescribe(rw http.ResponseWriter, r *http.Request) bool {
 	name, describes := strings.CutPrefix(r.URL.Path, "/clusters/")
 	if !describes || r.Method != http.MethodGet || strings.Contains(name, "/") {
 		return false
 	}
 	_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ = strings.Cut(key, "/")
-	if _, blind := i.blind.Load(key); !blind {
+	if _, blind := i.describeDenied.Load(key); !blind {
 		return false
 	}
 	rw.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
@@ -50,7 +50,7 @@ func (i *interceptor) Intercept(hook func(awsim.Call)) {
 // intercepted is the account behind the interceptor.
 func (w *World) intercepted() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.refused(rw, r) {
+		if w.denyDescribe(rw, r) {
 			return
 		}
 		hook := w.hook.Load()
@@ -58,12 +58,12 @@ func (w *World) intercepted() http.Handler {
 			w.AWS.ServeHTTP(rw, r)
 			return
 		}
-		held := heldAnswer{header: http.Header{}, status: http.StatusOK}
+		held := bufferedResponse{header: http.Header{}, status: http.StatusOK}
 		w.AWS.ServeHTTP(&held, r)
 		if call, ok := w.call(held.requestID()); ok {
 			(*hook)(call)
 		}
-		held.release(rw)
+		held.writeTo(rw)
 	})
 }
 
@@ -78,20 +78,20 @@ func (w *World) call(id string) (awsim.Call, bool) {
 	return awsim.Call{}, false
 }
 
-// heldAnswer keeps an answer until it is released.
-type heldAnswer struct {
+// bufferedResponse keeps an answer until it is released.
+type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (h *heldAnswer) Header() http.Header         { return h.header }
-func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
-func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
+func (h *bufferedResponse) Header() http.Header         { return h.header }
+func (h *bufferedResponse) WriteHeader(status int)      { h.status = status }
+func (h *bufferedResponse) Write(p []byte) (int, error) { return h.body.Write(p) }
 
-func (h *heldAnswer) requestID() string { return h.header.Get("X-Amzn-Requestid") }
+func (h *bufferedResponse) requestID() string { return h.header.Get("X-Amzn-Requestid") }
 
-func (h *heldAnswer) release(w http.ResponseWriter) {
+func (h *bufferedResponse) writeTo(w http.ResponseWriter) {
 	for name, values := range h.header {
 		w.Header()[name] = values
 	}

@@ -65,7 +65,7 @@ func TestBlind(t *testing.T) {
 	t.Cleanup(server.Close)
 	w.AWSURL = server.URL
 	describe := func(blind bool) error {
-		c := &Cluster{Name: "lab", ID: "lab-1", world: w, blind: blind}
+		c := &Cluster{Name: "lab", ID: "lab-1", world: w, describeDenied: blind}
 		keys, err := c.Credentials()
 		if err != nil {
 			t.Fatal(err)

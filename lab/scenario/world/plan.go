@@ -9,8 +9,8 @@ import (
 	"os/exec"
 )
 
-// Planned is what the product says that it would buy, see its plan command.
-type Planned struct {
+// PlanOutput is the output of `dovetail plan -o json`.
+type PlanOutput struct {
 	Claims []struct {
 		NodePool string
 		Offering struct{ InstanceType string }
@@ -20,18 +20,18 @@ type Planned struct {
 	Stats         struct{ HourlyCost, LowerBound float64 } // $/h
 }
 
-// Plan has the product plan manifests, without a cluster or an account.
-func (w *World) Plan(ctx context.Context, manifests ...[]byte) (Planned, error) {
+// Plan runs `dovetail plan` on manifests, without a cluster or an account.
+func (w *World) Plan(ctx context.Context, manifests ...[]byte) (PlanOutput, error) {
 	if w.cfg.Dovetail == "" {
-		return Planned{}, errors.New("plan: no binary of dovetail was given")
+		return PlanOutput{}, errors.New("plan: no dovetail binary is configured")
 	}
 	var said, notes bytes.Buffer
 	cmd := exec.CommandContext(ctx, w.cfg.Dovetail, "plan", "-f", "-", "-o", "json", "--catalog", w.cfg.Region)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(bytes.Join(manifests, []byte("\n---\n"))), &said, &notes
 	failed := cmd.Run()
-	var out Planned
+	var out PlanOutput
 	if err := json.Unmarshal(said.Bytes(), &out); err != nil {
-		return Planned{}, fmt.Errorf("%s: %w\n%s", cmd, errors.Join(failed, err), notes.Bytes())
+		return PlanOutput{}, fmt.Errorf("%s: %w\n%s", cmd, errors.Join(failed, err), notes.Bytes())
 	}
 	return out, nil
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// prices remembers what machines cost. They do not change during the life of an account.
+// prices caches the prices of instance types. They do not change during the life of an account.
 type prices struct {
 	mu      sync.Mutex
 	catalog *offline.Catalog
 	spot    map[spotKey]float64
 }
 
-type spotKey struct{ machine, zone string }
+type spotKey struct{ instanceType, zone string }
 
 // Price is what an instance costs, in dollars per hour.
 func (w *World) Price(ctx context.Context, i awsim.Instance) (float64, error) {
 	if i.Lifecycle == "spot" {
-		return w.spotPrice(ctx, spotKey{machine: i.Type, zone: i.Zone})
+		return w.spotPrice(ctx, spotKey{instanceType: i.Type, zone: i.Zone})
 	}
 	w.prices.mu.Lock()
 	defer w.prices.mu.Unlock()
@@ -51,18 +51,18 @@ func (w *World) spotPrice(ctx context.Context, key spotKey) (float64, error) {
 		return price, nil
 	}
 	out, err := w.EC2().DescribeSpotPriceHistory(ctx, &ec2.DescribeSpotPriceHistoryInput{
-		InstanceTypes: []ec2types.InstanceType{ec2types.InstanceType(key.machine)}, AvailabilityZone: &key.zone,
+		InstanceTypes: []ec2types.InstanceType{ec2types.InstanceType(key.instanceType)}, AvailabilityZone: &key.zone,
 		ProductDescriptions: []string{"Linux/UNIX"}, StartTime: aws.Time(w.AWS.Now()),
 	})
 	if err != nil {
-		return 0, fmt.Errorf("spot price of %s in %s: %w", key.machine, key.zone, err)
+		return 0, fmt.Errorf("spot price of %s in %s: %w", key.instanceType, key.zone, err)
 	}
 	if len(out.SpotPriceHistory) == 0 {
-		return 0, fmt.Errorf("no spot price of %s in %s", key.machine, key.zone)
+		return 0, fmt.Errorf("no spot price of %s in %s", key.instanceType, key.zone)
 	}
 	price, err := strconv.ParseFloat(aws.ToString(out.SpotPriceHistory[0].SpotPrice), 64)
 	if err != nil {
-		return 0, fmt.Errorf("spot price of %s in %s: %w", key.machine, key.zone, err)
+		return 0, fmt.Errorf("spot price of %s in %s: %w", key.instanceType, key.zone, err)
 	}
 	if w.prices.spot == nil {
 		w.prices.spot = map[spotKey]float64{}

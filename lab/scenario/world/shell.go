@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// operator is the environment of who looks after the cluster: its administrator, with the AWS role of its autoscaler.
-func (c *Cluster) operator() ([]string, error) {
+// operatorEnvironment is the environment of who looks after the cluster: its administrator, with the AWS role of its autoscaler.
+func (c *Cluster) operatorEnvironment() ([]string, error) {
 	own, err := c.Environment()
 	if err != nil {
 		return nil, err
 	}
-	return inherited(append(own,
+	return withHostEnvironment(append(own,
 		Variable{"KUBECONFIG", c.Kubeconfig()}, Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull})), nil
 }
 
@@ -24,7 +24,7 @@ func (c *Cluster) operator() ([]string, error) {
 // path, and returns what it printed. A line of which any part fails has failed.
 func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 	if c.world.cfg.Dovetail == "" {
-		return "", errors.New("run a command: no binary of dovetail was given")
+		return "", errors.New("run a command: no dovetail binary is configured")
 	}
 	lab := c.world.cfg.Executable
 	if lab == "" {
@@ -43,7 +43,7 @@ func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 			return "", err
 		}
 	}
-	env, err := c.operator()
+	env, err := c.operatorEnvironment()
 	if err != nil {
 		return "", err
 	}

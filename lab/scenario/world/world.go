@@ -1,10 +1,10 @@
-// Package world boots what a node autoscaler lives in: an AWS account, EKS clusters in it, and the
-// machines that EC2 instances are, all on this machine's loopback interface.
+// Package world boots the environment of a node autoscaler: a simulated AWS account with EKS clusters and instances, all on
+// the loopback interface of this host.
 //
 // A World holds one account and any number of clusters. Each cluster has a real control plane, the
 // authenticator and the cloud controller manager of EKS, and the CustomResourceDefinitions of
-// Dovetail. The controller is a child process, started, stopped and killed as a story wants it. Nothing
-// of a World outlives the process that made it.
+// Dovetail. The controller is a child process that a scenario starts, stops and kills. Nothing
+// of a World outlives the process that started it.
 package world
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node"
 )
 
-// Config says what world to boot.
+// Config configures a world.
 type Config struct {
 	// Dir is the state directory: keys, kubeconfigs, data, logs. It is created if absent, must not hold a
 	// world yet, and is the caller's to remove. Required.
@@ -36,8 +36,8 @@ type Config struct {
 	Clusters int
 	// OneName gives all clusters the same name. EKS knows the first of them by it.
 	OneName bool
-	// Clock is that of the account and of the machines in it; the control planes and the controllers have the
-	// machine's. Default: the machine's.
+	// Clock is the clock of the account and its instances; control planes and controllers use the
+	// host's. Default: the host's.
 	Clock clock.Clock
 	// Executable is the multi-call binary of the control plane. Default: the running program.
 	Executable string
@@ -49,11 +49,11 @@ type Config struct {
 	Unrestricted bool
 	// Region of the account. Default: us-east-1.
 	Region string
-	// Progress, if set, is told what starts and what works. It is called from several goroutines at once.
+	// Progress, if set, is called when a component starts and when it is healthy, from several goroutines.
 	Progress func(Progress)
 }
 
-// Progress says that a part of the world came into a state.
+// Progress is a state change of a component of the world.
 type Progress struct {
 	Cluster string // empty for the account
 	Part    string // "AWS", "etcd", "kube-apiserver", ..., "controller"
@@ -68,14 +68,14 @@ type World struct {
 	// Clusters are in the order of their IDs.
 	Clusters []*Cluster
 
-	cfg        Config
-	farm       *node.Farm
-	log        *slog.Logger
-	logFile    *os.File
-	background *errgroup.Group // farm, authenticators, cloud controller managers, watches
-	end        context.CancelFunc
-	endServers context.CancelFunc
-	servers    *errgroup.Group
+	cfg            Config
+	simulator      *node.Simulator
+	log            *slog.Logger
+	logFile        *os.File
+	background     *errgroup.Group // farm, authenticators, cloud controller managers, watches
+	stopBackground context.CancelFunc
+	stopServers    context.CancelFunc
+	servers        *errgroup.Group
 	interceptor
 	prices prices
 }
@@ -112,24 +112,24 @@ func (w *World) start(ctx context.Context) error {
 	}
 	w.logFile, err = os.OpenFile(w.LogPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("state directory %s holds a world already (choose another, or remove it): %w", w.cfg.Dir, err)
+		return fmt.Errorf("state directory %s already has a world (choose another, or remove it): %w", w.cfg.Dir, err)
 	}
 	w.log = slog.New(slog.NewTextHandler(w.logFile, nil))
 	// What runs beside the clusters ends with the world, not with the caller's context.
 	alive := context.WithoutCancel(ctx)
 	serving, endServers := context.WithCancel(alive)
 	working, end := context.WithCancel(alive)
-	w.endServers, w.end = endServers, end
+	w.stopServers, w.stopBackground = endServers, end
 	w.servers, w.background = new(errgroup.Group), new(errgroup.Group)
 
 	if err := w.startAWS(serving); err != nil {
 		return fmt.Errorf("start AWS: %w", err)
 	}
-	w.farm, err = node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
+	w.simulator, err = node.New(node.Config{Cloud: w.AWS, Region: w.cfg.Region, STSEndpoint: w.AWSURL, Now: w.AWS.Now, Log: w.log})
 	if err != nil {
-		return fmt.Errorf("prepare the machines of instances: %w", err)
+		return fmt.Errorf("prepare the instance simulator: %w", err)
 	}
-	w.background.Go(func() error { return w.farm.Run(working) })
+	w.background.Go(func() error { return w.simulator.Run(working) })
 	return w.startClusters(ctx, working)
 }
 
@@ -195,33 +195,33 @@ func (w *World) Region() string { return w.cfg.Region }
 // Dir is the state directory.
 func (w *World) Dir() string { return w.cfg.Dir }
 
-// BreakImage has instances of an image panic when they boot from now on.
-func (w *World) BreakImage(id string) { w.farm.BreakImage(id) }
+// BreakImage lets instances with this image panic when they boot from now on.
+func (w *World) BreakImage(id string) { w.simulator.BreakImage(id) }
 
-// HoldNetwork has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
-// ReleaseNetwork ends that for all.
-func (w *World) HoldNetwork() { w.farm.HoldNetwork() }
+// BlockNetworkPlugin has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
+// UnblockNetworkPlugin ends that for all.
+func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 
-// ReleaseNetwork has the network plugins of all nodes come up.
-func (w *World) ReleaseNetwork() { w.farm.ReleaseNetwork() }
+// UnblockNetworkPlugin lets the network plugins of all nodes start.
+func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 
-// LogPath is the file that the account, the machines and the authenticators log to.
+// LogPath is the log file of the account, the instances and the authenticators.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
 
-// Failure waits until a part of the world ends by itself, and says which; or for the end of ctx, and
+// AwaitFailure waits until a component of the world exits unexpectedly, and returns it as an error; at the end of ctx it
 // returns nil then.
-func (w *World) Failure(ctx context.Context) error {
+func (w *World) AwaitFailure(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failures := make(chan error, len(w.Clusters))
 	for _, c := range w.Clusters {
-		go func() { failures <- c.failure(ctx) }()
+		go func() { failures <- c.awaitFailure(ctx) }()
 	}
 	return w.Explain(<-failures)
 }
 
-// Close ends everything, those first that need the others. When it returns, no process and no goroutine
-// of the world is left. Components that have not ended when ctx does are killed.
+// Close stops all components in the reverse order of their dependencies. When it returns, no process and no goroutine
+// of the world is left. Components that have not exited when ctx ends are killed.
 func (w *World) Close(ctx context.Context) error {
 	var errs []error
 	each := func(do func(*Cluster) error) {
@@ -232,13 +232,13 @@ func (w *World) Close(ctx context.Context) error {
 		errs = append(errs, group.Wait())
 	}
 	each(func(c *Cluster) error { return c.StopController(ctx) })
-	if w.end != nil {
-		w.end()
+	if w.stopBackground != nil {
+		w.stopBackground()
 		errs = append(errs, w.background.Wait())
 	}
 	each(func(c *Cluster) error { return c.stop(ctx) })
-	if w.endServers != nil {
-		w.endServers()
+	if w.stopServers != nil {
+		w.stopServers()
 		errs = append(errs, w.servers.Wait())
 	}
 	if w.logFile != nil {

@@ -25,7 +25,7 @@ func TestStateDirectoryIsRequired(t *testing.T) {
 }
 
 // What is started before a cluster fails is ended.
-func TestNothingIsLeftOfAWorldThatFails(t *testing.T) {
+func TestFailedWorldLeavesNothing(t *testing.T) {
 	var aws string
 	_, err := Start(t.Context(), Config{Dir: t.TempDir(), Clusters: 2, Executable: "/nowhere/dovetail-lab", Progress: func(p Progress) {
 		if p.Part == "AWS" && p.Healthy {

@@ -1,0 +1,178 @@
+// Package node simulates what runs on EC2 instances: boot, kubelet and pods, without containers.
+//
+// A [Simulator] watches EC2. A running instance boots: its image reads the user data (package userdata), it signs a token with
+// the credentials of its instance profile's role, and a kubelet (package kubelet) connects to the API server in the user
+// data, with the CA in the user data. It has no other information: wrong user data, a role that the cluster does not map,
+// or a CA of another cluster keep it from joining, as in AWS, and its console output has the reason.
+//
+// An instance that is no longer running stops to respond at once. The cluster handles its Node and pods (see package ccm).
+// The simulator does not touch Nodes without an instance.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/kwok/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
+	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
+	"github.com/dovetail-k8s/dovetail/lab/node/kubelet"
+	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
+)
+
+// Cloud is the EC2 API that the simulated instances need; *awsim.Sim implements it.
+type Cloud interface {
+	// Watch reports every change of an instance's state, beginning with all instances as they are.
+	Watch(ctx context.Context) <-chan awsim.InstanceEvent
+	// AppendConsole adds to the console output of an instance.
+	AppendConsole(id, text string)
+	// InstanceCredentials returns what the metadata service of an instance hands out.
+	InstanceCredentials(id string) (awsim.Credentials, error)
+}
+
+// Config configures a Simulator; fields without a default are required.
+type Config struct {
+	Cloud  Cloud
+	Region string
+	// STSEndpoint is the URL of STS that nodes sign their tokens for.
+	STSEndpoint string
+	// Boot is the time from running to kubelet's first call; default 1500 ms.
+	Boot time.Duration
+	// Kubelet is the timing of the nodes.
+	Kubelet kubelet.Timing
+	// Stages are what pods go through; default kubelet.DefaultStages.
+	Stages []*v1alpha1.Stage
+	Now    func() time.Time // for signatures; default time.Now
+	Log    *slog.Logger     // default discards
+}
+
+// Simulator boots a node for each running instance, for any number of clusters.
+type Simulator struct {
+	cfg    Config
+	stages *kubelet.Stages
+	// images are the published images by ID.
+	images map[string]userdata.Image
+
+	mu        sync.Mutex
+	podBlocks map[int]bool    // pod address ranges in use, by number
+	broken    map[string]bool // images that do not boot, by ID
+	// networkBlock is closed when network plugins come up again; nil while they do.
+	networkBlock chan struct{}
+}
+
+// New returns a simulator without instances. It makes no calls.
+func New(cfg Config) (*Simulator, error) {
+	if cfg.Boot == 0 {
+		cfg.Boot = 1500 * time.Millisecond
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Stages == nil {
+		var err error
+		if cfg.Stages, err = kubelet.DefaultStages(); err != nil {
+			return nil, fmt.Errorf("default stages: %w", err)
+		}
+	}
+	stages, err := kubelet.NewStages(cfg.Stages)
+	if err != nil {
+		return nil, err
+	}
+	f := &Simulator{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{}}
+	for _, i := range image.List(cfg.Region) {
+		f.images[i.ID] = userdata.ParseImage(i.Name)
+	}
+	return f, nil
+}
+
+// BreakImage lets instances with this image panic when they boot from now on.
+func (f *Simulator) BreakImage(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken[id] = true
+}
+
+func (f *Simulator) isBroken(image string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken[image]
+}
+
+// BlockNetworkPlugin keeps the network plugin of instances that boot from now on from starting: they register, but are not Ready.
+func (f *Simulator) BlockNetworkPlugin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.networkBlock == nil {
+		f.networkBlock = make(chan struct{})
+	}
+}
+
+// UnblockNetworkPlugin lets the network plugins of all instances start.
+func (f *Simulator) UnblockNetworkPlugin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.networkBlock != nil {
+		close(f.networkBlock)
+		f.networkBlock = nil
+	}
+}
+
+func (f *Simulator) networkBlocked() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.networkBlock
+}
+
+// Run boots and stops instances until ctx ends, and returns when all are stopped.
+func (f *Simulator) Run(ctx context.Context) error {
+	var hosts sync.WaitGroup
+	defer hosts.Wait()
+	running := map[string]context.CancelFunc{}
+	defer func() {
+		for _, stop := range running {
+			stop()
+		}
+	}()
+	for event := range f.cfg.Cloud.Watch(ctx) {
+		i := event.Instance
+		stop, up := running[i.ID]
+		switch {
+		case i.State == ec2.Running && !up:
+			hostCtx, cancel := context.WithCancel(ctx)
+			running[i.ID] = cancel
+			hosts.Go(func() { f.boot(hostCtx, i) })
+		case i.State != ec2.Running && up:
+			stop()
+			delete(running, i.ID)
+		}
+	}
+	return nil
+}
+
+// allocatePodRange allocates an instance's pod addresses from the range that EKS documents for secondary
+// CIDRs (100.64.0.0/10, enough for 4096 instances). The returned function releases them.
+func (f *Simulator) allocatePodRange() (netip.Prefix, func()) {
+	const bits = 22 // the largest instances run some 700 pods
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	block := 0
+	for f.podBlocks[block] {
+		block++
+	}
+	f.podBlocks[block] = true
+	first := netip.AddrFrom4([4]byte{100, 64 + byte(block>>6), byte(block << 2), 0})
+	return netip.PrefixFrom(first, bits), func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.podBlocks, block)
+	}
+}

@@ -1,0 +1,76 @@
+package scenario_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-k8s/dovetail/lab/labtest"
+	"github.com/dovetail-k8s/dovetail/lab/scenario"
+)
+
+// The binary runs each of its scenarios.
+func TestScenarios(t *testing.T) {
+	binary := labtest.Binary(t)
+	out, err := exec.CommandContext(t.Context(), binary, "list", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scenarios []struct {
+		Name string
+		Long bool
+	}
+	if err := json.Unmarshal(out, &scenarios); err != nil {
+		t.Fatal(err)
+	}
+	if len(scenarios) < 4 {
+		t.Fatalf("the binary lists only %d scenarios: %s", len(scenarios), out)
+	}
+	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
+	// start first, so that no long one runs alone at the end.
+	var group errgroup.Group
+	group.SetLimit(atOnce(t))
+	for _, long := range []bool{true, false} {
+		for _, s := range scenarios {
+			if s.Long == long {
+				group.Go(func() error {
+					t.Run(s.Name, func(t *testing.T) { runScenario(t, binary, s.Name) })
+					return nil
+				})
+			}
+		}
+	}
+	_ = group.Wait() // they fail by themselves
+}
+
+// atOnce is how many tests may run at the same time.
+func atOnce(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func runScenario(t *testing.T, binary, name string) {
+	t.Helper()
+	// Fewer nodes than by default, since many worlds run in parallel here.
+	out, failed := exec.CommandContext(t.Context(), binary, "run", name, "-o", "json", "--nodes", "40").Output()
+	var results []scenario.Result
+	if err := json.Unmarshal(out, &results); err != nil {
+		t.Fatalf("%v (%v) in:\n%s", err, failed, out)
+	}
+	if failed != nil || len(results) != 1 || !results[0].Passed {
+		t.Errorf("%v\n%s", failed, out)
+	}
+	for _, r := range results {
+		for _, step := range r.Steps {
+			t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
+		}
+	}
+}

@@ -56,10 +56,12 @@ var lattice = []layer{
 	// Words and their nearest: for whoever names a mistake.
 	{dir: "internal/spelling", theirs: []string{"-"}},
 	{dir: "internal/archtest"},
+	// The vocabulary of docs/glossary.md; tests of the binaries check their help texts with it.
+	{dir: "internal/glossarytest", theirs: []string{"-"}},
 	{dir: "cmd", ours: []string{"api", "internal"}},
 
 	// The lab sees the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
-	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}},
+	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}, inTests: []string{"internal/glossarytest"}},
 	// The cloud adapter is proven at the wire, against the lab's AWS; what AWS says by itself, as far as the claims that end for it.
 	{dir: "lab/awstest", ours: []string{"api", "deploy", "internal/aws", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/controllertest", "internal/engine", "lab"}},
 

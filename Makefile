@@ -1,4 +1,4 @@
-# One command says what CI says: `make test`. `make help` lists the rest.
+# `make test` runs what CI runs. `make help` lists the rest.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -11,7 +11,7 @@ BIN     := $(CURDIR)/bin
 SEEDS   ?= 200
 FUZZTIME ?= 10m
 
-# The kube components are the better part of a first build: -v feeds the progress line.
+# The Kubernetes components are most of a first build: -v feeds the progress line.
 define build
 	@go build -v -ldflags '$(LDFLAGS)' -o $(BIN)/$(notdir $(1)) $(1) 2>&1 | awk -v what=bin/$(notdir $(1)) -f hack/progress.awk
 endef
@@ -26,12 +26,12 @@ build: ## Build bin/dovetail and bin/dovetail-lab (the first time takes some min
 	$(call build,./lab/cmd/dovetail-lab)
 
 .PHONY: lab
-lab: build ## Boot a cluster and an AWS on this machine, and watch Dovetail buy nodes for pods
+lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dovetail launch nodes for pods
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check ## Everything CI runs: build, lint, unit tests, stories on a real control plane
-	@# The scenarios wait more than they compute: they begin first, four at a time, and one other package after the other runs beside them.
+test: build lint catalog-check chart-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -p 2 -timeout 40m -parallel 4 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
 .PHONY: scenarios
@@ -39,11 +39,11 @@ scenarios: build ## Run every lab scenario and print its steps
 	$(BIN)/dovetail-lab run --all
 
 .PHONY: chaos
-chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five worlds, about half an hour)
+chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five worlds at a time, about half an hour)
 	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 5
 
 .PHONY: lint
-lint: ## gofumpt, vet, staticcheck
+lint: ## Run gofumpt, vet and staticcheck
 	@out=$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v zz_generated)); \
 	if [ -n "$$out" ]; then echo "not formatted (run: make fmt):"; echo "$$out"; exit 1; fi
 	go vet ./... ./lab/...
@@ -62,11 +62,11 @@ catalog: ## Regenerate the offline catalog of EC2 types and prices
 	cd tools/ec2catalog && GOWORK=off go run .
 
 .PHONY: catalog-check
-catalog-check: ## Test the generator, and that the committed catalog is what it generates
+catalog-check: ## Test the generator, and that the committed catalog is its output
 	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test .
 
 .PHONY: chart-check
-chart-check: ## Test the Helm charts with Helm's own engine, against the settings and the RBAC
+chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
 	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
 
 .PHONY: bench
@@ -76,7 +76,7 @@ bench: ## Run the benchmarks (a quarter of an hour) and print medians of 5; bin/
 	@awk -f hack/median.awk $(BIN)/bench.txt
 
 .PHONY: fuzz
-fuzz: ## Look for worlds whose plan is wrong, and for pods that hold up others, for FUZZTIME (10m) each
+fuzz: ## Search for clusters with a wrong plan, and for pods that block others, for FUZZTIME (10m) each
 	go test -run '^$$' -fuzz FuzzWorlds -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/proof
 	go test -run '^$$' -fuzz FuzzHostilePods -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/proof
 

@@ -57,10 +57,12 @@ var importRules = []layer{
 	// Suggestions for misspelled words.
 	{dir: "internal/spelling", theirs: []string{"-"}},
 	{dir: "internal/archtest"},
+	// The vocabulary of docs/glossary.md; tests of the binaries check their help texts with it.
+	{dir: "internal/glossarytest", theirs: []string{"-"}},
 	{dir: "cmd", ours: []string{"api", "internal"}},
 
 	// The lab uses the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
-	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}},
+	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}, inTests: []string{"internal/glossarytest"}},
 	// The cloud adapter is tested against the lab's AWS API simulator, up to the NodeClaims that AWS events terminate.
 	{dir: "lab/awstest", ours: []string{"api", "deploy", "internal/aws", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/controllertest", "internal/engine", "lab"}},
 

@@ -1,4 +1,4 @@
-{{/* Name of the chart, as labels have it. */}}
+{{/* Name of the chart, for labels. */}}
 {{- define "dovetail.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
@@ -40,7 +40,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* Annotations of an object: those of all, and its own. Takes a dict of root and own. */}}
+{{/* Annotations of an object: the common ones and its own. Takes a dict of root and own. */}}
 {{- define "dovetail.annotations" -}}
 {{- with mergeOverwrite (dict) (.root.Values.additionalAnnotations | default dict) (get . "own" | default dict) }}
 annotations:
@@ -111,7 +111,7 @@ nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTai
 {{- join "," $gates -}}
 {{- end -}}
 
-{{/* All environment variables. Those that the user names are the user's. */}}
+{{/* All environment variables. Those in controller.env override settings. */}}
 {{- define "dovetail.env" -}}
 {{- $own := .Values.controller.env | default list -}}
 {{- $names := list -}}

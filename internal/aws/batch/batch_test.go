@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// counter echoes requests, and notes the calls that were made.
+// counter echoes requests, and records the calls.
 type counter struct {
 	mu    sync.Mutex
 	calls []string
@@ -130,7 +130,7 @@ func TestEachCallerGetsItsOwnResult(t *testing.T) {
 	})
 }
 
-// A caller that leaves, be it the first, takes nobody with it.
+// A canceled caller, even the first, does not cancel the call of the others.
 func TestCanceledCallerDoesNotStopTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{}

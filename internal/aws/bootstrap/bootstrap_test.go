@@ -12,7 +12,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// plain is a node of a plain NodePool: nobody set anything.
+// plain is a node of a NodePool without any settings.
 func plain() Input {
 	return Input{
 		Cluster: Cluster{
@@ -95,7 +95,7 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
-// What is in Kubernetes' own domains is not for a kubelet to ask for.
+// A kubelet must not set labels in Kubernetes' own domains.
 func TestNodeLabels(t *testing.T) {
 	got := NodeLabels(map[string]string{
 		"kubernetes.io/arch": "x", "foo.kubernetes.io/bar": "x", "k8s.io/a": "x", "topology.k8s.io/b": "x",
@@ -108,7 +108,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
-// A startup taint equal to the one of every start is not doubled.
+// A startup taint equal to the unregistered taint is not added twice.
 func TestUnregisteredTaintIsAddedOnce(t *testing.T) {
 	unregistered := corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}
 	other := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}
@@ -119,7 +119,7 @@ func TestUnregisteredTaintIsAddedOnce(t *testing.T) {
 	}
 }
 
-// From which version on the image knows by itself what to put on the instance store.
+// The version from which on the image binds the directories by itself.
 func TestBottlerocketBindsDirs(t *testing.T) {
 	for version, want := range map[string]bool{
 		"latest": true, "v1.46.0": true, "1.46.1": true, "v2.0.0": true,
@@ -138,7 +138,7 @@ func TestBottlerocketBindsDirs(t *testing.T) {
 	}
 }
 
-// A kubelet that is told to reserve an expression does not start: only what it came to is passed on.
+// A kubelet does not start with an expression as a reservation: only results are passed on.
 func TestOnlyResolvedReservesReachTheNode(t *testing.T) {
 	in := plain()
 	in.RawKubelet = []byte(`{"kubeReserved": {"cpu": "vcpus * 10"}, "systemReserved": {"memory": "memory_mib / 50"}, "maxPods": "20", "podPidsLimit": 4096}`)
@@ -154,7 +154,7 @@ func TestOnlyResolvedReservesReachTheNode(t *testing.T) {
 	}
 }
 
-// Of the headers of a part AL2023 is shown the type alone, so its body must not need another.
+// AL2023 sees only the content type of a part, so its body must not depend on another header.
 func TestEncodedPartsAreDecoded(t *testing.T) {
 	in := plain()
 	in.UserData = "Content-Type: multipart/mixed; boundary=\"X\"\n\n--X\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: base64\n\n" +

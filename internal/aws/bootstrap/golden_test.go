@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew; commit only what you understand")
 
-// kubelets is spec.kubelet with every field that each family can be told.
+// kubelets is spec.kubelet with every field that each family supports.
 var kubelets = map[string]string{
 	"": `{
 		"clusterDNS": ["10.0.0.53"], "maxPods": 42, "podsPerCore": 3,
@@ -43,7 +43,7 @@ var kubelets = map[string]string{
 	}`,
 }
 
-// own is user data of the user's, in the form that each family takes.
+// own is user data of the user, in the format of each family.
 var own = map[string]string{
 	awsv1.AMIFamilyAL2: "#!/bin/sh\r\necho hello\r\n",
 	awsv1.AMIFamilyAL2023: `apiVersion: node.eks.aws/v1alpha1
@@ -74,7 +74,7 @@ text = "hello"
 	awsv1.AMIFamilyCustom: "#cloud-config\r\nruncmd: [join, the, cluster]\n",
 }
 
-// ownMIME has its headers in the order that mail readers do not mind and the check for MIME must not either.
+// ownMIME has its headers in an order that mail readers accept and that the check for MIME must accept, too.
 const ownMIME = "Content-Type: multipart/mixed; boundary=\"XX\"\nMIME-Version: 1.0\n\n--XX\nContent-Type: text/cloud-config\nX-Merge: yes\n\n#cloud-config\n" +
 	"--XX\nContent-Type: text/x-shellscript\n\n#!/bin/sh\necho hello\n--XX--\n"
 
@@ -116,11 +116,11 @@ var families = []string{
 	awsv1.AMIFamilyWindows2019, awsv1.AMIFamilyWindows2022, awsv1.AMIFamilyWindows2025, awsv1.AMIFamilyCustom,
 }
 
-// TestGolden shows the user data of each family. The machines of the lab boot from the same files.
+// TestGolden shows the user data of each family. The instances of the lab boot from the same files.
 func TestGolden(t *testing.T) {
 	for _, family := range families {
 		for name, in := range configurations(t, family) {
-			if family == awsv1.AMIFamilyCustom { // whatever is asked for, the text stays the user's
+			if family == awsv1.AMIFamilyCustom { // whatever the settings, the text stays the user's
 				in.UserData = own[family]
 			}
 			golden(t, family, strings.ToLower(family)+"-"+name, in)
@@ -156,7 +156,7 @@ func golden(t *testing.T, family, name string, in Input) {
 	})
 }
 
-// Each case is about few lines of a golden file: those that must be there, and those that must not.
+// Each case is about a few lines of a golden file: lines that must exist, and lines that must not.
 func TestUserDataLines(t *testing.T) {
 	for _, tc := range []struct {
 		name, file string
@@ -193,7 +193,7 @@ func TestUserDataLines(t *testing.T) {
 	}
 }
 
-// Equal inputs give equal bytes: what changes without a cause would replace nodes.
+// Equal inputs give equal bytes: a change without a cause would replace nodes.
 func TestUserDataIsReproducible(t *testing.T) {
 	for _, family := range families {
 		first, err := Render(family, configurations(t, family)["kubelet"])

@@ -47,8 +47,8 @@ func runs(t *testing.T, script string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// Nothing in a NodeClaim, an EC2NodeClass or the cluster runs as a command on the node: a value either reaches the bootstrap script as
-// it is, or is refused with the name of its field.
+// Nothing in a NodeClaim, an EC2NodeClass or the cluster runs as a command on the node: a value either reaches the
+// bootstrap script unchanged, or is rejected with the name of its field.
 func TestNoValueRunsAsACommandOnTheNode(t *testing.T) {
 	for field, set := range map[string]func(in *Input, value string){
 		"label value":      func(in *Input, v string) { in.Labels["team"] = v },
@@ -110,7 +110,7 @@ func TestRefusedLabelNamesItsCauseAndRemedy(t *testing.T) {
 	}
 }
 
-// The quotes hold by themselves, should a check ever let through what they are for.
+// The quotes are safe on their own, even if a check let a value through.
 func TestArgumentsReachTheBootstrapScriptUnchanged(t *testing.T) {
 	for _, value := range hostile {
 		if value == "" || strings.ContainsAny(value, "\n\r\x00") {
@@ -146,7 +146,7 @@ func TestArgumentsReachTheBootstrapScriptUnchanged(t *testing.T) {
 	}
 }
 
-// What the kubelet's configuration has reaches nodeadm and Bottlerocket by encoders of their formats.
+// The kubelet's configuration reaches nodeadm and Bottlerocket through encoders of their formats.
 func TestKubeletConfigurationSurvivesYAMLAndTOML(t *testing.T) {
 	for _, value := range hostile {
 		if strings.ContainsAny(value, "\x00\r") {
@@ -204,7 +204,7 @@ func TestKubeletConfigurationSurvivesYAMLAndTOML(t *testing.T) {
 	}
 }
 
-// A part of the user's that has our boundary at the start of a line stays one part, and ours stay what they are.
+// A part of the user's that has our boundary at the start of a line stays one part, and ours stay unchanged.
 func TestBoundaryInsideAPartDoesNotSplitIt(t *testing.T) {
 	for _, own := range []string{
 		"#!/bin/sh\ncat <<EOF\n--//\nContent-Type: text/x-shellscript\n\nnot a part\n--//--\nEOF\n", "--//--\n--//-\n--//----\nhello", "#!/bin/sh\r\n\r--//\r\n",

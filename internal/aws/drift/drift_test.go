@@ -80,7 +80,7 @@ func TestDynamic(t *testing.T) {
 		want  string
 		fails bool
 	}{
-		{"as asked for", nil, "", false},
+		{"as the class specifies", nil, "", false},
 		{"the same groups in another order, one named twice", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-2", "sg-1", "sg-2"} }}, "", false},
 		{"a group too few", []func(*Facts){groups}, SecurityGroup, false},
 		{"a group too many", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-2", "sg-3"} }}, SecurityGroup, false},
@@ -91,14 +91,14 @@ func TestDynamic(t *testing.T) {
 		{"another placement group", []func(*Facts){placed}, PlacementGroup, false},
 		{"no placement group any more", []func(*Facts){func(f *Facts) { f.GroupID = "" }}, PlacementGroup, false},
 		{"in no placement group yet", []func(*Facts){func(f *Facts) { f.Claim.Labels = nil }}, PlacementGroup, false},
-		{"in no placement group, and none asked for", []func(*Facts){func(f *Facts) { f.Claim.Labels, f.GroupID = nil, "" }}, "", false},
+		{"in no placement group, and none specified", []func(*Facts){func(f *Facts) { f.Claim.Labels, f.GroupID = nil, "" }}, "", false},
 		{"groups before subnet", []func(*Facts){subnet, groups}, SecurityGroup, false},
 		{"subnet before reservation", []func(*Facts){reservation, subnet}, Subnet, false},
 		{"reservation before placement group", []func(*Facts){placed, reservation}, CapacityReservation, false},
 		{"the class has no groups", []func(*Facts){func(f *Facts) { f.Class.Status.SecurityGroups = nil }}, "", true},
 		{"the class has no subnets, which hides a wrong group", []func(*Facts){groups, func(f *Facts) { f.Class.Status.Subnets = nil }}, "", true},
-		{"the instance tells no groups", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = nil }}, "", true},
-		{"the instance tells no subnet", []func(*Facts){func(f *Facts) { f.Instance.SubnetID = "" }}, "", true},
+		{"the instance has no groups in the answer", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = nil }}, "", true},
+		{"the instance has no subnet in the answer", []func(*Facts){func(f *Facts) { f.Instance.SubnetID = "" }}, "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := Facts{

@@ -15,7 +15,7 @@ import (
 func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := NewMemory(func() time.Time { return now })
-	// wait lets a verdict run out and reports how long that took.
+	// wait lets a verdict expire and reports how long that took.
 	wait := func(about string, v Verdict) time.Duration {
 		left := m.Put("class", about, v)
 		if got, still, known := m.Verdict("class", about); !known || got != v || still != left {
@@ -81,7 +81,7 @@ func TestChooseInstanceType(t *testing.T) {
 		{"of any pool, in the most zones", all, []requirement.Set{pool("c5.large"), pool("c6i.large")}, "c6i.large"},
 		{"a usual one if the pool allows it", all, []requirement.Set{pool("c6i.large", "m5.large")}, "m5.large"},
 		{"pools that nothing suits", all, []requirement.Set{pool("x9.large")}, "m5.large"},
-		{"pools whose types cannot be had", all, []requirement.Set{pool("gone.large")}, "m5.large"},
+		{"pools with unavailable types", all, []requirement.Set{pool("gone.large")}, "m5.large"},
 		{"no pools", all, nil, "m5.large"},
 		{"nothing usual", all[:3], nil, "c6i.large"},
 		{"standard before accelerated images", all[:3], []requirement.Set{pool("g5.xlarge", "c5.large")}, "c5.large"},

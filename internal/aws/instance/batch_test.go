@@ -21,11 +21,11 @@ import (
 
 var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", Region: "us-east-1"}
 
-// region is EC2 as far as ending goes; it ends with stubborn instances only when they are alone.
+// fakeEC2 is EC2 as far as terminations go; it terminates stubborn instances only in calls of their own.
 type fakeEC2 struct {
 	mu    sync.Mutex
 	calls []string
-	// stubborn instances are said to be running still when others are ended by the same call; refused ones break a call.
+	// stubborn instances stay running when others are terminated by the same call; refused ones fail the call.
 	stubborn, refused string
 }
 
@@ -84,7 +84,7 @@ func TestBatchedTerminations(t *testing.T) {
 		failed string
 	}{
 		{"all at once", &fakeEC2{}, "3", ""},
-		{"one that is said to be running is ended alone", &fakeEC2{stubborn: "i-1"}, "3 1", ""},
+		{"one that stays running is terminated alone", &fakeEC2{stubborn: "i-1"}, "3 1", ""},
 		{"one that EC2 refuses to end does not keep the others", &fakeEC2{refused: "i-1"}, "3 1 1 1", "i-1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestBatchedTerminations(t *testing.T) {
 			}
 			done.Wait()
 			if got := strings.Join(tt.region.calls, " "); got != tt.calls {
-				t.Errorf("calls ended %s instances, want %s", got, tt.calls)
+				t.Errorf("calls terminated %s instances, want %s", got, tt.calls)
 			}
 			if counted.n != b2i(tt.failed != "") {
 				t.Errorf("%d failures are counted", counted.n)

@@ -12,15 +12,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// late is EC2 that does not show an instance yet, which another process has launched.
+// fakeLateEC2 is EC2 that does not yet show an instance that another process has launched.
 type fakeLateEC2 struct{ fakeEC2 }
 
 func (l *fakeLateEC2) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
 	return &ec2.DescribeInstancesOutput{}, nil
 }
 
-// A replica that has stood by for long takes over from one that may have launched an instance a moment ago. That EC2 does not
-// show it does not mean that it is gone.
+// A replica takes over from a leader that may have launched an instance a moment ago. That EC2 does not show it does
+// not mean that it is terminated.
 func TestNewLeaderWaitsForVisibility(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	leading := make(chan struct{})

@@ -50,7 +50,7 @@ func TestMacsAreNotSupported(t *testing.T) {
 	}
 }
 
-// Each type of EC2 with each family keeps the promises of the catalog.
+// Each type of EC2 with each family satisfies the invariants of the catalog.
 func TestEveryTypeWithEveryFamily(t *testing.T) {
 	types, infos := supported(t)
 	r := resolver(t, settings)

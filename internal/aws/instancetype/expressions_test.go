@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// formulas are the settings with expressions evaluated.
+// withExpressions are the settings with expressions evaluated.
 var withExpressions = instancetype.Settings{Region: "us-east-1", MemoryOverhead: 0.075, Expressions: true}
 
 func podsExpression(text string) func(*instancetype.Class) {
@@ -101,7 +101,7 @@ func TestExpressionsThatFail(t *testing.T) {
 	})
 }
 
-// A Windows node class can make nothing of a machine without x86.
+// A Windows node class cannot use an instance type without x86.
 func TestWindowsOnArmIsUnavailable(t *testing.T) {
 	t.Run("no OS value, cannot match", func(t *testing.T) {
 		it := resolve(t, "m6g.large", class(awsv1.AMIFamilyWindows2022))
@@ -185,7 +185,7 @@ func TestPlacementGroups(t *testing.T) {
 	})
 }
 
-// Half a GPU is a GPU to the pods that ask for one.
+// Half a GPU is a GPU to the pods that request one.
 func TestFractionalGPU(t *testing.T) {
 	i := info(t, "g4dn.xlarge")
 	i.GpuInfo.Gpus[0].Count, i.GpuInfo.Gpus[0].LogicalGpuCount, i.GpuInfo.Gpus[0].GpuPartitionSize = aws.Int32(0), aws.Int32(1), aws.Float64(0.5)
@@ -196,7 +196,7 @@ func TestFractionalGPU(t *testing.T) {
 	}
 }
 
-// Every offering that cannot be had says why, and no other does.
+// Every unavailable offering has a reason, and no other has.
 func TestUnavailableReasons(t *testing.T) {
 	_, infos := supported(t)
 	m := market()
@@ -228,7 +228,7 @@ func TestUnavailableReasons(t *testing.T) {
 	}
 }
 
-// A reservation is paid for: what it holds is never free, though, lest it be taken before anything else of its kind.
+// A reservation is paid for, but its price is never zero, so that larger types are not preferred.
 func TestReservedOfferingWithoutAPrice(t *testing.T) {
 	m := market()
 	m.OnDemand = func(string) (float64, bool) { return 0, false }

@@ -35,7 +35,7 @@ func class(family string, change ...func(*instancetype.Class)) instancetype.Clas
 	return c
 }
 
-// market has three zones, offers everything everywhere and asks 1 $/h, or 0.3 $/h for spot.
+// market has three zones, offers everything everywhere, and costs 1 $/h, or 0.3 $/h for spot.
 func market() instancetype.Market {
 	return instancetype.Market{
 		Zones:    []string{"us-east-1a", "us-east-1b", "us-east-1c"},
@@ -67,7 +67,7 @@ func info(t testing.TB, name string) ec2types.InstanceTypeInfo {
 	return instancetype.FromOffline(typ)
 }
 
-// resolved is what a type is to a class under the settings, whose expressions must all come to something.
+// resolved is a type resolved for a class under the settings. Its expressions must not fail.
 func resolved(t testing.TB, s instancetype.Settings, info ec2types.InstanceTypeInfo, c instancetype.Class, m instancetype.Market) *catalog.InstanceType {
 	t.Helper()
 	session, err := resolver(t, s).ForClass(c, m)
@@ -86,7 +86,7 @@ func resolve(t testing.TB, name string, c instancetype.Class) *catalog.InstanceT
 	return resolved(t, settings, info(t, name), c, market())
 }
 
-// overhead is what pods do not get of a resource.
+// overhead is the part of a resource that pods do not get.
 func overhead(it *catalog.InstanceType, name corev1.ResourceName) resource.Quantity {
 	q := it.Capacity[name]
 	q.Sub(it.Allocatable[name])
@@ -255,7 +255,7 @@ func TestMemory(t *testing.T) {
 	// Arm keeps 64 MiB more: (8192 - 64) - 610.
 	expect(t, "m7g.large", resolve(t, "m7g.large", class(awsv1.AMIFamilyAL2023)).Capacity[corev1.ResourceMemory], "7518Mi")
 
-	// Once a node was seen, it is believed; percentages still refer to the estimate.
+	// Discovered memory is used once a node has reported it; percentages still refer to the estimate.
 	seen := market()
 	seen.DiscoveredMemory = func(name string) (resource.Quantity, bool) { return resource.MustParse("15700Mi"), name == "m5.xlarge" }
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) {

@@ -186,7 +186,7 @@ func TestTypesWithUnusualNames(t *testing.T) {
 	}
 }
 
-// offered writes the offerings that can be had.
+// offered lists the available offerings.
 func offered(it *catalog.InstanceType) []string {
 	list := []string{}
 	for _, o := range it.Offerings {
@@ -289,7 +289,7 @@ func TestOfferingLabelsAndPrices(t *testing.T) {
 		t.Error(diff)
 	}
 	if labels(third.Requirements)[awsv1.LabelZoneID] != "" {
-		t.Error("a zone of which no subnet tells the ID has one")
+		t.Error("a zone without a subnet with its ID has an ID")
 	}
 	cheapest, ok := it.Cheapest(requirement.NewSet(requirement.In(corev1.LabelTopologyZone, "us-east-1b")))
 	if !ok || cheapest.CapacityType != karpv1.CapacityTypeSpot || cheapest.Zone != "us-east-1b" {

@@ -20,10 +20,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// What follows computes, from the documentation and the raw data of a type, what a node has and what is left of it for pods. It
-// shares nothing with the code under test: neither tables nor formulas nor the way from the data to them.
+// This file computes, from the documentation and the raw data of a type, the capacity and allocatable resources of a
+// node. It shares no table, formula or data path with the code under test.
 
-// trait is what the documentation says of an AMI family.
+// familyTraits is what the documentation says of an AMI family.
 type familyTraits struct {
 	eniMemory, perCore, eniPods, windows bool
 	device                               string // of the kubelet's directory
@@ -40,7 +40,7 @@ var traitsByFamily = map[string]familyTraits{
 	"Windows2025":  {perCore: true, windows: true, device: "/dev/sda1", deviceGiB: 50},
 }
 
-// wish is what a node class asks for, in plain numbers; zero is not set.
+// classCase is the settings of a node class, in plain numbers; zero is not set.
 type classCase struct {
 	name                         string
 	maxPods, perCore             int64
@@ -101,7 +101,7 @@ func (w classCase) class(family string) instancetype.Class {
 	})
 }
 
-// node is what a node has, or what is left of it: milli-CPUs, bytes, and numbers.
+// resourceCounts is capacity or allocatable resources: milli-CPUs, bytes, and numbers.
 type resourceCounts map[string]int64
 
 func (n resourceCounts) count(name string, of int64) {
@@ -110,7 +110,7 @@ func (n resourceCounts) count(name string, of int64) {
 	}
 }
 
-// documentedResources is what a node of the type has, and what is left of it for pods.
+// documentedResources returns the capacity of a node of the type, and its allocatable resources.
 func documentedResources(typ *offline.Type, family string, w classCase, branches documentedTable) (has, left resourceCounts) {
 	f := traitsByFamily[family]
 	eniPods := func(reserved int64) int64 {
@@ -212,7 +212,7 @@ func countsOf(list corev1.ResourceList) resourceCounts {
 	return n
 }
 
-// printed is a table as people read it.
+// documentedTable is a table as in the documentation.
 type documentedTable struct {
 	sizes    map[string]int64
 	families map[string]map[string]int64
@@ -253,7 +253,7 @@ func readTable(t *testing.T, path string) documentedTable {
 	return out
 }
 
-// number is what the table says of a type, and whether it says anything.
+// number returns the table's number for a type; false if it has none.
 func (p documentedTable) number(name string) (int64, bool) {
 	family, size, _ := strings.Cut(name, ".")
 	if _, listed := p.families[family]; !listed {
@@ -266,7 +266,7 @@ func (p documentedTable) number(name string) (int64, bool) {
 	return n, ok
 }
 
-// Capacity, overhead and pods of every type, for every family, are what the documentation says.
+// Capacity, overhead and pods of every type, for every family, match the documentation.
 func TestEveryTypeMatchesTheDocumentation(t *testing.T) {
 	types, infos := supported(t)
 	branches, bandwidth := readTable(t, "testdata/branch.txt"), readTable(t, "testdata/bandwidth.txt")
@@ -303,7 +303,7 @@ func TestEveryTypeMatchesTheDocumentation(t *testing.T) {
 	}
 }
 
-// checkFigures compares the labels that are numbers, or parts of the name.
+// checkFigures compares the labels with numbers, or parts of the name.
 func checkFigures(t *testing.T, it *catalog.InstanceType, typ *offline.Type, bandwidth documentedTable) {
 	t.Helper()
 	family, size, _ := strings.Cut(typ.Name, ".")

@@ -65,11 +65,11 @@ func TestReservedOfferings(t *testing.T) {
 	asked := requirement.NewSet(requirement.In(awsv1.LabelReservationID, "cr-1"))
 	other := resolved(t, settings, info(t, "m5.xlarge"), c, m)
 	if !asked.Overlaps(it.Requirements) || asked.Overlaps(other.Requirements) || other.Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeReserved) {
-		t.Error("which types have the reservation is not told apart")
+		t.Error("a type without the reservation matches its ID")
 	}
 }
 
-// Without counts, as when the feature is off, nothing is taken from a reservation.
+// Without counts, as while the feature is off, no reservation is used.
 func TestReservationsNobodyCounts(t *testing.T) {
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) {
 		c.Reservations = []awsv1.CapacityReservation{reservation("cr-1", "us-east-1a")}

@@ -10,7 +10,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 )
 
-// What the EBS CSI driver of a new node will report, by what EC2 says of its type and what its class gives it.
+// The number of volumes that the EBS CSI driver of a new node will report, from EC2's limit and the volumes of the
+// class.
 func TestNewNodesReportTheVolumesThatTheyCanAttach(t *testing.T) {
 	shared, dedicated := ec2types.AttachmentLimitTypeShared, ec2types.AttachmentLimitTypeDedicated
 	disks := func(n int) func(*instancetype.Class) {

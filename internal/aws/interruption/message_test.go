@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whatever is in the queue, reading it ends well, and what cannot be read asks for nothing.
+// Whatever the queue contains, parsing does not panic, and an unreadable message interrupts nothing.
 func FuzzParse(f *testing.F) {
 	f.Add(event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1"}`))
 	f.Add(event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`))

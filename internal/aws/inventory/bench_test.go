@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// everything is a world that sells every type of the catalog that can be used.
+// everything is a source with every supported type of the catalog.
 func everything(b *testing.B) *testSource {
 	b.Helper()
 	data, err := offline.Load()
@@ -21,7 +21,7 @@ func everything(b *testing.B) *testSource {
 	return newTestSource(b, names...)
 }
 
-// Listing all types: as long as nothing changes, and after a type has become scarce.
+// Resolving all types: while nothing changes, and after a type has become unavailable.
 func BenchmarkTypes(b *testing.B) {
 	w, c := everything(b), class()
 	w.list(b, c)
@@ -30,7 +30,7 @@ func BenchmarkTypes(b *testing.B) {
 			w.list(b, c)
 		}
 	})
-	b.Run("one type scarce", func(b *testing.B) {
+	b.Run("one type unavailable", func(b *testing.B) {
 		for b.Loop() {
 			w.unavailable.MarkOffering(catalog.OfferingKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 			w.list(b, c)

@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// shop is EC2, one page at a time.
+// fakeEC2 lists types and offerings.
 type fakeEC2 struct {
 	types     []ec2types.InstanceTypeInfo
 	offerings []ec2types.InstanceTypeOffering
@@ -42,7 +42,7 @@ func (s *fakeEC2) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeIn
 	return &ec2.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: s.offerings}, nil
 }
 
-// world is a source with all that it depends on, in two zones.
+// testSource is a source with all its dependencies, in two zones.
 type testSource struct {
 	*inventory.Source
 	ec2         *fakeEC2
@@ -103,7 +103,7 @@ func (w *testSource) list(t testing.TB, c *awsv1.EC2NodeClass) []*catalog.Instan
 	return all
 }
 
-// available are the offerings of a list that can be had.
+// available returns the available offerings of a list.
 func available(all []*catalog.InstanceType) (out []string) {
 	for _, it := range all {
 		for _, o := range it.Offerings {
@@ -167,7 +167,7 @@ func TestFailedListingsAreNotCached(t *testing.T) {
 			broken := class(func(c *awsv1.EC2NodeClass) {
 				c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": "` + text + `"}`)}
 			})
-			for range 2 { // nothing cached: it fails again
+			for range 2 { // not cached: it fails again
 				if _, err := w.Types(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "spec.kubelet.maxPods") {
 					t.Errorf("got %v", err)
 				}
@@ -177,15 +177,15 @@ func TestFailedListingsAreNotCached(t *testing.T) {
 			}
 			broken.Spec.Kubelet.Raw = []byte(`{"maxPods": "vcpus * 7"}`)
 			if got := w.list(t, broken)[0].Capacity.Pods().Value(); got != 14 {
-				t.Errorf("mended: %d pods, want 14", got)
+				t.Errorf("corrected: %d pods, want 14", got)
 			}
 		})
 	}
 }
 
-// What is listed is kept as long as nothing about it has changed, and not a moment longer.
+// Resolved types are cached as long as nothing about them has changed.
 func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
-	t.Run("one type is scarce", func(t *testing.T) {
+	t.Run("one type is unavailable", func(t *testing.T) {
 		w, c := newTestSource(t, "m5.large", "c5.large", "r5.large"), class()
 		before := w.list(t, c)
 		if again := w.list(t, c); &again[0] != &before[0] {
@@ -209,7 +209,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 			t.Errorf("three minutes later: %q", got)
 		}
 		if w.ec2.listed != 1 {
-			t.Errorf("EC2 was asked %d times", w.ec2.listed)
+			t.Errorf("EC2 was called %d times", w.ec2.listed)
 		}
 	})
 	t.Run("two node classes do not hide changes from one another", func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 	})
 }
 
-// described is all that a list says of what there is and what can be had.
+// described is everything that resolved types show of capacity and availability.
 func described(all []*catalog.InstanceType) string {
 	var b strings.Builder
 	for _, it := range all {
@@ -236,8 +236,8 @@ func described(all []*catalog.InstanceType) string {
 	return b.String() + strings.Join(available(all), "\n")
 }
 
-// Nothing that bears on a list is left out of what it is kept by. Each change shows at once, though UID and version of the
-// class are what they were.
+// Everything that types depend on is part of the cache key. Each change shows at once, even if UID and version of the
+// class stay the same.
 func TestChangesShowInTypes(t *testing.T) {
 	amis := func(c *awsv1.EC2NodeClass) { c.Status.AMIs = []awsv1.AMI{{ID: "ami-1"}} }
 	for _, tt := range []struct {

@@ -19,7 +19,7 @@ func dataOf(t *testing.T, manifest string) map[string]string {
 	return m.Data
 }
 
-// open is a network in which nothing is in the way.
+// openNetwork is a network without obstacles.
 func openNetwork() Network {
 	all := []Permission{{Protocol: "-1", FromPort: -1, ToPort: -1, CIDRs: []string{"0.0.0.0/0"}}}
 	local, nat := Route{Destination: "10.0.0.0/16", Target: "local"}, Route{Destination: "0.0.0.0/0", Target: "nat-1"}
@@ -85,7 +85,7 @@ func TestCheckNetwork(t *testing.T) {
 		{name: "public endpoint, internet gateway, public address", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes[1].Target, s.PublicIP = "igw-1", true })}},
 		{name: "public endpoint for some addresses", changes: []func(*Network){publicOnly, func(n *Network) { n.PublicCIDRs = []string{"192.0.2.0/24"} }}, cause: PublicAccessRestricted, certainty: cloudprovider.Likely, message: "192.0.2.0/24"},
 		{name: "private endpoint, subnets of another VPC without a way", changes: []func(*Network){func(n *Network) { n.Public = false }, eachSubnet(func(s *Subnet) { s.VPC, s.Routes = "vpc-2", s.Routes[:1] }), func(n *Network) { n.Groups[0].VPC = "vpc-2" }}, cause: SubnetWithoutRoute, message: "private endpoint in vpc-1 only"},
-		{name: "EKS may not be asked", changes: []func(*Network){func(n *Network) { n.ClusterErr = "AccessDenied" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
+		{name: "EKS denies access", changes: []func(*Network){func(n *Network) { n.ClusterErr = "AccessDenied" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
 		{name: "routes may not be read", changes: []func(*Network){publicOnly, eachSubnet(func(s *Subnet) { s.Routes = nil }), func(n *Network) { n.SubnetsErr = "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "routes"},
 		{name: "security groups may not be read", changes: []func(*Network){func(n *Network) { n.Groups, n.GroupsErr = nil, "UnauthorizedOperation" }}, cause: NetworkUnchecked, certainty: cloudprovider.Unchecked, message: "security groups"},
 	}
@@ -198,7 +198,7 @@ func TestCheckConsole(t *testing.T) {
 	}
 }
 
-// The same complaint a minute later is the same finding: neither condition nor event are written anew.
+// The same console line a minute later is the same finding: neither condition nor event are written again.
 func TestConsoleMessageIsStable(t *testing.T) {
 	line := func(at string) string {
 		return "Nov 21 " + at + " ip-10-0-0-1 kubelet: E1121 " + at + `.123456    1234 kubelet.go] "Unable to register node" err="Unauthorized"` + "\n"

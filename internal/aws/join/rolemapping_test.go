@@ -13,7 +13,7 @@ const (
 	controllerRole = "arn:aws:iam::111122223333:role/controller"
 )
 
-// validEntry is the entry of mapRoles that lets nodes in.
+// validEntry is the entry of mapRoles that lets nodes join.
 func validEntry(arn string) string {
 	return "- rolearn: " + arn + "\n  username: system:node:{{EC2PrivateDNSName}}\n  groups:\n  - system:bootstrappers\n  - system:nodes\n"
 }
@@ -29,7 +29,7 @@ func entries(pairs ...string) (out []Entry) {
 	return out
 }
 
-// sound is a class whose profile holds its role, in a cluster of that mode that maps nothing.
+// validAccess is a class with a correct profile, in a cluster of that mode that maps nothing.
 func validAccess(mode Mode) Access {
 	return Access{
 		Cluster: Cluster{Name: "shop", Region: "eu-west-1"}, Mode: mode, Role: "node", Account: "111122223333",
@@ -119,7 +119,7 @@ func TestCheckRole(t *testing.T) {
 		{name: "profile holds no role", mode: ModeAPI, change: func(a *Access) { a.Profile.Roles = nil }, cause: InstanceProfileWrongRole, message: "has no role"},
 		{name: "no such profile", mode: ModeAPI, change: func(a *Access) { a.Role, a.Profile = "", Profile{Name: "p"} }, cause: InstanceProfileNotFound},
 
-		{name: "EKS may not be asked", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
+		{name: "EKS denies access", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
 		{name: "entries may not be listed", mode: ModeAPI, change: func(a *Access) { a.EntriesErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked},
 		{name: "entries may not be listed, aws-auth is right", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.EntriesErr, a.AWSAuth = "AccessDenied", awsAuth(validEntry(nodeRole))
@@ -143,8 +143,8 @@ func TestCheckRole(t *testing.T) {
 	}
 }
 
-// Where IAM cannot be read, as in an isolated VPC, the ARN of the role is put together. That finds the role's mapping in every
-// partition, whatever path either of them has.
+// If IAM cannot be read, as in an isolated VPC, the ARN of the role is constructed. That finds the role's mapping in
+// every partition, whatever path either of them has.
 func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
 	for region, part := range map[string]string{"us-gov-west-1": "aws-us-gov", "cn-north-1": "aws-cn", "us-iso-east-1": "aws-iso", "eu-west-1": "aws"} {
 		mapped := "arn:" + part + ":iam::111122223333:role/node"
@@ -174,7 +174,8 @@ func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
 	}
 }
 
-// aws-auth compares whole ARNs, so one of another partition lets nobody in; which partition is right is certain from IAM alone.
+// aws-auth compares whole ARNs, so an entry of another partition lets no node join; only IAM shows for certain which
+// partition is right.
 func TestAWSAuthEntryOfAnotherPartitionIsReported(t *testing.T) {
 	gov := "arn:aws-us-gov:iam::111122223333:role/node"
 	a := validAccess(ModeConfigMap)
@@ -188,15 +189,15 @@ func TestAWSAuthEntryOfAnotherPartitionIsReported(t *testing.T) {
 	}
 }
 
-// A user of the role's name is another principal.
+// A user with the name of the role is another principal.
 func TestUserWithTheNameOfTheRoleIsNotTheRole(t *testing.T) {
 	a := validAccess(ModeAPI)
 	a.Entries = entries("arn:aws:iam::111122223333:user/node", "STANDARD")
 	checkFirst(t, CheckRole(a), NodeRoleNotMapped, cloudprovider.Certain, nodeRole, "")
 }
 
-// Windows nodes join with the access entry of Linux nodes, so nothing keeps them from being launched. What does not work on them is
-// named, and its remedy leaves the entry that running nodes need.
+// Windows nodes join with the access entry of Linux nodes, so nothing blocks their launch. The finding names what does
+// not work on them, and its remedy keeps the entry that running nodes need.
 func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	a := validAccess(ModeAPI)
 	a.Profile.Roles[0] = pathRole
@@ -231,7 +232,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	}
 }
 
-// No remedy deletes the access entry that something may run with.
+// No remedy deletes an access entry that running nodes may use.
 func TestNoRemedyCutsOffRunningNodes(t *testing.T) {
 	for _, windows := range []bool{false, true} {
 		for _, kind := range []string{"EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX"} {
@@ -246,7 +247,7 @@ func TestNoRemedyCutsOffRunningNodes(t *testing.T) {
 	}
 }
 
-// An entry of aws-auth keeps the groups that it has, since nodes of the other operating system may run with them.
+// An entry of aws-auth keeps its groups, because nodes of the other operating system may use them.
 func TestRemedyKeepsTheGroupsOfOtherNodes(t *testing.T) {
 	windowsOnly := strings.Replace(validEntry(nodeRole), "  - system:bootstrappers\n", "  - eks:kube-proxy-windows\n", 1)
 	for name, a := range map[string]Access{"Linux class": validAccess(ModeConfigMap), "Windows class": validAccess(ModeConfigMap)} {
@@ -266,7 +267,7 @@ func TestRemedyKeepsTheGroupsOfOtherNodes(t *testing.T) {
 	}
 }
 
-// Of several entries for a role the authenticator takes the last.
+// Of several entries for a role the authenticator uses the last.
 func TestLastEntryOfARoleWins(t *testing.T) {
 	a := validAccess(ModeConfigMap)
 	a.Windows = true
@@ -276,7 +277,7 @@ func TestLastEntryOfARoleWins(t *testing.T) {
 	}
 }
 
-// checkFirst compares the first finding with what is wanted.
+// checkFirst compares the first finding with the wanted one.
 func checkFirst(t *testing.T, found []cloudprovider.Finding, cause string, certainty cloudprovider.Certainty, message, remedy string) {
 	t.Helper()
 	if cause == "" {
@@ -300,7 +301,7 @@ func checkFirst(t *testing.T, found []cloudprovider.Finding, cause string, certa
 	}
 }
 
-// What the remedy says for aws-auth, applied, is sound.
+// The remedy for aws-auth, applied, fixes the finding.
 func TestManifestFixesTheFinding(t *testing.T) {
 	for name, m := range map[string]AWSAuth{
 		"absent":    {},

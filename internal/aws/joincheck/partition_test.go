@@ -41,7 +41,8 @@ func (a account) DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryIn
 	return &eks.DescribeAccessEntryOutput{AccessEntry: &ekstypes.AccessEntry{PrincipalArn: &a.entry, Type: &a.kind}}, nil
 }
 
-// A class of an isolated VPC stays ready in every partition: its role is known by account and name, though IAM cannot be read.
+// A class of an isolated VPC stays ready in every partition: account and name identify its role, although IAM cannot be
+// read.
 func TestNodeRoleIsMappedInIsolatedVPCsOfEveryPartition(t *testing.T) {
 	for region, partition := range map[string]string{"us-gov-west-1": "aws-us-gov", "cn-north-1": "aws-cn", "eu-west-1": "aws"} {
 		a := account{partition: partition, entry: "arn:" + partition + ":iam::111122223333:role/team/node", kind: "EC2_LINUX"}

@@ -16,14 +16,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// pair is two claims that are launched together, and what each launch returned.
+// batchOfTwo is two NodeClaims of one batch launch, and the result of each.
 type batchOfTwo struct {
 	*process
 	orders [2]Order
 	errs   [2]error
 }
 
-// launchPair launches two claims together. written is called after each claim's annotation is written.
+// launchPair launches two NodeClaims in one batch. written is called after each annotation is written.
 func launchPair(ctx context.Context, w *fakeEC2, written func(n int)) *batchOfTwo {
 	p := &batchOfTwo{process: w.startGathering(pricedOrder(0.05), batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2})}
 	var launches sync.WaitGroup
@@ -46,8 +46,8 @@ func launchPair(ctx context.Context, w *fakeEC2, written func(n int)) *batchOfTw
 	return p
 }
 
-// The answer of a call is lost, although EC2 has launched for both claims, and EC2 refuses the next call, for that moment's reason.
-// The refusal says nothing about the first call: neither claim may be launched again.
+// The response of a call is lost, although EC2 has launched both instances, and EC2 rejects the next call. The
+// rejection proves nothing about the first call: neither NodeClaim may be launched again.
 func TestRejectionAfterALostResponseLaunchesNothingTwice(t *testing.T) {
 	w := newFakeEC2()
 	w.visible = time.Minute
@@ -70,7 +70,7 @@ func TestRejectionAfterALostResponseLaunchesNothingTwice(t *testing.T) {
 		}
 	}
 	ids := map[string]bool{}
-	for n, o := range p.orders { // EC2 answers as it did
+	for n, o := range p.orders { // EC2 returns the same response
 		i, found, err := p.Adopt(t.Context(), o.Claim)
 		if !found || err != nil {
 			t.Fatalf("claim %d has no instance: %v", n, err)
@@ -82,7 +82,7 @@ func TestRejectionAfterALostResponseLaunchesNothingTwice(t *testing.T) {
 	}
 }
 
-// Writing on the claims takes so long that another process may take it that no call was made: then none is made.
+// Annotating takes so long that another process may conclude that no call was made: then none is made.
 func TestBatchLaunchIsSkippedWhenAnnotatingTakesTooLong(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

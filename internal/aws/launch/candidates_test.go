@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// spell writes candidates as "type:capacityType@price,...", cheapest first.
+// describeCandidates writes candidates as "type:capacityType@price,...", cheapest first.
 func describeCandidates(all []candidate) string {
 	var out []string
 	for _, c := range all {
@@ -49,7 +49,7 @@ func TestCandidates(t *testing.T) {
 		{"cheapest first, by name among equals", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			instanceType("c", nil, offering("on-demand", 0.2, a)), instanceType("b", nil, offering("on-demand", 0.1, a)), instanceType("a", nil, offering("on-demand", 0.2, a)),
 		}, "b:on-demand@0.1 a:on-demand@0.2 c:on-demand@0.2"},
-		{"what is not to be had is not asked for", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
+		{"unavailable offerings are not requested", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, unavailable), instanceType("b", nil, offering("on-demand", 0.1, a)),
 		}, "b:on-demand@0.1"},
 		{"nothing fits", []requirement.Requirement{od}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}, []*catalog.InstanceType{
@@ -61,7 +61,7 @@ func TestCandidates(t *testing.T) {
 		{"another zone", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, "us-east-1b")}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, offering("on-demand", 0.1, a), offering("on-demand", 0.3, "us-east-1b")),
 		}, "a:on-demand@0.3"},
-		{"metal and GPUs are left to those who ask", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
+		{"bare metal and GPUs only when nothing else fits", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			instanceType("g5.xlarge", gpus("1"), offering("on-demand", 0.1, a)), instanceType("m5.metal", nil, offering("on-demand", 0.1, a)), instanceType("m5.xlarge", nil, offering("on-demand", 0.2, a)),
 		}, "m5.xlarge:on-demand@0.2"},
 		{"GPUs where nothing else fits", []requirement.Requirement{od}, gpus("1"), []*catalog.InstanceType{
@@ -99,7 +99,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// with is an offering whose node has one of a resource.
+// with is an offering with a node that has one of a resource.
 func with(name corev1.ResourceName, o catalog.Offering) catalog.Offering {
 	o.Allocatable = corev1.ResourceList{name: resource.MustParse("1")}
 	return o
@@ -111,7 +111,7 @@ func TestCheapestTypesAreLaunched(t *testing.T) {
 		types = append(types, instanceType(fmt.Sprintf("t%03d", n), nil, offering("on-demand", float64(100-n), "us-east-1a")))
 	}
 	reqs := requirement.NewSet(requirement.Exists(corev1.LabelInstanceTypeStable).WithMinValues(61))
-	t.Run("a hundred fit, the sixty cheapest are asked for", func(t *testing.T) {
+	t.Run("a hundred fit, the sixty cheapest are requested", func(t *testing.T) {
 		got, err := candidates(types, requirement.Set{}, nil, true)
 		if err != nil || len(got) != 60 || got[0].Name != "t099" || got[59].Name != "t040" {
 			t.Errorf("%d types, %v", len(got), err)

@@ -31,29 +31,29 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// fate is what becomes of one CreateFleet call.
+// callOutcome is what happens to one CreateFleet call.
 type callOutcome int
 
 const (
-	served            callOutcome = iota // takes effect and is answered
-	responseLost                         // takes effect, but the answer never arrives
+	served            callOutcome = iota // takes effect, and the response arrives
+	responseLost                         // takes effect, but the response is lost
 	requestLost                          // never arrives
-	rejectedCall                         // is refused with a code
-	noCapacity                           // is answered with errors and no instance
+	rejectedCall                         // is rejected with an error code
+	noCapacity                           // returns errors and no instance
 	templateGone                         // names a template that was deleted meanwhile
-	rejectedWithToken                    // is refused with a code, and its token is remembered with its parameters
+	rejectedWithToken                    // is rejected, and EC2 remembers its token with its parameters
 )
 
-// fakeEC2 is EC2 as far as idempotency goes: client tokens, late visibility, lost messages.
+// fakeEC2 is EC2 as far as idempotency goes: client tokens, delayed visibility, lost messages.
 type fakeEC2 struct {
 	time         time.Time
-	visible      time.Duration // how late a new instance shows
-	callOutcomes []callOutcome // of the calls to come; served when used up
+	visible      time.Duration // delay until a new instance is visible
+	callOutcomes []callOutcome // of the next calls; served when used up
 	tokens       map[string]tokenUse
 	instances    []ec2types.Instance
 	calls        int
 
-	mu        sync.Mutex // calls are made several at a time
+	mu        sync.Mutex // calls are concurrent
 	templates map[string]bool
 }
 
@@ -137,7 +137,7 @@ func (w *fakeEC2) serve(in *ec2.CreateFleetInput, scarce bool) *ec2.CreateFleetO
 	}}}
 }
 
-// DescribeInstances knows the one filter by which a claim's instance is looked for.
+// DescribeInstances supports the one filter that finds a NodeClaim's instance.
 func (w *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 }
 
 func (w *fakeEC2) TerminateInstances(context.Context, *ec2.TerminateInstancesInput, ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error) {
-	return nil, errors.New("launching ends nothing")
+	return nil, errors.New("a launch terminates nothing")
 }
 
 func (w *fakeEC2) DescribeLaunchTemplates(_ context.Context, in *ec2.DescribeLaunchTemplatesInput, _ ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
@@ -183,7 +183,7 @@ func (w *fakeEC2) CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2
 
 var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", AccountID: "111122223333", Region: "us-east-1"}
 
-// process is one run of the controller: what it knows dies with it.
+// process is one run of the controller: its memory is lost with it.
 type process struct {
 	*Launcher
 	order Order
@@ -191,7 +191,7 @@ type process struct {
 
 func (w *fakeEC2) start(o Order) *process { return w.startGathering(o, batch.Window{}) }
 
-// startGathering is start with a window in which claims are gathered that are launched together; zero is the usual one.
+// startGathering is start with a window for batch launches; zero is the default.
 func (w *fakeEC2) startGathering(o Order, window batch.Window) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
@@ -204,7 +204,7 @@ func (w *fakeEC2) startGathering(o Order, window batch.Window) *process {
 	})}
 }
 
-// launch does what a reconciler does: adopt, or else buy.
+// launch does what a reconciler does: adopt, or else launch.
 func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
 	if i, ok, err := p.Adopt(ctx, p.order.Claim); err != nil || ok {
 		return i, err
@@ -212,7 +212,7 @@ func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
 	return p.Launch(ctx, p.order)
 }
 
-// offer is an offering in zone us-east-1a unless zone says otherwise.
+// offering is an offering in zone us-east-1a unless zone says otherwise.
 func offering(capacityType string, price float64, zone string) catalog.Offering {
 	return catalog.Offering{
 		Zone: zone, CapacityType: capacityType, Price: price, Available: true,
@@ -220,7 +220,7 @@ func offering(capacityType string, price float64, zone string) catalog.Offering 
 	}
 }
 
-// machine is an instance type of 4 CPUs unless more says otherwise.
+// instanceType is an instance type with 4 CPUs unless more says otherwise.
 func instanceType(name string, more corev1.ResourceList, offerings ...catalog.Offering) *catalog.InstanceType {
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("58")}
 	for k, v := range more {
@@ -258,7 +258,7 @@ func newOrder(types ...*catalog.InstanceType) Order {
 	}
 }
 
-// noted counts what a launch says about reservations, by ID.
+// reservationLog records what a launch reports about reservations, by ID.
 type reservationLog map[string]string
 
 func (n reservationLog) Launched(id string) { n[id] += "launched " }

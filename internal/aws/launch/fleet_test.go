@@ -81,7 +81,7 @@ func TestFailuresMarkOfferingsUnavailable(t *testing.T) {
 	}
 }
 
-// counted notes what a Meter is told of launches.
+// failureMeter records the failures that a Meter gets.
 type failureMeter struct {
 	cloudprovider.Unmeasured
 	said []string
@@ -119,7 +119,7 @@ func TestFailuresAreMeasured(t *testing.T) {
 	}
 }
 
-// EC2 may leave out which offering an error is about.
+// EC2 may leave out the offering of an error.
 func TestErrorWithoutOffering(t *testing.T) {
 	m := unavailableofferings.New(time.Now)
 	markUnavailable([]Failure{{Code: "InsufficientInstanceCapacity"}}, m, func(string, string) {}, func(string) {})

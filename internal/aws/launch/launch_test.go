@@ -16,9 +16,8 @@ func pricedOrder(price float64) Order {
 	return newOrder(instanceType("m5.xlarge", nil, offering("spot", price, "us-east-1a")))
 }
 
-// TestOneInstancePerClaim is the promise of this package, tried against everything that can happen to a
-// controller: messages lost either way, refusals, capacity that runs out, templates deleted under its
-// hands, parameters that change from one try to the next, and death between any two steps.
+// TestOneInstancePerClaim checks the guarantee of this package against everything that can happen to a controller: lost
+// messages, rejections, missing capacity, deleted templates, changed parameters, and a kill between any two steps.
 func TestOneInstancePerClaim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newFakeEC2()
@@ -28,13 +27,13 @@ func TestOneInstancePerClaim(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0:
-				p = w.start(p.order) // killed before it wrote anything down
+				p = w.start(p.order) // killed before it wrote anything
 			case 1:
 				p.order = pricedOrder(rapid.SampledFrom([]float64{0.05, 0.06, 0.07}).Draw(t, "price"))
 			case 2:
 				w.time = w.time.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
 			}
-			_, _ = p.launch(context.Background()) // what matters is what it did
+			_, _ = p.launch(context.Background()) // only its effects matter
 			if len(w.instances) > 1 {
 				t.Fatalf("the claim has %d instances", len(w.instances))
 			}
@@ -42,7 +41,7 @@ func TestOneInstancePerClaim(t *testing.T) {
 		w.callOutcomes = nil
 		var got cloudprovider.Instance
 		var err error
-		for range 40 { // each token that was used up may cost two minutes
+		for range 40 { // each used token may cost two minutes
 			if got, err = p.launch(context.Background()); err == nil {
 				break
 			}
@@ -50,11 +49,11 @@ func TestOneInstancePerClaim(t *testing.T) {
 		}
 		switch {
 		case err != nil:
-			t.Fatalf("twenty quiet minutes do not end in an instance: %v", err)
+			t.Fatalf("no instance after twenty minutes without failures: %v", err)
 		case len(w.instances) != 1:
 			t.Fatalf("the claim has %d instances", len(w.instances))
 		case got.ID != *w.instances[0].InstanceId:
-			t.Fatalf("the claim was told of %s, but has %s", got.ID, *w.instances[0].InstanceId)
+			t.Fatalf("the launch returned %s, but the claim has %s", got.ID, *w.instances[0].InstanceId)
 		}
 	})
 }
@@ -87,8 +86,8 @@ func TestLostResponse(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves nothing but EC2's memory. If prices have changed since, its successor
-// cannot repeat the call, and must not make another before it knows.
+// A killed process leaves nothing but EC2's state. If prices have changed since, its successor cannot repeat the call,
+// and must not make another before it knows the outcome.
 func TestUnknownOutcomeBlocksTheNextCall(t *testing.T) {
 	w := newFakeEC2()
 	w.visible = time.Minute
@@ -103,7 +102,7 @@ func TestUnknownOutcomeBlocksTheNextCall(t *testing.T) {
 		}
 	}
 	if w.calls != 2 {
-		t.Errorf("EC2 was asked %d times: while in doubt there is nothing to ask", w.calls)
+		t.Errorf("EC2 was called %d times, want no call while the outcome is unknown", w.calls)
 	}
 	w.time = w.time.Add(w.visible)
 	if got, err := p.launch(t.Context()); err != nil || got.ID != "i-0" {
@@ -173,7 +172,7 @@ func TestNewInstanceFields(t *testing.T) {
 			t.Errorf("tag %s is %q, want %q", key, got.Tags[key], want)
 		}
 	}
-	// EC2 does not show it yet, and still nobody may take it for lost.
+	// EC2 does not show it yet, and still it is not treated as terminated.
 	again, err := p.launch(t.Context())
 	if err != nil || again.ID != got.ID || w.calls != 1 {
 		t.Errorf("launched again: %q with %d calls, %v", again.ID, w.calls, err)

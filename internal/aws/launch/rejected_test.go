@@ -15,15 +15,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// claims are NodeClaims as the API server has them, with the annotation by which they are launched.
+// claims are NodeClaims as in the API server, with their launch annotations.
 type claims struct {
 	mu          sync.Mutex
 	annotations map[types.UID]string
-	// conflict are those that somebody changes before they are written on.
+	// conflict are those that change before they are annotated.
 	conflict map[types.UID]bool
 }
 
-// order is for a claim as it is now.
+// order is the launch request for a NodeClaim as it is now.
 func (c *claims) order(uid types.UID, price float64) Order {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *claims) order(uid types.UID, price float64) Order {
 	return o
 }
 
-// attempt does what a reconciler does with each claim, with all at the same time.
+// attempt does what a reconciler does with each NodeClaim, with all at the same time.
 func (c *claims) attempt(ctx context.Context, l *Launcher, price float64, uids ...types.UID) map[types.UID]error {
 	out := map[types.UID]error{}
 	var group sync.WaitGroup
@@ -71,7 +71,7 @@ func (c *claims) launch(ctx context.Context, l *Launcher, o Order) error {
 	return err
 }
 
-// gathering is a launcher that launches n claims by one call; fewer, when no other has come for so long.
+// gathering is a launcher that launches n NodeClaims in one call; fewer if no other arrives for that long.
 func (w *fakeEC2) gathering(n int, idle time.Duration) *Launcher {
 	p := w.start(pricedOrder(0.05))
 	cfg := p.cfg
@@ -84,8 +84,8 @@ func isOutcomeUnknown(err error) bool {
 	return errors.As(err, &create) && create.Reason == ReasonOutcomeUnknown
 }
 
-// EC2 has refused a call for two claims, and somebody has changed one of them when it is tried again. What this process has heard
-// itself it need not wait two minutes for.
+// EC2 rejects a call for two NodeClaims, and one of them changes before the retry. This process knows the outcome
+// itself and need not wait two minutes.
 func TestRejectedClaimCanLaunchAfterAConflict(t *testing.T) {
 	w := newFakeEC2()
 	l := w.gathering(2, time.Minute)
@@ -114,8 +114,8 @@ func TestRejectedClaimCanLaunchAfterAConflict(t *testing.T) {
 	}
 }
 
-// A claim that was refused alone may be tried with other prices at once, even where EC2 remembers the token of a call that it has
-// refused. The cache may still show the ticket of an earlier call for several.
+// A single launch that was rejected can be retried with other prices at once, even if EC2 remembers the token of a
+// rejected call. The cache may still show the slot of an earlier batch launch.
 func TestRejectedClaimCanLaunchWithOtherPrices(t *testing.T) {
 	w := newFakeEC2()
 	l := w.gathering(1, time.Minute)
@@ -134,8 +134,8 @@ func TestRejectedClaimCanLaunchWithOtherPrices(t *testing.T) {
 	}
 }
 
-// Whatever EC2 refuses, and whoever changes claims in between: while each call is answered and the process lives, no claim is ever
-// in doubt, and none gets two instances.
+// Whatever EC2 rejects, and however NodeClaims change in between: while each call is answered and the process lives, no
+// outcome is unknown, and no NodeClaim gets two instances.
 func TestNoOutcomeIsUnknownWhileEachCallIsAnswered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newFakeEC2()
@@ -159,7 +159,7 @@ func TestNoOutcomeIsUnknownWhileEachCallIsAnswered(t *testing.T) {
 			price := rapid.SampledFrom([]float64{0.05, 0.06}).Draw(t, "price")
 			for uid, err := range c.attempt(context.Background(), l, price, now...) {
 				if isOutcomeUnknown(err) {
-					t.Fatalf("claim %s is in doubt: %v", uid, err)
+					t.Fatalf("the outcome for claim %s is unknown: %v", uid, err)
 				}
 			}
 			w.time = w.time.Add(time.Duration(rapid.IntRange(1, 10).Draw(t, "seconds")) * time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// within is an offering in a reservation with room for n.
+// reservedOffering is an offering in a reservation with n free instances.
 func reservedOffering(r cloudprovider.Reservation, price float64, zone string, n int) catalog.Offering {
 	o := offering("reserved", price, zone)
 	o.ReservationID, o.Remaining = r.ID, n
@@ -73,7 +73,7 @@ func TestReservationChoice(t *testing.T) {
 		{"not allowed", []requirement.Requirement{requirement.In("karpenter.sh/capacity-type", "on-demand")}, []*catalog.InstanceType{
 			instanceType("x", nil, offering("on-demand", 0.1, a), reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1)),
 		}, "x us-east-1a "},
-		{"only the one that is asked for", []requirement.Requirement{requirement.In(awsv1.LabelReservationID, "cr-2")}, []*catalog.InstanceType{
+		{"only the requested one", []requirement.Requirement{requirement.In(awsv1.LabelReservationID, "cr-2")}, []*catalog.InstanceType{
 			instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 9), reservedOffering(defaultReservation("cr-2"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-2"},
 	} {
@@ -137,7 +137,7 @@ func TestFleetOfReservations(t *testing.T) {
 	}
 }
 
-// What EC2 says of a reservation is about the reservation, not about what everybody can buy of the type.
+// An error about a reservation marks the reservation, not the on-demand or spot offering of the type.
 func TestReservationIsFull(t *testing.T) {
 	for code, want := range map[string]string{
 		"ReservationCapacityExceeded": "full ", "InsufficientInstanceCapacity": "unavailable ",
@@ -156,7 +156,7 @@ func TestReservationIsFull(t *testing.T) {
 		l.cfg.Reservations = said
 		l.recordFailures(failures(in, out))
 		if said["cr-1"] != want || l.cfg.Scarcity.Marks() != 0 {
-			t.Errorf("%s: the reservation is %q, %d offerings scarce", code, said["cr-1"], l.cfg.Scarcity.Marks())
+			t.Errorf("%s: the reservation is %q, %d offerings unavailable", code, said["cr-1"], l.cfg.Scarcity.Marks())
 		}
 	}
 }

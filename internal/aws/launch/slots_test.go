@@ -31,9 +31,9 @@ func TestAssign(t *testing.T) {
 		name  string
 		place int
 		found []cloudprovider.Instance
-		// after the launch, and after somebody first looked.
+		// after the launch, and after the first lookup.
 		after time.Duration
-		want  string // "?" where it cannot be told yet
+		want  string // "?" while unknown
 	}{
 		{"all three are there", 1, shown("i-a", "i-b", "i-c"), 0, "i-b"},
 		{"one does not show yet", 0, shown("i-b", "i-c"), time.Second, "?"},
@@ -44,8 +44,8 @@ func TestAssign(t *testing.T) {
 		{"a place before was left out", 1, leaving(shown("i-a", "i-b"), 0), 0, "i-a"},
 		{"a place after was left out", 1, leaving(shown("i-a", "i-b"), 2), 0, "i-b"},
 		{"this place was left out", 2, leaving(shown("i-a", "i-b"), 2), 0, ""},
-		{"another has ended since, and counts", 2, ended(shown("i-a", "i-b", "i-c"), 0), 0, "i-c"},
-		{"it has ended since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
+		{"another has terminated since, and counts", 2, ended(shown("i-a", "i-b", "i-c"), 0), 0, "i-c"},
+		{"it has terminated since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i, assigned, final := assign(cloudprovider.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
@@ -60,7 +60,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// However EC2 lists the instances of a launch, nobody is assigned what another has.
+// In whatever order EC2 lists the instances of a batch, no instance is assigned to two slots.
 func TestAssignedInstancesAreDisjoint(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for of := 2; of < 8; of++ {

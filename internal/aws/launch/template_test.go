@@ -141,7 +141,7 @@ func TestTemplateContent(t *testing.T) {
 	}
 }
 
-// fleetFor is what a new process would ask for.
+// fleetFor is the request of a new process.
 func fleetFor(t *testing.T, o Order) fleet {
 	t.Helper()
 	l := newFakeEC2().start(o).Launcher
@@ -191,7 +191,7 @@ func TestFleetRequest(t *testing.T) {
 	if overlaid.SpotOptions.AllocationStrategy != "capacity-optimized-prioritized" {
 		t.Errorf("with a price overlay: %s", overlaid.SpotOptions.AllocationStrategy)
 	}
-	// A claim of a pool of fixed size names no types, and so does not say it.
+	// A NodeClaim of a static pool names no types, and so has no annotation about prices.
 	overlaid = request(func(o *Order) {
 		for _, t := range o.Types {
 			for i := range t.Offerings {

@@ -109,7 +109,7 @@ func TestNodeClassDecides(t *testing.T) {
 	}
 }
 
-// In another account zone a may have the ID that suggests c, in which this type is not sold.
+// In another account zone a may have the ID that suggests c, in which this type is not offered.
 func TestZonesOfAnAccount(t *testing.T) {
 	class := &awsv1.EC2NodeClass{}
 	class.Status.Subnets = []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a", ZoneID: "use1-az3"}, {ID: "subnet-2", Zone: "us-east-1c", ZoneID: "use1-az1"}}

@@ -22,12 +22,12 @@ type fakePricing struct {
 	prices   map[string]map[string]string
 	err      error
 	mu       sync.Mutex
-	asked    int
+	calls    int
 }
 
 func (l *fakePricing) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
 	l.mu.Lock()
-	l.asked++
+	l.calls++
 	l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
@@ -197,8 +197,8 @@ func TestRefresh(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-		if gov.list.asked != 0 {
-			t.Errorf("the Pricing API was asked %d times", gov.list.asked)
+		if gov.list.calls != 0 {
+			t.Errorf("the Pricing API was called %d times", gov.list.calls)
 		}
 	})
 	t.Run("a price of zero", func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestRefresh(t *testing.T) {
 		}
 		m.expect(t, "m5.large", 0.1)
 		if price, ok := m.Spot("m5.large", "a"); !ok || price != 0.1 {
-			t.Errorf("spot costs %v, %v; want what on-demand does until EC2 has told", price, ok)
+			t.Errorf("spot costs %v, %v; want the on-demand price until EC2 has listed spot prices", price, ok)
 		}
 		m.spot.err, m.spot.records = nil, nil
 		if err := m.RefreshSpot(t.Context()); err == nil {

@@ -26,12 +26,12 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 	m = open("us-east-1", map[string]string{"m5.large": "0.1", "c5.large": "0.09"})
 	m.spot.records = append(m.spot.records, quote("c5.large", "a", "0.04"))
 
-	// While no node class needs them, prices of Windows are not read.
+	// While no node class needs them, Windows prices are not read.
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if m.list.asked != 3 {
-		t.Errorf("the Pricing API was called %d times, want 3: a page for each product of Linux", m.list.asked)
+	if m.list.calls != 3 {
+		t.Errorf("the Pricing API was called %d times, want 3: a page for each product of Linux", m.list.calls)
 	}
 	for _, s := range m.State() {
 		if s.Due {
@@ -39,7 +39,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 		}
 	}
 
-	// The first node class of Windows pays what Linux costs now and the license, until its prices are read.
+	// The first Windows node class uses the current Linux price plus the license, until Windows prices are read.
 	m.expectWindows(t, "m5.large", 0.1+0.092, 0.03+0.092)
 	for _, s := range m.State() {
 		if !s.Due {
@@ -53,7 +53,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 		t.Fatalf("%v, version %d", err, m.Version())
 	}
 	m.expectWindows(t, "m5.large", 0.2, 0.13)
-	m.expectWindows(t, "c5.large", 0, 0) // AWS does not sell it with Windows
+	m.expectWindows(t, "c5.large", 0, 0) // AWS does not offer it with Windows
 	m.expect(t, "m5.large", 0.1)
 	m.expect(t, "c5.large", 0.09)
 	for _, s := range m.State() {

@@ -18,9 +18,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// account is EC2 as far as throttling goes: a bucket for all calls.
+// account is EC2 as far as throttling goes: one token bucket for all calls.
 type account struct {
-	// nth call is refused whatever the bucket holds; 0 for none.
+	// every nth call is rejected whatever the bucket holds; 0 for none.
 	nth             int
 	mu              sync.Mutex
 	burst, rate     float64
@@ -48,7 +48,8 @@ func (a *account) Do(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// storm makes so many calls by so many callers, each with the SDK's usual retries, and returns how many failed and how long it took.
+// storm makes a number of calls from a number of callers, each with the SDK's default retries, and returns how many
+// failed and how long it took.
 func storm(t *testing.T, a *account, calls, callers int, limited bool) (failed int64, took time.Duration) {
 	t.Helper()
 	a.tokens, a.at = a.burst, time.Now()
@@ -73,7 +74,7 @@ func storm(t *testing.T, a *account, calls, callers int, limited bool) (failed i
 	return errs.Load(), time.Since(began)
 }
 
-// A storm of calls is spread over the time that EC2's limit takes. Without the limiter most of it is refused.
+// A burst of calls is spread over the time that EC2's limit requires. Without the limiter most calls are rejected.
 func TestBurstOfCallsIsNotThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bare := &account{burst: 100, rate: 20}
@@ -89,7 +90,7 @@ func TestBurstOfCallsIsNotThrottled(t *testing.T) {
 	})
 }
 
-// Other programs draw on the same bucket: the rate falls to what they leave.
+// Other programs use the same bucket: the rate drops to what they leave.
 func TestCallsSlowDownWhenOthersUseTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{burst: 10, rate: 4}
@@ -101,7 +102,7 @@ func TestCallsSlowDownWhenOthersUseTheAccount(t *testing.T) {
 	})
 }
 
-// Where EC2 refuses one call in ten whatever the rate, calls go on at a good part of the documented rate.
+// If EC2 rejects one call in ten whatever the rate, calls continue at a good part of the documented rate.
 func TestRandomRejectionsDoNotStopCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{burst: 1000, rate: 1000, nth: 10}
@@ -113,7 +114,7 @@ func TestRandomRejectionsDoNotStopCalls(t *testing.T) {
 	})
 }
 
-// A raised limit is found out and used.
+// A raised limit is discovered and used.
 func TestRaisedLimitIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{burst: 1000, rate: 200}
@@ -125,7 +126,7 @@ func TestRaisedLimitIsUsed(t *testing.T) {
 	})
 }
 
-// A few calls never wait, and a caller that leaves takes no token with it.
+// A few calls never wait, and a canceled caller takes no token.
 func TestSingleCallsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, began := newBucket(limit{burst: 2, rate: 1}), time.Now()

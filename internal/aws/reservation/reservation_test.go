@@ -13,7 +13,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// one is EC2 with a single reservation, in which five instances are always free.
+// one is EC2 with a single reservation that always has five free instances.
 type one struct{}
 
 func (one) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
@@ -22,7 +22,7 @@ func (one) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityRe
 	}}}, nil
 }
 
-// A reservation that its owner takes back still counts free instances. It must not be tried again with each count.
+// A reservation that its owner takes back still counts free instances. A new count alone must not unblock it.
 func TestReclaimedReservationIsUnavailableForThreeMinutes(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := NewFinder(one{}, func() time.Time { return now }, slog.New(slog.DiscardHandler))

@@ -368,7 +368,7 @@ func TestVolumesAndLimits(t *testing.T) {
 	}
 }
 
-// copies makes objects that a second world may own.
+// copies returns deep copies for a second cluster.
 func copies(objects []client.Object) []client.Object {
 	out := make([]client.Object, len(objects))
 	for i, o := range objects {

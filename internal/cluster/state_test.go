@@ -42,7 +42,7 @@ func (w *testCluster) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*ca
 	return w.types, w.typesErr
 }
 
-// newTestCluster returns a world whose cache has seen all of objects.
+// newTestCluster returns a test cluster with a cache that has all objects.
 func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 	t.Helper()
 	w := &testCluster{now: start}

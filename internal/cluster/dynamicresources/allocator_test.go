@@ -97,7 +97,7 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// TestEqualSnapshotsGiveEqualPlans shuffles a world with more pods than devices.
+// TestEqualSnapshotsGiveEqualPlans shuffles a snapshot with more pods than devices.
 func TestEqualSnapshotsGiveEqualPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pods, claims := batch(12, Asks("cpu", "1"))

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// failingState is a world that nothing can be read of.
+// failingState is a cluster state that cannot be read.
 type failingState struct {
 	*cluster.State
 	asked func()

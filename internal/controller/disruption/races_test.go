@@ -61,7 +61,7 @@ func TestBreakerPausesACommandInProgress(t *testing.T) {
 	}
 }
 
-// competingProvisioner is a world in which somebody else provisions just before the loop does.
+// competingProvisioner is a state in which another controller creates a claim just before the loop does.
 type competingProvisioner struct {
 	*cluster.State
 	spend func()

@@ -90,7 +90,7 @@ func driftedNodes(names ...string) []client.Object {
 	return objects
 }
 
-// newLoopWithTypes returns a Loop in a world in which instances can be had.
+// newLoopWithTypes returns a Loop with instance types.
 func newLoopWithTypes(f *controllertest.Fixture) *Loop {
 	return newLoop(f, f.API, newStateWithTypes(f.API, f.Now), f.Now)
 }

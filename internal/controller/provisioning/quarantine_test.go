@@ -130,7 +130,7 @@ func TestPodThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// The shipped engine in a world of API server and state: whatever a pod requests, the others get their node.
+// The real engine with an API server and a state: whatever a pod requests, the others get their node.
 func TestHostilePodsBesideOrdinaryOnes(t *testing.T) {
 	requests := func(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
